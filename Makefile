@@ -124,7 +124,7 @@ gpu-wheels: install
 	@du -sh .gpu-wheels
 
 bench-credit: install
-	$(BIN)/python benchmarks/credit_gradient.py
+	$(BIN)/python -m benchmarks.credit_gradient
 	$(BIN)/python -m benchmarks.credit_shape
 
 bench: .venv/reference

@@ -1,4 +1,4 @@
-"""`python -m agentrl` is `agentrl`."""
+"""Makes `python -m agentrl` the same command as `agentrl`."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Registers our Gymnasium ids as soon as somebody imports Gymnasium, without importing it ourselves.
+"""Registers our Gymnasium ids as soon as Gymnasium is imported elsewhere, without importing it here.
 
-Gymnasium calls no entry points since version 1.0, and importing it here would slow down the start of every command.
+Gymnasium calls no entry points since version 1.0. Importing Gymnasium here would slow down the start of every command.
 """
 
 import importlib

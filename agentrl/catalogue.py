@@ -26,9 +26,10 @@ class Kind(NamedTuple):
 
     Attributes:
         package: holds the files of the entries.
-        word: what error sentences call one entry.
-        home: the class of its entries, as `module:class`.
-        only: names of the entries, if the package also holds modules that are no entries; empty: every module is one.
+        word: the word for an entry in error messages.
+        home: the class of the entries, as `module:class`.
+        only: names of the entries, if the package also holds modules that are no entries; empty: every module of the
+            package is an entry.
     """
 
     package: str
@@ -69,7 +70,7 @@ EXPECTED: Mapping[Any, str] = MappingProxyType(
         bool: "True or False",
         str: "a text",
     }
-)  # what the values of hooks must be, by the type of their field
+)  # error messages' words for the type of a hook's field
 
 
 def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
@@ -94,7 +95,7 @@ class CatalogueFile:
         name: the name that the entry was loaded by.
         module: the module's dotted name, by which another process imports it.
         about: the module's docstring.
-        config: the pydantic model of its options.
+        config: the pydantic model of the entry's options.
     """
 
     KIND: ClassVar[str] = ""
@@ -106,7 +107,7 @@ class CatalogueFile:
 
     @property
     def label(self) -> str:
-        """The name without the packages of a dotted path or the folders of a file, for sentences and reports."""
+        """The name without the packages of a dotted path or the folders of a file, for error messages and reports."""
         if self.name.endswith(".py"):
             return Path(self.name).stem
         return self.name.rpartition(".")[2]
@@ -180,7 +181,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
     Args:
         kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, guide, replay, regularizer, engine,
             tracker; or the class.
-        name: of a file, of an entry point, or the (dotted) name of an importable module.
+        name: name of an entry, an alias, the path of a `.py` file, or the (dotted) name of an importable module.
 
     Raises:
         ValueError: there is no such entry (the sentence names the nearest known ones), or the module lacks a hook.
@@ -191,7 +192,7 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
 
 
 def read(module: ModuleType, kind: type[File], name: str = "") -> File:
-    """The hooks of a module.
+    """The hooks of a module, as a value of the catalogue's class `kind`.
 
     Raises:
         ValueError: a required hook is missing, a hook has the wrong type, or a name in the module is probably a
@@ -216,7 +217,7 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
 
 
 def _fits(value: Any, declared: Any) -> bool:
-    """Is the value of a hook what its field declares? A field of type Any, such as `config`, takes a class."""
+    """Does the value of a hook have the type of the hook's field? A field of type Any, as `config`, takes a class."""
     base = get_origin(declared) or declared
     if base in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(declared))
@@ -283,12 +284,12 @@ def _import(kind: str, name: str) -> ModuleType:
         except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
             raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
     known = [*names(kind), *aliases(kind)]
-    files = [path.stem for path in Path.cwd().glob("*.py")]  # a user's own entries lie in the folder one works in
+    files = [path.stem for path in Path.cwd().glob("*.py")]  # users keep their own entries in the working folder
     raise ValueError(f"unknown {word} {name!r}{nearest(name, known, besides=files)}")
 
 
 def _import_file(word: str, path: Path) -> ModuleType:
-    """The module in a file. Its folder joins the import path, so that worker processes find the module, too."""
+    """The module in a file. The file's folder joins the import path, so that worker processes find the module, too."""
     if not path.is_file():
         raise ValueError(f"no such file: {path} (for {word})")
     folder = str(path.resolve().parent)
@@ -312,7 +313,7 @@ def _is_module(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
-    """The end of an error sentence: the nearest known names, or all of them; of those `besides` only near ones."""
+    """The end of an error message: names near to `name`, also from `besides`; if none is near, all `known` names."""
     known = sorted(known)
     close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)
     return f": did you mean {' or '.join(close)}?" if close else f": known are {', '.join(known) or 'none'}"

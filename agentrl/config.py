@@ -1,5 +1,7 @@
-"""Configuration: a TOML file of typed sections, and dotted overrides. An unknown key is an error that names the nearest
-known key."""
+"""Configuration: a TOML file of typed sections, and dotted overrides.
+
+An unknown key raises an error that names the nearest known key.
+"""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +15,7 @@ from agentrl.catalogue import CatalogueFile, File
 from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
+MOST_CHARS = 200  # of a wrong value in an error
 
 
 class Entry(NamedTuple, Generic[File]):
@@ -23,12 +26,12 @@ class Entry(NamedTuple, Generic[File]):
     config: Any
 
     def dump(self) -> dict[str, Any]:
-        """The section as a recipe would write it, with every default."""
+        """The entry as a section of a recipe: its name and all its options, defaults included."""
         return {"name": self.name, **self.config.model_dump(mode="json")}
 
 
 def parse_value(text: str) -> Any:
-    """The value of an override: read as TOML if it is valid TOML, else the text itself."""
+    """The value of an override: the TOML value that the text spells, or the text itself if it is no valid TOML."""
     try:
         read = tomllib.loads(f"x = {text}")
     except (ValueError, RecursionError):
@@ -54,7 +57,7 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
 
 
 def _section(table: Any, key: str, text: str) -> Any:
-    """The section of this name; in a list of sections (`[[reward]]`) `0` names the first."""
+    """The section `key` of a table. In a list of sections (`[[reward]]`) the keys are numbers from 0."""
     if isinstance(table, list):
         if not key.isdigit() or int(key) >= len(table):
             raise ValueError(f"{text!r}: {key} is none of {len(table)} sections: they are numbered from 0")
@@ -66,7 +69,7 @@ def _section(table: Any, key: str, text: str) -> Any:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` on top of `base`, tables merged key by key."""
+    """Both tables together. Where both have a key, the value is from `over`; two tables are merged in the same way."""
     result = _copy(base)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -89,7 +92,7 @@ def validate(model: type[Model], values: Mapping[str, Any], where: str = "", bes
     Args:
         model: the model.
         values: the keys and values of the table.
-        where: the table's name in error sentences.
+        where: the table's name in error messages.
         beside: keys that the table may have besides the model's fields; an error suggests them for a mistyped key.
 
     Raises:
@@ -112,7 +115,9 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
         return f"{key} is missing: give it a value"
     message = first["msg"].removeprefix("Value error, ")
     shown = redacted(first["input"], tuple(key.split(".")))
-    return scrubbed(f"{key} = {shown!r:.200}: {message[:1].lower() + message[1:]}")
+    if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # the message names the keys
+        return scrubbed(f"[{key}]: {message[:1].lower() + message[1:]}")
+    return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message[:1].lower() + message[1:]}")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:
@@ -142,7 +147,10 @@ def resolve(kind: str | type[CatalogueFile], section: Mapping[str, Any], where: 
     Args:
         kind: the catalogue, by name or by the class of its entries.
         section: `name` and the entry's options.
-        where: the section's name in error sentences; empty: the catalogue's name.
+        where: the section's name in error messages; empty: the catalogue's name.
+
+    Raises:
+        ValueError: the name is missing or unknown, or an option is wrong.
     """
     catalogue_name = kind if isinstance(kind, str) else kind.KIND
     options, place = dict(section), where or catalogue_name

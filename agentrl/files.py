@@ -70,8 +70,8 @@ def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
 def remove_remnants(folder: Path) -> None:
     """Remove the temporary files in a folder whose writers were killed: `.NAME.PID.part` of `write_atomically`.
 
-    Files of other living processes stay. Files under this process's own number are remnants too, because the caller
-    writes nothing meanwhile: in containers a new process often gets the number of the one before.
+    Files of other living processes stay. Files with the id of this process are remnants too, because the caller does
+    not write during this call. In a container, a new process often gets the id of an earlier process.
     """
     for part in folder.glob(".*.part"):
         writer = part.name.split(".")[-2]
@@ -90,7 +90,7 @@ def _alive(process: int) -> bool:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until a file, or a folder with all that is in it, is on the disk; a missing file is left out.
+    """Wait until a file, or a folder with its content, is stored on the disk; missing files are ignored.
 
     A rename may reach the disk before the content of the renamed file does, so that a power cut would leave an empty
     file under the final name.
@@ -109,7 +109,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def flush_entries(folder: Path) -> None:
-    """Wait until the names in a folder, such as that of a renamed file, are on the disk."""
+    """Wait until the entries of a folder, such as the new name of a renamed file, are stored on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems refuse to flush a folder
@@ -152,7 +152,7 @@ def appearing(target: Path) -> Iterator[Path]:
         yield partial
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if "(os error " in str(error):  # tokenizers and safetensors report a full disk so
+        if "(os error " in str(error):  # tokenizers and safetensors report a full disk in this form
             raise OSError(str(error)) from error
         raise
     if target.exists():
@@ -163,7 +163,7 @@ def appearing(target: Path) -> Iterator[Path]:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raises ValueError if a file or folder of this name exists: nothing is written over."""
+    """Raises ValueError if a file or folder of this name exists, because exports never overwrite."""
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder} exists: choose another folder, or remove this one")
 
@@ -194,7 +194,7 @@ def writing(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Raises ValueError if the block runs out of disk, or may not write."""
+    """Turn an OSError of the block, such as a full disk, into a ValueError that names the folder."""
     try:
         yield
     except OSError as error:

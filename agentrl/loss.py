@@ -3,8 +3,8 @@
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
 The loss returns one number per token; `agentrl.trainer.update` multiplies it by the aggregation weight, adds KL and
-entropy terms, and sums. How tokens become one number is a part of a published loss, so a file states it: `AGGREGATION`
-and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
+entropy terms, and sums. A published loss also defines how the losses of tokens become one number. The file states
+this: `AGGREGATION` and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
 
 One call holds all tokens of a step. If `Config.whole_episodes` is true, one call also holds all tokens of an episode;
 on a branched graph, each root-to-leaf path then counts as an episode
@@ -21,23 +21,25 @@ if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no tor
 from agentrl.catalogue import CatalogueFile, hook
 
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-SequenceUnit = Literal["step", "episode"]  # what "seq" means there
+SequenceUnit = Literal["step", "episode"]  # what "seq" means in an Aggregation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossInputs:
-    """Inputs of a loss, all [T] on one device, where T counts the sampled tokens of assigned steps in this micro-batch.
+    """Inputs of a loss, all [T] on one device. T counts the decisions of the assigned steps in this micro-batch.
+
+    If the loss counts a step once per path, T counts the step's decisions once per path.
 
     Attributes:
         logprob: log pi_new of the token under its allowed set and temperature; carries the gradient.
-        old_logprob: the trainer's log-probability before the first update.
+        old_logprob: the log-probability before this update, by trainer or engine (`update.old_logprob`).
         ref_logprob: the log-probability under the reference model, or None.
-        entropy: nats, of the distribution the token was drawn from, or None if no term of the loss needs it.
+        entropy: entropy in nats of the distribution that the token was drawn from, or None if it is not computed.
         positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
         weight: how often the step counts in terms without an advantage.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.
-        columns: what the regularizers of the recipe read beside (`READS` of their files), by name.
+        columns: further columns that the recipe's regularizers read (`READS` of their files), by name.
     """
 
     logprob: "Tensor"
@@ -53,7 +55,7 @@ class LossInputs:
 
 
 class LossOutput(NamedTuple):
-    """`per_token` [T] is to be minimised; `metrics` are per-token arrays whose weighted mean is logged."""
+    """`per_token` [T] is the loss of each token; `metrics` are tensors [T] by name, whose weighted means are logged."""
 
     per_token: "Tensor"
     metrics: Mapping[str, "Tensor"]
@@ -67,8 +69,8 @@ class Loss(CatalogueFile):
         loss: see the module's docstring.
         aggregation: how the tokens of a mini-batch are summed (`agentrl.trainer.path_weights.aggregation_weights`), as
             the loss was published. Where the source states none, the file says so.
-        sequence: what a sequence is in that aggregation; an option `sequence` of the loss wins.
-        behaviour: its ratio is to the policy that sampled, so that `update.old_logprob` must be `engine`.
+        sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
+        behaviour: the ratio of the loss is to the policy that sampled, so that `update.old_logprob` must be `engine`.
         zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
     """
 

@@ -1,7 +1,7 @@
-"""Secrets: keys and passwords stay out of logs, reports, stored configurations and error sentences.
+"""Secrets: keys and passwords stay out of logs, reports, stored configurations and error messages.
 
-A recipe names a secret as "${NAME}": the text stays as it is in what is stored, and whoever uses the option calls
-`expand`. A secret that a recipe holds in plain text is stored as "***".
+A recipe names a secret as "${NAME}". This text is stored unchanged, and the code that uses the option calls `expand`. A
+secret that a recipe holds in plain text is stored as "***".
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 HIDDEN = "***"
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# No look-around and no nested repetition: texts of servers and models are searched by these.
+# No look-around and no nested repetition, because these patterns search long texts of servers and models.
 USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/@'\"<>]{1,2000}@")
 QUERY = re.compile(r"(?P<name>[?&][A-Za-z0-9_.-]{1,80}=)(?P<value>[^&#\s'\"<>]{1,2000})")
 NAME = re.compile(
@@ -20,7 +20,7 @@ NAME = re.compile(
     re.IGNORECASE,
 )
 VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
-SHORTEST = 8  # characters of a value that is searched for in texts; shorter ones are ordinary words too often
+SHORTEST = 8  # characters; shorter values are not searched for in texts, because they are often ordinary words
 TABLES = ("env", "headers")  # tables of a tool or an endpoint whose values are secrets, as of an MCP server
 
 
@@ -38,10 +38,10 @@ def hidden_url(text: str) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without secrets: those given, those of the environment (`..._KEY`, `..._TOKEN`, ...), those of URLs."""
+    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs."""
     of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
     for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
-        if len(secret) >= SHORTEST and not secret.startswith("/"):  # a path of a file of keys is none
+        if len(secret) >= SHORTEST and not secret.startswith("/"):  # the path of a key file is no secret
             text = text.replace(secret, HIDDEN)
     return hidden_url(text)
 
@@ -58,8 +58,8 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
     """A table of options with its secrets hidden, except where they are written as "${NAME}".
 
-    Hidden are the values of `env` and `headers` of a tool or an endpoint, options that are named like a secret, words
-    of a command that such an option precedes, secrets of the environment, and what URLs hold.
+    These values are hidden: `env` and `headers` of a tool or an endpoint; options whose name is that of a secret; the
+    word of a command after such an option; and, in other texts, everything that `scrubbed` hides.
 
     Args:
         value: a table, a list or a plain value.
@@ -76,7 +76,7 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
-    """A stored table with the values that were hidden in it, as far as `given` has them in the same places."""
+    """A stored table whose hidden values are replaced by the values at the same places in `given`, if they fit."""
     if isinstance(stored, Mapping):
         others = given if isinstance(given, Mapping) else {}
         return {key: restored(one, others.get(key), (*path, str(key))) for key, one in stored.items()}
@@ -94,7 +94,7 @@ def hidden_values(value: Any, path: tuple[str, ...] = ()) -> set[str]:
 
 
 def _hidden(value: Any, shown: Any) -> set[str]:
-    """The texts of `value` that its redacted form `shown` lacks; of `--token=SECRET` the part after the sign."""
+    """The texts of `value` that its redacted form `shown` lacks; for `--token=SECRET` only `SECRET`."""
     if isinstance(value, Mapping):
         return {text for key, one in value.items() for text in _hidden(one, shown[key])}
     if isinstance(value, list | tuple):
@@ -106,7 +106,7 @@ def _hidden(value: Any, shown: Any) -> set[str]:
 
 
 def _redacted_words(words: Iterable[Any], path: tuple[str, ...]) -> list[Any]:
-    """A list of options; as words of a command, `--api-key VALUE` and `--api-key=VALUE` lose the value."""
+    """A redacted list. If it is a command, VALUE is hidden in `--api-key VALUE` and `--api-key=VALUE`."""
     shown: list[Any] = []
     before = ""
     for word in words:
@@ -126,7 +126,7 @@ def expand(text: str, what: str) -> str:
 
     Args:
         text: the value of an option.
-        what: the option in error sentences.
+        what: the option's name in error messages.
 
     Raises:
         ValueError: the variable is not set, or the value was hidden when the configuration was stored.

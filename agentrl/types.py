@@ -58,7 +58,7 @@ class Observation:
         state_key: observations with equal keys show the same state; empty: the text is the key.
         actions: the admissible actions; empty if the environment lists none.
         tools: JSON schemas of the tools that the agent may call.
-        task: the task's instruction, if the environment states it apart from the observation.
+        task: the task's instruction, if the environment states the instruction apart from the observation.
         messages: the content of `text` as chat messages (one message per tool answer); empty: `text` is one user
             message.
     """
@@ -72,7 +72,7 @@ class Observation:
 
 
 class StepResult(NamedTuple):
-    """One environment step, unpacking as Gymnasium's five.
+    """The result of one environment step, in the order of the five values that Gymnasium's `step` returns.
 
     `info["success"]` (bool) says whether the task is solved so far; `info["signals"]` maps names to finite numbers from
     which a recipe can compose rewards (`agentrl.credit.RewardTransform`); other entries are free. If both flags are
@@ -112,7 +112,7 @@ class Reply(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
-Action = str | tuple[Reply, ...]  # what an environment is stepped with
+Action = str | tuple[Reply, ...]  # the argument of an environment's `step`
 
 
 Finish = Literal["stop", "length", "abort", "context", "refused"]
@@ -129,19 +129,20 @@ class Generation:
         text: the decoded answer without its end token.
         token_ids: [T] int64, end token included if it was sampled; empty for policies that have no tokenizer.
         logprobs: [T] float64 nats under the sampling distribution (temperature and allowed set applied).
-        allowed: for each token the ids it was restricted to, ascending; an empty array means unrestricted.
-            None if no token was restricted.
+        allowed: per token the ascending ids to which the token was restricted; an empty array means unrestricted. None
+            if no token was restricted.
         finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine or a content filter
-            broke the answer off); or there is no answer: "context" (the prompt does not fit the model's context),
-            "refused" (a content filter refused the prompt).
+            broke the answer off). Two values mean that there is no answer: "context" (the prompt does not fit the
+            model's context) and "refused" (a content filter refused the prompt).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
         weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
-        entropy: [T] float64, of the ten most probable tokens, -sum p log p / log V; None if it was not requested.
-        entropy_nats: [T] float64 nats, of the whole distribution at the sampling temperature under the allowed set
-            (top_k and top_p are ignored); None if it was not requested.
+        entropy: [T] float64, entropy over the ten most probable tokens, -sum p log p / log V; None if it was not
+            requested.
+        entropy_nats: [T] float64, entropy in nats of the whole distribution at the sampling temperature under the
+            allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
-        refusal: why a remote policy refused, in its words.
+        refusal: the remote policy's own text about why it refused; empty if it did not.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
     """
 
@@ -172,7 +173,7 @@ class Message(NamedTuple):
     """One chat message.
 
     `role` is system, user, assistant or tool; `name` is the name of the tool, else empty; `calls` are the tool calls of
-    an assistant whose server gives them as data, and the tool messages after it answer them in this order.
+    an assistant whose server returns tool calls as data. The tool messages after the message answer `calls` in order.
     """
 
     role: str
@@ -182,7 +183,7 @@ class Message(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """Asks a model to rewrite its memory: the memory so far, and the text to put into it."""
+    """Asks a model to rewrite its memory: the memory so far, and the text that the new memory has to include."""
 
     memory: str
     text: str
@@ -197,14 +198,14 @@ class Request:
         token_ids: [T] int64, the whole prompt; empty for policies without a tokenizer.
         messages: the same prompt as chat messages.
         observation: the current observation (for policies that are not language models).
-        choices: token sequences the answer must be one of, end token included; None for free text.
+        choices: token id sequences, end token included, one of which must be the answer; None for free text.
         choice_texts: the text of each choice.
         max_tokens: most tokens to sample.
         noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
             function of the key and the token's index alone.
         rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
         tools: JSON schemas of the tools that the server gets as data; empty if the messages describe the tools.
-        temperature: of this answer; None for that of the engine.
+        temperature: sampling temperature of this answer; None takes the engine's temperature.
     """
 
     session: int
@@ -221,7 +222,7 @@ class Request:
 
 
 class EnvFault(Exception):
-    """The environment failed, and not because of the agent; the message says how."""
+    """The environment failed for a reason that the agent did not cause; the message says why."""
 
 
 @runtime_checkable

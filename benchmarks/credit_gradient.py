@@ -1,25 +1,26 @@
 """Bias and variance of credit methods against the exact policy gradient of small enumerable MDPs.
 
-    python benchmarks/credit_gradient.py [--groups N] [--seed S] [--out benchmarks/results/credit_gradient]
+    python -m benchmarks.credit_gradient [--groups N] [--seed S] [--out benchmarks/results/credit_gradient]
 
-A tabular softmax policy acts in a few states; the exact gradient of its expected return is found by dynamic
-programming. A group is 8 episodes of one task (for trees: 2 trees of 4 leaves). Its estimate is the mean over
-episodes of sum over steps of A * grad log pi, A the method's advantage. Over many independent groups this
-gives the expected estimate and its covariance. Reported for each method and MDP:
+A tabular softmax policy acts in a few states. Dynamic programming gives the exact gradient of its expected return. A
+group is 8 episodes of one task (for trees: 2 trees of 4 leaves). The estimate of a group is the mean over episodes of
+the sum over steps of A * grad log pi, where A is the method's advantage. Many independent groups give the expected
+estimate and its covariance. Reported for each method and MDP:
 
-    cosine       of the expected estimate and the exact gradient, with a 95% interval (jackknife over 25 folds)
-    ratio        of their norms (methods that divide by a standard deviation change the scale by design)
-    noise        trace of the covariance over the squared norm of the expected estimate: variance at the same number
-                 of episodes, at the scale at which the estimates would be used; smaller is better
-    biased       is the interval of the cosine below 0.999?
+    cosine       between the expected estimate and the exact gradient, with a 95% interval (jackknife over 25 folds)
+    norm ratio   norm of the expected estimate over that of the exact gradient (methods that divide by a standard
+                 deviation change the scale by design)
+    noise        trace of the covariance over the squared norm of the expected estimate: the variance at an equal
+                 number of episodes, at the scale at which the estimates would be used; smaller is better
+    biased       yes if the interval of the cosine lies below 0.999
 
-The critic of turn_ppo is exact, or off by a fixed error in each state (standard deviation 0.2); vine_ppo's
-values are means of 9 outcomes. Trees: a trunk, then three leaves from uniformly drawn steps of the trunk, as
-Tree-GRPO samples; long trunks are branched later, so a tree's paths are not quite the policy's own, which is
-part of those methods' bias here.
+The critic of turn_ppo is exact, or has a fixed error in each state (standard deviation 0.2). The values of vine_ppo
+are means of 9 outcomes. A tree is a trunk and three leaves from uniformly drawn steps of the trunk, as Tree-GRPO
+samples. A long trunk has later branches than a short one, so that a tree's paths are not distributed as the policy's
+own episodes. This is a part of the bias of tree methods here.
 
-values_only: each group has 8 stored episodes of an older policy (its logits are off by noise of standard deviation
-0.3, or 1 where it says far), which enter statistics, step groups and merged values and get no credit
+values_only: each group has 8 stored episodes of an older policy, whose logits differ by noise of standard deviation
+0.3 (near) or 1 (far). They enter statistics, step groups and merged values, and get no credit
 (replay.name=values_only).
 
 Letters: G groups, E episodes, N steps, S states, A actions.
@@ -27,7 +28,6 @@ Letters: G groups, E episodes, N steps, S states, A actions.
 
 import argparse
 import importlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,13 +39,14 @@ import numpy as np
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import COLUMNS, StepGraph
+from benchmarks.result_files import write
 
 GROUP, STORED, FOLDS = 8, 8, 25
 APART = {"near": 0.3, "far": 1.0}  # standard deviation of the noise in an older policy's logits
 NOT_APPLICABLE = {
-    "bilevel_gae": "needs values inside a response; with one token a turn it is turn_ppo",
-    "poad": "needs values inside a response; with one token a turn it is turn_ppo",
-    "token_gae": "needs values inside a response; with one token a turn it is turn_ppo",
+    "bilevel_gae": "needs values inside a response; with one token per turn it is turn_ppo",
+    "poad": "needs values inside a response; with one token per turn it is turn_ppo",
+    "token_gae": "needs values inside a response; with one token per turn it is turn_ppo",
     "hiper": "needs sub-goals",
     "m_grpo": "needs sub-agents; without them it is grpo with std=population",
     "role_grpo": "needs candidates that are scored at each turn",
@@ -58,13 +59,13 @@ class Mdp:
     """A finite-horizon MDP with deterministic or random moves.
 
     Attributes:
-        name, note: for the table.
+        name, note: words for the table.
         move: [S, A, S] transition probabilities; the last state is the end (absorbing, no reward).
         reward: [S, A] expected reward of leaving a state; drawn as 0 or 1 with that probability.
         starts: [tasks] start state of each task, equally likely.
         horizon: steps after which an episode is over.
-        logits: [S, A] of the policy.
-        alias: [S] what a state looks like; methods that compare states compare these.
+        logits: [S, A] logits of the policy.
+        alias: [S] number of what is seen in a state; methods that compare states compare these numbers.
     """
 
     name: str
@@ -84,15 +85,19 @@ class Mdp:
 
 
 class Exact(NamedTuple):
-    """value [horizon + 1, S] of each state with the time left counted from the start, gradient [S, A] of
-    J."""
+    """What dynamic programming finds.
+
+    Attributes:
+        value: [horizon + 1, S] value of each state at each time, counted from the start.
+        gradient: [S, A] gradient of the expected return J.
+    """
 
     value: np.ndarray
     gradient: np.ndarray
 
 
 def exact(mdp: Mdp) -> Exact:
-    """Dynamic programming, backwards for values and forwards for visits."""
+    """Values by dynamic programming backwards in time, then the gradient from the visits forwards in time."""
     pi, n = mdp.policy, len(mdp.logits)
     value, q = np.zeros((mdp.horizon + 1, n)), np.zeros((mdp.horizon, *mdp.logits.shape))
     for t in reversed(range(mdp.horizon)):
@@ -107,7 +112,7 @@ def exact(mdp: Mdp) -> Exact:
 
 
 class Played(NamedTuple):
-    """Steps of episodes, [E, horizon] each; `alive` where a step was taken."""
+    """Steps of episodes, each column [E, horizon]; `alive` is True where a step was taken."""
 
     state: np.ndarray
     action: np.ndarray
@@ -393,7 +398,7 @@ def markdown(lines: list[dict[str, Any]], seconds: float, groups: int) -> str:
         "",
         about,
         "",
-        f"{groups} groups a cell, {seconds:.0f} s of CPU; written by `python benchmarks/credit_gradient.py`.",
+        f"{groups} groups per cell, {seconds:.0f} s of CPU; written by `python -m benchmarks.credit_gradient`.",
         "",
     ]
     head = ["| method | cosine | norm ratio | noise | biased |", "| --- | --- | --- | --- | --- |"]
@@ -418,11 +423,7 @@ def main() -> None:
     given = parser.parse_args()
     start = time.process_time()
     lines = run(given.groups, given.seed)
-    text = markdown(lines, time.process_time() - start, given.groups)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_suffix(".json").write_text(json.dumps(lines, indent=1) + "\n")
-    given.out.with_suffix(".md").write_text(text)
-    print(text)
+    write(given.out, lines, markdown(lines, time.process_time() - start, given.groups))
 
 
 if __name__ == "__main__":

@@ -3,21 +3,22 @@
     python -m benchmarks.credit_shape [--steps N] [--seed S] [--out benchmarks/results/credit_shape]
     python -m benchmarks.credit_shape --like runs/NAME [--last 5]
 
-Worlds are corridors of decisions with four actions each: one leads on, one does nothing, and the two others do nothing
-too (`stay`), lead one back (`back`), or into a ward that nothing leaves (`lost`). Tasks start at three points. Success
-pays at the end alone, or one decision in four pays as well when it is made (not where one can walk back). The policy
-prefers the right action so much that 30% of the episodes succeed, and not everywhere alike. One action is one token.
+A world is a corridor of decisions with four actions each. One action leads to the next decision, and one does nothing.
+The two others do nothing either (`stay`), lead back by one decision (`back`), or lead into a state that no action
+leaves (`lost`). Tasks start at three points. The reward comes at the end alone, or every fourth decision pays as well
+when it is made (not in worlds with `back`). The policy prefers the right action so much that 30% of the episodes
+succeed; how much it does so differs between states. One action is one token.
 
-For each shape and method: the expected cosine between the estimate from a batch of equally many sampled steps and the
-exact gradient of the expected return. 1 is an estimate without error; what matters is the order of methods in a row,
-and how far apart they are. turn_ppo has an exact critic (an upper bound), or one that is off by a fixed error in each
-state (standard deviation 0.2).
+For each shape and method the table has the expected cosine between the estimate from a batch and the exact gradient of
+the expected return. All batches have equally many sampled steps. An estimate without error has cosine 1. Compare the
+methods within a row. turn_ppo has an exact critic, which no run has, or a critic with a fixed error in each state
+(standard deviation 0.2).
 
-The policy is a table, so nothing is generalised between states; the scale of an estimate does not count, as under
-optimisers that rescale every update (Adam, Muon); and a step costs the same wherever it stands, while a language model
-pays for its context.
+Three things differ from a language model: the policy is a table, so that nothing is generalised between states; the
+scale of an estimate does not count, as under optimisers that rescale every update (Adam, Muon); and each step costs the
+same, while a language model pays for its context.
 
---like reads the stored graphs of a run, measures its shape, and names the shapes that are most like it.
+--like reads the stored graphs of a run, measures its shape, and names the most similar shapes.
 
 Letters: B batches, E episodes, G groups, N steps, S states, A actions.
 """
@@ -34,17 +35,25 @@ import numpy as np
 from agentrl.graph import StepGraph, read_graph
 from agentrl.run.folder import RunFolder
 from benchmarks.credit_gradient import Advantage, Mdp, chains, exact, method, spoiled, to_go
+from benchmarks.result_files import write
 
 RESULTS = Path(__file__).parent / "results"
 ACTIONS, STARTS, SUCCESS = 4, (0.0, 0.2, 0.4), 0.3
 BATCH = 2000  # steps of a batch
-FOLDS = 20  # parts for intervals
+MIN_GROUPS = 100  # sampled per shape, however few steps are asked for
 
 
 @dataclass(frozen=True)
 class Shape:
-    """rungs: decisions from the first start to the end. horizon: most steps of an episode. wrong: what other actions
-    do. paid: one rung in four pays. copies: episodes of a group."""
+    """The shape of a world.
+
+    Attributes:
+        rungs: decisions from the first start to the end.
+        horizon: most steps of an episode.
+        wrong: what two of the four actions do: `lost`, `stay` or `back`.
+        paid: every fourth rung pays.
+        copies: episodes per group.
+    """
 
     rungs: int
     horizon: int
@@ -89,19 +98,21 @@ CRITICS = ("turn_ppo, critic off by 0.2", "turn_ppo, exact critic")
 
 
 def world(shape: Shape, bias: float) -> Mdp:
-    """The corridor: states 0 to rungs - 1, a ward for the lost, the end. bias: the policy's preference for the right
-    action."""
-    ward, end = shape.rungs, shape.rungs + 1
+    """The corridor: states 0 to rungs - 1, the state that no action leaves, and the end.
+
+    `bias` is the policy's preference for the right action, in nats.
+    """
+    trap, end = shape.rungs, shape.rungs + 1
     rng = np.random.default_rng(5)
     move, reward = np.zeros((end + 1, ACTIONS, end + 1)), np.zeros((end + 1, ACTIONS))
     for state in range(shape.rungs):
         onwards = state + 1 if state + 1 < shape.rungs else end
-        wrong = {"lost": ward, "stay": state, "back": max(state - 1, 0)}[shape.wrong]
+        wrong = {"lost": trap, "stay": state, "back": max(state - 1, 0)}[shape.wrong]
         move[state, 0, onwards] = 1
         for action in range(1, ACTIONS):
             move[state, action, wrong if action > 1 else state] = 1  # one idle action everywhere
         reward[state, 0] = float(onwards == end or (shape.paid and state % 4 == 3))
-    move[ward, :, ward] = move[end, :, end] = 1
+    move[trap, :, trap] = move[end, :, end] = 1
     logits = 0.5 * rng.normal(size=(end + 1, ACTIONS))
     logits[:, 0] += bias
     starts = np.array([int(part * shape.rungs) for part in STARTS])
@@ -130,7 +141,12 @@ def tuned(shape: Shape) -> Mdp:
 
 
 class Measured(NamedTuple):
-    """Expected cosine of a batch's estimate and half of its 95% interval; what the graph itself is like."""
+    """What was measured on one shape.
+
+    Attributes:
+        cosine: expected cosine of a batch's estimate, and half of its 95% interval, per method.
+        like: figures of the graph; see `looks`.
+    """
 
     cosine: dict[str, tuple[float, float]]
     like: dict[str, float]
@@ -141,13 +157,13 @@ def measure(shape: Shape, steps: int, seed: int) -> Measured:
 
     Args:
         shape: the world.
-        steps: steps to sample, about.
-        seed: of the episodes.
+        steps: approximate number of steps to sample.
+        seed: seed of the episodes.
     """
     mdp = tuned(shape)
     truth, rng = exact(mdp), np.random.default_rng(seed)
     pilot = chains(mdp, 50, truth, rng, copies=shape.copies)
-    groups = max(FOLDS * 5, round(steps / (len(pilot) / 50)))
+    groups = max(MIN_GROUPS, round(steps / (len(pilot) / 50)))
     graph = chains(mdp, groups, truth, rng, copies=shape.copies)
     size = max(1, round(BATCH * groups / len(graph)))  # groups of a batch
     found = {name: batched(mdp, graph, advantage(graph), size) for name, advantage in METHODS.items()}
@@ -168,23 +184,23 @@ def batched(mdp: Mdp, graph: StepGraph, advantage: np.ndarray, size: int) -> np.
 
 
 def cosines(found: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """[B] cosine of each estimate; an estimate of nothing (no group varied) has cosine 0."""
+    """[B] cosine of each estimate; an estimate of zeros, where no group varied, has cosine 0."""
     norm = np.linalg.norm(found, axis=1) * np.linalg.norm(target)
     return np.divide(found @ target, norm, out=np.zeros(len(found)), where=norm > 0)
 
 
 def interval(cosine: np.ndarray) -> tuple[float, float]:
-    """Mean over batches, and half of its 95% interval."""
+    """Mean over batches, and half of the 95% interval of that mean."""
     return float(cosine.mean()), float(1.96 * cosine.std(ddof=1) / np.sqrt(len(cosine)))
 
 
 def looks(graph: StepGraph) -> dict[str, float]:
-    """What a graph of complete groups is like; the shapes' and a run's are measured alike.
+    """Figures of a graph of complete groups, from a shape or from a run.
 
     Returns:
-        steps: per episode. revisits: share of steps in a state where the episode has been. shared: share of steps whose
-        state another copy visited. success: share of episodes whose score is more than half of the best. copies:
-        episodes per group. paying: steps with a reward per episode.
+        steps: steps per episode. revisits: share of steps in a state that the episode has visited before. shared: share
+        of steps whose state another episode of the group visited. success: share of episodes whose score is more than
+        half of the best score. copies: episodes per group. paying: steps with a reward, per episode.
     """
     episodes = np.unique(graph.rollout)
     own = np.unique(np.stack([graph.rollout, graph.state]), axis=1)  # [2, visited states of episodes]
@@ -205,13 +221,13 @@ def looks(graph: StepGraph) -> dict[str, float]:
 
 
 def row(shape: Shape, found: Measured) -> dict[str, Any]:
-    """As it is written."""
+    """The line of the JSON file."""
     cosine = {name: {"mean": mean, "half_width": half} for name, (mean, half) in found.cosine.items()}
     return {"shape": vars(shape), "name": shape.name, "like": found.like, "cosine": cosine}
 
 
 def gain(line: dict[str, Any]) -> tuple[str, float]:
-    """The best method without a critic, and how far it is above GRPO without a deviation."""
+    """The best method without a critic, and by how much its cosine exceeds that of `grpo std=none`."""
     means = {name: x["mean"] for name, x in line["cosine"].items() if name not in CRITICS}
     best = max(means, key=lambda name: means[name])
     return best, means[best] - means["grpo std=none"]
@@ -224,7 +240,7 @@ def markdown(lines: list[dict[str, Any]], seconds: float, steps: int) -> str:
     head = ["shape", "steps, revisits, shared", *METHODS]
     out = [
         "# Which credit method has the least error per token, by the shape of a world", "", about, "",
-        f"Batches of {BATCH:,} steps, about {steps:,} steps a row, {seconds:.0f} s of CPU; half-widths of 95% "
+        f"Batches of {BATCH:,} steps, about {steps:,} steps per row, {seconds:.0f} s of CPU; half-widths of 95% "
         f"intervals are at most {widest:.3f}; written by `python -m benchmarks.credit_shape`. Bold: the best without "
         "a critic.", "",
         "| " + " | ".join(head) + " |", "| --- " * len(head) + "|",
@@ -238,7 +254,7 @@ def markdown(lines: list[dict[str, Any]], seconds: float, steps: int) -> str:
 
 
 def nearest(like: dict[str, float], lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, the most similar first: steps and copies by their ratio, shares by their difference."""
+    """The lines, the most similar first; `steps` and `copies` are compared by ratio, shares by difference."""
 
     def distance(line: dict[str, Any]) -> float:
         other = line["like"]
@@ -251,7 +267,7 @@ def nearest(like: dict[str, float], lines: list[dict[str, Any]]) -> list[dict[st
 
 
 def run_like(run: Path, last: int) -> dict[str, float]:
-    """What the last stored iterations of a run are like; means over iterations."""
+    """Figures of a run (see `looks`): means over its last stored iterations."""
     files = sorted(RunFolder(run).stored_graphs())[-last:]
     if not files:
         raise SystemExit(f"{run} has no stored graphs: train with run.graphs_every=1")
@@ -260,7 +276,7 @@ def run_like(run: Path, last: int) -> dict[str, float]:
 
 
 def predicted(run: Path, last: int, stored: list[dict[str, Any]]) -> str:
-    """The three shapes that a run is most like, and the order of methods in each."""
+    """The three shapes that are most similar to a run, and the order of methods in each."""
     like = run_like(run, last)
     out = [f"{run}: " + ", ".join(f"{key} {value:.3g}" for key, value in like.items())]
     for line in nearest(like, stored)[:3]:
@@ -283,11 +299,7 @@ def main() -> None:
         return
     start = time.process_time()
     lines = [row(shape, measure(shape, given.steps, given.seed)) for shape in SHAPES]
-    text = markdown(lines, time.process_time() - start, given.steps)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_suffix(".json").write_text(json.dumps(lines, indent=1) + "\n")
-    given.out.with_suffix(".md").write_text(text)
-    print(text)
+    write(given.out, lines, markdown(lines, time.process_time() - start, given.steps))
 
 
 if __name__ == "__main__":

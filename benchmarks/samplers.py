@@ -3,16 +3,17 @@
     python -m benchmarks.samplers [--out benchmarks/results/samplers]
 
 Each of 200 tasks has a success probability p, drawn from a U-shaped Beta(0.3, 0.3), so that most tasks are solved
-nearly always or nearly never. A batch is 8 tasks with 8 copies each; every sampler plays 200 batches of as many copies.
-A group teaches if its outcomes differ, and is worth p (1 - p)^2 then, the gain of Knapsack RL. In the world where
-success rises, a group that varies raises the log-odds of its task by 0.1, and every batch those of all tasks by 0.0005.
+nearly always or nearly never. A batch has 8 tasks with 8 copies each; every sampler plays the copies of 200 batches. A
+group varies if its outcomes differ. Only such a group teaches; its worth is p (1 - p)^2, the gain of Knapsack RL. In
+the world where success rises, a group that varies raises the log-odds of its task by 0.1, and every batch raises the
+log-odds of all tasks by 0.0005.
 
 Reported over 10 seeds, with a 95% interval of the mean: the share of groups that vary, their worth per copy, and the
-number of different tasks that were played. `dynamic` draws constant groups again and is charged for them.
+number of different tasks that were played. `dynamic` draws new tasks in place of constant groups, whose copies count
+as played.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from agentrl.config import resolve
 from agentrl.graph import COLUMNS, StepGraph
 from agentrl.rollout import Allocator
 from agentrl.types import Task
+from benchmarks.result_files import write
 
 TASKS, BATCH, COPIES, BATCHES, SEEDS = 200, 8, 8, 200, 10
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -122,9 +124,7 @@ def main() -> None:
                 for key in runs[0]
                 for x in [[one[key] for one in runs]]
             }
-    given.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
-    given.out.with_suffix(".md").write_text(table(found))
-    print(table(found))
+    write(given.out, found, table(found))
 
 
 if __name__ == "__main__":

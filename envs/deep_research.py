@@ -63,7 +63,7 @@ class State:
 
 
 class DeepResearch:
-    """One question a task."""
+    """One question per task."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -75,7 +75,7 @@ class DeepResearch:
         return self.observation()
 
     def step(self, action: str) -> StepResult:
-        """Send a question out, take an answer, or say that it is neither."""
+        """Send a question to a searcher, or take the answer; any other action gets a text that says what is allowed."""
         state = replace(self.state, turn=self.state.turn + 1)
         found = first_tagged(action, _TAGS)
         last = state.turn > self.config.max_turns
@@ -93,7 +93,7 @@ class DeepResearch:
         return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(found.content.strip()),)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """What the searcher says; a lost answer is named as such."""
+        """The searcher's answer; if its episode failed, a text says so."""
         (reply,) = replies
         found = read(reply.text)
         said = found[1] if found is not None and found[0] == "answer" else ""
@@ -104,7 +104,7 @@ class DeepResearch:
         return self._go_on(Status.OK)
 
     def signals(self) -> dict[str, float]:
-        """format: answered, and never without a tag. em, f1: of the answer."""
+        """format: there is an answer, and every action had a tag. em, f1: scores of the answer."""
         golden, given = [str(a) for a in self.state.task.params["answers"]], self.state.answer
         return {
             "format": float(given is not None and not self.state.invalid),
@@ -113,7 +113,7 @@ class DeepResearch:
         }
 
     def observation(self) -> Observation:
-        """The question, or what was said last; in the embedded world every question and answer that names allow."""
+        """The question, or the last reply. In the embedded world it also lists actions with known names."""
         heard = ";".join(f"{asked}={said}" for asked, said in self.state.heard)
         question = str(self.state.task.params.get("question", ""))
         return Observation(

@@ -1,8 +1,8 @@
-"""Notes too long to be held in view: many lines say who has which key, keys change hands, one key is asked for.
+"""Notes that are too long for a context: many lines say who has which key, and one person's key is asked for.
 
 A small synthetic task for context policies that rewrite what they know. The notes come page by page (`pages`: the
-action `next` turns one), or all in one observation (`whole`). The last line about a person counts. It is a benchmark of
-its own, `notes-gen`.
+action `next` turns the page), or all in one observation (`whole`). If several lines name a person, the last one counts.
+It is a benchmark of its own, `notes-gen`.
 """
 
 import re
@@ -76,7 +76,7 @@ def make_notes(task: Task) -> Notes:
 
 
 class NotesEnv:
-    """One set of notes a task."""
+    """One set of notes per task."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.notes, self.page, self.task = config, Notes("", "", []), 0, Task(key="", env="")
@@ -127,8 +127,8 @@ class NotesEnv:
 
 
 class Reader:
-    """Knows the last key it read of the person asked for, and writes that down; a forgetful one writes it down only
-    half of the time."""
+    """Remembers the last key that it read for the person asked for, and writes that key into the memory; a forgetful
+    reader does so only half of the time."""
 
     def __init__(self, seed: int, forgetful: bool) -> None:
         self.seed, self.forgetful, self.random, self.key, self.name = seed, forgetful, Random(0), "", ""

@@ -174,7 +174,7 @@ class TextWorld:
         )
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Jericho says of each unknown game that it is unknown
+                warnings.simplefilter("ignore")  # Jericho warns of each game that it does not know
                 return textworld.start(path, asked)
         except (OSError, ValueError, NotImplementedError, RuntimeError) as error:
             raise ValueError(f"the game {path} cannot be played: {' '.join(str(error).split())}") from None

@@ -52,9 +52,8 @@ NO_KEY = (
 class Config(BaseModel, frozen=True, extra="forbid"):
     """timeout_s: seconds per run. lifetime_s: seconds that a sandbox lives. template: E2B's template; empty for its
     code interpreter. internet: whether the code may reach the internet. key_variable: the environment variable with the
-    key. api_url,
-    sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr. stateful,
-    convention: as in python_sandbox.
+    key. api_url, sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr.
+    stateful, convention: as in python_sandbox.
     """
 
     timeout_s: float = Field(30.0, gt=0)
@@ -324,7 +323,7 @@ def runner(config: Config) -> CodeRunner:
 
 
 class E2BTool:
-    """The tool: one sandbox an episode, given back by `reset` and `close`. Calls of one turn wait together."""
+    """The tool: one sandbox per episode, given back by `reset` and `close`. Calls of one turn run at the same time."""
 
     name = "python"
 

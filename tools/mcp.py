@@ -5,7 +5,7 @@
 
 What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
 and turn "2" into 2. A server that dies or hangs is started again; its open call is a `ToolFault`, because nobody
-knows whether it was carried out. What a server prints to stdout beside the protocol is passed over.
+knows whether it was carried out. What a server prints to stdout beside the protocol is ignored.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inline
 from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
-PING_S = 5.0  # for a server to show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # of a server's stderr on disk
-STDERR_S = 0.2  # how often its size is looked at
-TAIL_BYTES = 1 << 16  # of it that are read for its last words
-SAID_CHARS = 300  # of a server's stderr, in the sentence about its end
+PING_S = 5.0  # time for a server to show that it is alive, after a call that took too long
+STDERR_BYTES = 1 << 24  # most of a server's stderr that stays on disk
+STDERR_S = 0.2  # seconds between two looks at its size
+TAIL_BYTES = 1 << 16  # the end of it, in which the server's last words are looked for
+SAID_CHARS = 300  # most characters of the last words in an error message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -156,7 +156,7 @@ class Server:
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
-        """Hold the session open until `over`, and what the server writes to stderr short."""
+        """Hold the session open until `over`, and keep the file with the server's stderr small."""
         watch = asyncio.create_task(self._watch_stderr())
         try:
             async with _client(self.config, self._stderr()) as client:
@@ -238,7 +238,7 @@ class Server:
         return self._said
 
     def _shorten_stderr(self) -> None:
-        """Give the disk back what a server wrote to stderr, once it is much; its next words follow a hole of zeros."""
+        """Free the disk space of a server's stderr once it is large; later output follows a hole of zeros."""
         if self._said is not None and os.fstat(self._said.fileno()).st_blocks * 512 > STDERR_BYTES:
             os.ftruncate(self._said.fileno(), 0)
 
@@ -486,6 +486,6 @@ def make(config: Config) -> Toolbox:
     """The tools of a server, which is started here.
 
     Raises:
-        ValueError: it does not start, tells nothing in time, or lacks a tool; the mcp package is missing.
+        ValueError: it does not start, does not answer in time, or lacks a tool; the mcp package is missing.
     """
     return Toolbox(config) if config.episode == "shared" else EpisodeToolbox(config)

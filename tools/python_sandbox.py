@@ -7,8 +7,8 @@
 | `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
 | `unsafe-host` | none; only when asked for by this name |
 
-`auto` takes the first of the first three that holds on this machine, which is tried out and not looked up; if none
-does, the start is refused. Results name the backend that ran.
+`auto` tries the first three on this machine, in this order, and takes the first that holds. If none holds, the start is
+refused. Results name the backend that ran.
 """
 
 import warnings
@@ -87,7 +87,7 @@ def runner(config: Config) -> CodeRunner:
 
 
 class PythonSandbox:
-    """The tool: one interpreter an episode, closed by `reset` and `close`."""
+    """The tool: one interpreter per episode, closed by `reset` and `close`."""
 
     name = "python"
 

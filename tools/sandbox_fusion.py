@@ -54,7 +54,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class AnswerFlood(Exception):
-    """The answer is larger than any may be: the code printed without end."""
+    """The answer is larger than the limit, because the code printed without end."""
 
 
 class FusionSession:
@@ -155,7 +155,7 @@ def _body(response: Any, patience: float) -> bytes:
 
     Raises:
         AnswerFlood: there are too many.
-        TimeoutError: they trickle on.
+        TimeoutError: they do not end in time.
     """
     ends = time.monotonic() + patience
     body = bytearray()

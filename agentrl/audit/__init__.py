@@ -1,4 +1,4 @@
-"""What is wrong with rows that a user brings: fields, duplicates, leaks between splits, lengths, answers."""
+"""Checks of a user's rows: fields, duplicates, leaks between splits, lengths of prompts, answers."""
 
 from agentrl.audit.checking import Audit, check_rows
 from agentrl.audit.finding import RowFinding

@@ -1,4 +1,4 @@
-"""Runs every check of rows that a user brings."""
+"""Runs every check of a user's rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from agentrl.audit.tasks import Context, Lengths, measure, solve, unanswerable
 from agentrl.catalogue import load
 from agentrl.config import Entry, resolve
 from agentrl.env import EnvironmentFile
-from agentrl.tool_env import RowTasks
+from agentrl.tool_env import RowTasks, naming_column
 from agentrl.types import Task
 
 
 @dataclass(kw_only=True)
 class Audit:
-    """What was checked and what was found.
+    """The result of the checks.
 
     Attributes:
         splits: name of each split -> number of its rows.
-        findings: one sentence each, with the rows.
-        lengths: of first prompts, by split.
+        findings: everything that is wrong with the rows.
+        lengths: split -> lengths of its first prompts.
         played: number of rows whose own solution was played.
-        notes: what was not checked, and why.
+        notes: sentences on checks that were left out, and on the division into train and test.
     """
 
     splits: dict[str, int]
@@ -41,13 +41,13 @@ def check_rows(
     """Check rows, alone or as the tasks of an environment.
 
     Args:
-        splits: as `read_splits` reads them.
-        section: the environment's configuration, its name included; None checks the rows alone.
-        context: what lengths are measured by; needed with an environment.
-        most_played: rows per split whose own solution is played.
+        splits: the splits, as `read_splits` returns them.
+        section: the environment's options, its name included; None checks the rows alone.
+        context: how the length of a prompt is measured; needed with an environment.
+        most_played: most rows per split whose own solution is played.
 
     Raises:
-        ValueError: the environment reads no rows, or refuses its options.
+        ValueError: the environment reads no user's rows, or refuses its options.
     """
     audit = Audit(splits={split.name or "all": len(split.rows) for split in splits})
     entries = [None if section is None else of_split(section, split) for split in splits]
@@ -58,6 +58,8 @@ def check_rows(
             audit.findings.append(RowFinding(kind="unreadable", rows=rows, text=f"{listed(rows)}: {why}"))
         audit.findings += check_fields(split, with_env=entry is not None)
     audit.findings += check_duplicates(splits, _held_out_by_key(splits, section))
+    if len(splits) == 1:
+        _check_division(splits[0], entries[0], audit)
     for split, entry in zip(splits, entries, strict=True):
         tasks = None if entry is None else _tasks(entry, split, audit)
         if entry is not None and tasks is not None and context is not None:
@@ -66,10 +68,15 @@ def check_rows(
 
 
 def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Entry[EnvironmentFile]:
-    """The environment with the rows of a split as its tasks: all of them, or the `part` that it cuts by keys.
+    """The environment with the rows of a split as its tasks.
+
+    Args:
+        section: the environment's options, its name included.
+        split: the rows.
+        part: all, train or test: the part of the rows that the environment takes, by the keys of its tasks.
 
     Raises:
-        ValueError: it reads no rows of a user, or refuses its options.
+        ValueError: the environment reads no user's rows, or refuses its options.
     """
     file = load(EnvironmentFile, str(section.get("name", "")))
     if file.read_row is None:
@@ -109,8 +116,29 @@ def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequenc
     return tasks
 
 
+def _check_division(split: Split, entry: Entry[EnvironmentFile] | None, audit: Audit) -> None:
+    """Say that a column divides the only split into train and test: a finding if it does so unevenly, else a note."""
+    if entry is None:
+        column = naming_column(split.rows[0])
+        if column:
+            audit.notes.append(
+                f"the column {column!r} names the rows: a tool environment divides them into train and test by it, and "
+                "rows with one value stay together; --env NAME says how many become test rows"
+            )
+        return
+    try:
+        tasks = entry.hooks.tasks(entry.config)
+    except ValueError:  # a finding of its own
+        return
+    division = tasks.division if isinstance(tasks, RowTasks) else None
+    if division is not None and division.uneven:
+        audit.findings.append(RowFinding(kind="split", rows=(), text=str(division)))
+    elif division is not None:
+        audit.notes.append(str(division))
+
+
 def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None) -> frozenset[int]:
-    """Of a single split that an environment cuts into train and test by the keys of its rows: the test rows."""
+    """Numbers of the test rows, if a single split is given and the environment divides it by the keys of its rows."""
     if len(splits) != 1 or section is None or any(asked is None for asked in splits[0].asked):
         return frozenset()
     try:

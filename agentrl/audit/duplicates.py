@@ -1,4 +1,4 @@
-"""Rows that ask the same: inside a split (duplicates), and in a training and a held-out split (leaks)."""
+"""Finds rows that ask the same: in one split (duplicates), or in a training and a held-out split (leaks)."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from agentrl.audit.finding import RowFinding, listed
 from agentrl.audit.near import near_pairs
 from agentrl.audit.split import Split, contents
 
-LEAST = 0.8  # resemblance from which two questions are nearly the same
+LEAST = 0.8  # two questions with this resemblance or more count as nearly the same
 
 
 class _Row(NamedTuple):
@@ -26,11 +26,11 @@ class _Row(NamedTuple):
 
 
 def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = frozenset()) -> Iterator[RowFinding]:
-    """Findings over all splits; each row is in one finding per kind at most.
+    """Findings on equal rows, equal questions and nearly equal questions over all splits.
 
     Args:
-        splits: read.
-        held_out_rows: of a single split that an environment divides by keys, the numbers of the rows it holds out.
+        splits: the splits, whose `asked` is filled (`Split.readable`).
+        held_out_rows: numbers of the held-out rows, if an environment divides a single split by keys; else empty.
     """
     rows = [
         _Row(split, i, asked.question, asked.answers, split.held_out or i in held_out_rows)
@@ -40,7 +40,7 @@ def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = fr
     ]
     exact = _equal([contents(row.split.rows[row.number]) for row in rows])
     same = _equal([normalised(row.question) for row in rows])
-    whole = {i: group[0] for group in exact for i in group}  # equal rows ask the same, which is said once
+    whole = {i: group[0] for group in exact for i in group}  # equal rows also ask the same question: no second finding
     yield from _findings(rows, exact, "hold the same values")
     for group in same:
         distinct = [i for i in group if whole.get(i, i) == i]
@@ -55,12 +55,12 @@ def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = fr
 
 
 def normalised(text: str) -> str:
-    """The text without differences of case, of spaces and of Unicode forms."""
+    """The text in one case, with single spaces and in one Unicode form (NFKC), to compare texts."""
     return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text)).strip().casefold()
 
 
 def _equal(texts: Sequence[str]) -> list[list[int]]:
-    """Numbers of the texts that occur more than once, in groups."""
+    """Groups of positions of equal texts; texts that occur once are left out."""
     found: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
         found[text].append(i)

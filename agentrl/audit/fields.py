@@ -8,11 +8,11 @@ from typing import Any
 from agentrl.audit.finding import RowFinding, listed
 from agentrl.audit.split import ANSWERS, NAMES, QUESTIONS, Split
 
-COMMON = 0.9  # share of rows with a column from which a row without it is worth a sentence
+COMMON = 0.9  # if at least this share of rows has a value in a column, rows without one are a finding
 
 
 def check_fields(split: Split, *, with_env: bool) -> Iterator[RowFinding]:
-    """Findings of the columns of one split; an environment says itself which columns its rows lack."""
+    """Findings on the columns of one split. With an environment, its own check finds missing columns instead."""
     names = dict.fromkeys(name for row in split.rows for name in row)
     for name in names:
         values = [row.get(name) for row in split.rows]
@@ -64,7 +64,7 @@ def _not_a_number(split: Split, name: str, values: list[Any]) -> Iterator[RowFin
 
 
 def _absent(split: Split, name: str, values: list[Any]) -> Iterator[RowFinding]:
-    """Rows without a value in a column that nearly all have."""
+    """A finding on rows without a value in a column in which nearly all rows have one."""
     absent = [i for i, value in enumerate(values) if empty(value) and not isinstance(value, float)]
     if name in (*QUESTIONS, *ANSWERS, *NAMES) or not 0 < len(absent) <= (1 - COMMON) * len(values):
         return
@@ -76,7 +76,7 @@ def _absent(split: Split, name: str, values: list[Any]) -> Iterator[RowFinding]:
 
 
 def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
-    """Rows whose question, or whose answer, is empty in every column of such a name."""
+    """Findings on rows without a question, and on rows without an answer, in all columns with usual names for it."""
     for kind, known in (("question", QUESTIONS), ("answer", ANSWERS)):
         columns = [name for name in known if name in names]
         wrong = [i for i, row in enumerate(split.rows) if all(empty(row.get(name)) for name in columns)]
@@ -87,7 +87,7 @@ def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
 
 
 def empty(value: Any) -> bool:
-    """No value: None, a blank text, NaN, or a list or object of nothing else."""
+    """Is it no value? That is None, a blank text, NaN, an empty object, or a list of such values only."""
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):

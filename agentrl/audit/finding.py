@@ -1,19 +1,20 @@
-"""What a check of rows found."""
+"""The type of the findings of checks of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SHOWN = 6  # rows that a sentence names
+SHOWN = 6  # most rows that a sentence names
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFinding:
-    """One finding.
+    """Something that is wrong with some rows.
 
     Attributes:
-        kind: unreadable, type, number, empty, missing, duplicate, contradiction, near, leak, long, reset, unanswerable.
-        rows: where it was found, such as "line 7" or "row 6 of test".
-        text: one sentence, with the next move.
+        kind: unreadable, type, number, empty, missing, duplicate, contradiction, near, leak, split, long, reset,
+            unanswerable.
+        rows: the places of the rows, such as "line 7" or "row 6 of test"; empty if all rows are concerned.
+        text: one sentence, with advice.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Texts that are nearly the same, found by MinHash with banding, and then compared exactly.
+"""Finds texts that are nearly the same, by MinHash with banding and then by an exact comparison.
 
 Source: Broder, "On the resemblance and containment of documents" (1997); banding as in Leskovec, Rajaraman, Ullman,
 "Mining of Massive Datasets", section 3.4. The resemblance of two texts is the Jaccard similarity of their sets of
@@ -16,15 +16,15 @@ import numpy as np
 
 WORDS, BANDS, PER_BAND = 3, 32, 4
 PRIME = np.uint64(2**31 - 1)
-NEIGHBOURS = 50  # members of a bucket that a text is compared with; more share a template, not a text
+NEIGHBOURS = 50  # most texts of a bucket that a text is compared with: texts of a larger bucket share only a template
 TOKEN = re.compile(r"\w+")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def near_pairs(texts: Sequence[str], least: float) -> dict[tuple[int, int], float]:
-    """Pairs (i, j), i < j, of texts whose resemblance is `least` or more, with it.
+    """(i, j), i < j -> resemblance, for the pairs of texts with a resemblance of `least` or more.
 
-    Texts that hold other numbers are never a pair: problems of one template are different problems.
+    Two texts with different numbers are never a pair, because problems of one template are different problems.
     """
     pieces = [_pieces(text) for text in texts]
     numbers = [sorted(NUMBER.findall(text)) for text in texts]
@@ -44,7 +44,7 @@ def near_pairs(texts: Sequence[str], least: float) -> dict[tuple[int, int], floa
 
 
 def _pieces(text: str) -> frozenset[int]:
-    """Hashes below 2^31 of the three-word pieces; of a shorter text, of the text."""
+    """Hashes below 2^31 of a text's three-word pieces; a text of fewer words is one piece."""
     words = TOKEN.findall(text.casefold())
     parts = [" ".join(words[i : i + WORDS]) for i in range(max(1, len(words) - WORDS + 1))]
     digests = (hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=8).digest() for part in parts)
@@ -52,14 +52,14 @@ def _pieces(text: str) -> frozenset[int]:
 
 
 def _signature(pieces: frozenset[int], slope: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """[BANDS * PER_BAND] uint64, the least value of the pieces under each hash function."""
+    """[BANDS * PER_BAND] uint64, for each hash function the smallest hash of the pieces."""
     values = np.fromiter(pieces, np.uint64, len(pieces))  # [P]
     least: np.ndarray = ((slope[:, None] * values + shift[:, None]) % PRIME).min(1)
     return least
 
 
 def _functions() -> tuple[np.ndarray, np.ndarray]:
-    """Slopes and shifts, each [BANDS * PER_BAND] uint64 below 2^31, so that no product leaves 64 bits."""
+    """(slopes, shifts), each [BANDS * PER_BAND] uint64 below 2^31, so that no product overflows 64 bits."""
     rng = np.random.default_rng(20250711)
     return (
         rng.integers(1, 2**31 - 1, BANDS * PER_BAND).astype(np.uint64),

@@ -1,4 +1,4 @@
-"""The rows of one split of a source, and what each asks."""
+"""The rows of one split of a source, and the question and answers of each row."""
 
 import json
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from agentrl.config import Entry
 from agentrl.env import Asked, EnvironmentFile
 from agentrl.rows import Rows, plain, split_readers
 
-NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that say nothing of the task
+NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that are no part of the task
 QUESTIONS = ("question", "problem", "prompt", "instruction", "story", "query", "input", "text", "messages")
 ANSWERS = ("answer", "answers", "golden_answers", "target", "solution", "gold", "label", "output", "completion")
 
 
 @dataclass(kw_only=True)
 class Split:
-    """Rows, under the name of their split.
+    """One split of a source.
 
     Attributes:
-        name: such as train; empty if the source has one split.
-        source: the name by which `agentrl.rows.read_rows` reads it.
-        rows: as read, their values as JSON has them.
-        asked: what each row asks; None where the row cannot be read. `readable` fills it.
-        held_out: the split is evaluated on, and never trained on.
+        name: name of the split, such as train; empty if the source has one split.
+        source: the name by which `agentrl.rows.read_rows` reads the split.
+        rows: the rows.
+        held_out: True if the split serves for evaluation and not for training.
+        asked: question and answers of each row; None if the row cannot be read. `readable` fills this list.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Split:
     asked: list[Asked | None] = field(default_factory=list)
 
     def place(self, i: int) -> str:
-        """Where a row stands: "line 7", or "line 7 of test"."""
+        """The place of a row in words: "line 7", or "line 7 of test"."""
         return self.rows.place(i) + (f" of {self.name}" if self.name else "")
 
     def readable(self, entry: Entry[EnvironmentFile] | None) -> dict[str, list[int]]:
-        """Read every row as the environment does: sentence of what is wrong -> numbers of the rows."""
+        """Read every row as the environment does, and fill `asked`; returns error message -> numbers of the rows."""
         wrong: dict[str, list[int]] = {}
         read = entry.hooks.read_row if entry is not None else None
         for i, row in enumerate(self.rows):
@@ -52,7 +52,8 @@ class Split:
 
 
 def asked_by_name(row: Mapping[str, Any]) -> Asked:
-    """What a row asks and answers, by the usual names of columns; without such a column, the whole row asks."""
+    """Question and answers of a row, from columns with usual names; without a question column, the question is the
+    whole row."""
     question = next((row[name] for name in QUESTIONS if _filled(row.get(name))), None)
     if question is None:
         question = {name: value for name, value in row.items() if name not in NAMES}
@@ -62,7 +63,7 @@ def asked_by_name(row: Mapping[str, Any]) -> Asked:
 
 
 def as_text(value: Any) -> str:
-    """A value as text: itself, or JSON."""
+    """A value as text: a text unchanged, any other value as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(plain(value), ensure_ascii=False, sort_keys=True, default=str)
@@ -73,7 +74,9 @@ def _filled(value: Any) -> bool:
 
 
 def read_splits(source: str, held_out: str = "") -> list[Split]:
-    """The splits of a source, and of a second one that is held out.
+    """The splits of a source, and those of a second source (`held_out`), which are all held out.
+
+    Splits of the first source count as held out if their names begin with val, dev or test.
 
     Raises:
         ValueError: a source cannot be read, or has no rows.
@@ -91,5 +94,5 @@ def read_splits(source: str, held_out: str = "") -> list[Split]:
 
 
 def contents(row: Mapping[str, Any]) -> str:
-    """All of a row but its names, as text, by which equal rows are found."""
+    """A row as text without the columns `NAMES`; equal rows have equal texts."""
     return as_text({name: value for name, value in row.items() if name not in NAMES})

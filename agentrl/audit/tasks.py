@@ -1,4 +1,4 @@
-"""Checks of rows as tasks of an environment: the length of the first prompt, and whether the task can be solved."""
+"""Checks of rows as tasks of an environment: is the first prompt too long, and can the task be solved?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from agentrl.env import Env, EnvironmentFile, prompt_of
 from agentrl.rollout import ContextPolicy, History
 from agentrl.types import EnvFault, Observation, Task
 
-FAULTS = (ValueError, TypeError, KeyError, AttributeError, OSError, EnvFault)  # that the reset of a wrong row may raise
-MOST_STEPS = 100  # of a reference solution
+MOST_STEPS = 100  # most steps of a reference solution
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the length of a prompt is measured by.
+    """How the length of a prompt is measured, and its limits.
 
     Attributes:
         policy: the context policy, which writes the first prompt.
@@ -39,9 +38,9 @@ class Lengths:
     """Lengths of first prompts.
 
     Attributes:
-        unit: tokens, or words where no tokenizer took part.
-        median, high, longest: of all rows; `high` is the 95th percentile.
-        cut: number of rows whose prompt leaves less room than an answer may take.
+        unit: tokens, or words if there is no tokenizer.
+        median, high, longest: median, 95th percentile and largest length over all rows.
+        cut: number of rows whose prompt leaves room for fewer tokens than the longest answer has.
     """
 
     unit: str
@@ -58,8 +57,8 @@ def measure(
 
     Args:
         entry: the environment under its configuration.
-        tasks, places: [R] the rows as tasks, and where each stands.
-        context: the model's.
+        tasks, places: [R] the rows as tasks, and the place of each row in words.
+        context: how lengths are measured.
     """
     prompt, env = prompt_of(entry), entry.hooks.make(entry.config)
     sizes: list[int] = []
@@ -69,7 +68,7 @@ def measure(
         for task, place in zip(tasks, places, strict=True):
             try:
                 observation = env.reset(task)
-            except FAULTS as error:
+            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
                 broken.setdefault(_sentence(error), []).append(place)
                 continue
             history = History(chat=context.chat, first=observation, now=observation)
@@ -106,7 +105,7 @@ def _lengths(sizes: Sequence[int], context: Context) -> Lengths | None:
 
 
 def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]) -> Iterator[RowFinding]:
-    """Rows whose own solution does not solve them, played by the environment's `reference` player."""
+    """Findings on rows whose own solution, played by the environment's `reference` expert, does not solve the task."""
     hooks = entry.hooks
     if not hooks.reference or hooks.expert is None:
         return
@@ -119,7 +118,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
                 observation = env.reset(task)
                 player.reset(task)
                 solved, last = _played(env, player, observation)
-            except FAULTS as error:
+            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
                 solved, last = False, _sentence(error)
             if not solved:
                 failed.setdefault(last, []).append(place)
@@ -131,7 +130,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """Did the player solve the task, and what was it told last?"""
+    """(did the player solve the task, the reward and the text of the last step)."""
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
         observation = result.observation
@@ -145,7 +144,7 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
 def unanswerable(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
 ) -> tuple[list[RowFinding], str]:
-    """Rows that no agent can solve, by the environment's own word; and a note if it cannot know."""
+    """(findings on rows that no agent can solve, a note if the environment cannot know that; else an empty text)."""
     if entry.hooks.unanswerable is None:
         return [], ""
     try:
@@ -162,5 +161,9 @@ def unanswerable(
     return found, ""
 
 
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _sentence(error: Exception) -> str:
+    """The message of an exception; with its type, unless the environment raised it for a user to read."""
+    message = " ".join(str(error).split())[:200]
+    if message and isinstance(error, ValueError | EnvFault):
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -12,9 +12,9 @@ def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream
         text: any text.
         chars: at least 4 for `end`, at least 1 for the others.
         how: `end`: the first characters and "...", `chars` in total.
-            `middle`: first and last characters, `chars` in total, with "... [N characters left out] ..." between.
-            `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of equal
-            length.
+            `middle`: the first and the last characters, `chars` together, and "... [N characters left out] ..."
+            between. `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of
+            equal length.
             `stream`: the first `chars` characters and a line "[N more characters cut off]".
     """
     if len(text) <= chars:

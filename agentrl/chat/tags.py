@@ -14,10 +14,12 @@ class Tagged(NamedTuple):
 
 
 def tagged(text: str, tag: str) -> Iterator[Tagged]:
-    """Every pair of a tag from left to right, each closed by the first closing tag after it; in linear time.
+    """Every pair of an opening and a closing tag, from left to right, found in linear time.
 
-    The regular expression `<tag>(.*?)</tag>` finds the same pairs, but reads to the text's end at each opening tag that
-    nothing closes.
+    The first closing tag after an opening tag ends the pair.
+
+    The regular expression `<tag>(.*?)</tag>` with DOTALL finds the same pairs, but for each opening tag without a
+    closing tag it reads to the end of the text.
     """
     opening, closing, at = f"<{tag}>", f"</{tag}>", 0
     while (start := text.find(opening, at)) >= 0:

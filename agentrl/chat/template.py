@@ -1,4 +1,4 @@
-"""Chat templates as token streams: prompts that continue a path without encoding sampled text again."""
+"""Encodes chats by a chat template; a prompt continues a path of tokens without encoding sampled text again."""
 
 import json
 import re
@@ -25,14 +25,14 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Longer turns (web pages, files) are seldom repeated; 4096 turns of 1000 characters are about 20 MB, as are 32768
-# answers of an admissible action's length, of which an environment may list thousands in every step.
+# Longer turns (web pages, files) are seldom repeated, so they are not cached. 4096 turns of 1000 characters take about
+# 20 MB. So do 32768 answers as long as an admissible action, of which an environment may list thousands in every step.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
 CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
 
 class Chat:
-    """A tokenizer's chat template, cut at the end token of assistant turns.
+    """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after an assistant turn's end.
 
     Only the template writes special tokens. If a message or an answer spells one out (a web page that says
     `<|im_end|>`), its text becomes ordinary tokens, so that no environment can end or forge a turn.
@@ -40,7 +40,7 @@ class Chat:
     Attributes:
         tokenizer: the transformers tokenizer.
         end_id: the token that ends an assistant turn; sampled answers end with it.
-        has_tool_role: the template renders messages of the role `tool`, and appends them to earlier turns.
+        has_tool_role: does the template render messages of the role `tool`, and append them to earlier turns?
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -67,7 +67,7 @@ class Chat:
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas it writes."""
+        """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas that it writes."""
         chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
         try:
             text: str = self.tokenizer.apply_chat_template(
@@ -99,7 +99,7 @@ class Chat:
         return text.startswith(self._closed) and "what it said" in text[len(self._closed) :]
 
     def encode(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a template's text: its special tokens are one token each; nothing is added."""
+        """[T] int64 ids of a text that the template wrote; each special token becomes one id, and no id is added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
 
     def encode_plain(self, text: str) -> np.ndarray:
@@ -122,7 +122,7 @@ class Chat:
     def turn(self, *messages: Message) -> np.ndarray:
         """[T] int64 ids that follow the end token of an assistant turn: the messages, and the opening of the next turn.
 
-        If the template has no role for tools, their answers go into one user message.
+        If the template has no role `tool` and a message has this role, all messages are joined into one user message.
         """
         if not self.has_tool_role and any(m.role == "tool" for m in messages):
             messages = (Message("user", "\n".join(m.content for m in messages)),)
@@ -177,12 +177,14 @@ class Chat:
         if len(ids) <= most:
             return text
         beginning: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
-        return beginning.rstrip("\ufffd")  # part of a character that several tokens spell
+        return beginning.rstrip("\ufffd")  # of a character whose tokens were cut apart
 
 
 class _Masked:
-    """Messages and tool schemas in which marks replace the texts of special tokens: contents, roles and tools' names,
-    and in schemas the keys as well as the values. Templates keep marks; no tokenizer reads them.
+    """Messages and tool schemas in which marks replace the texts of special tokens.
+
+    Marks stand in contents, roles and names of messages, and in keys and values of schemas. Templates copy the marks,
+    and `pieces` removes the marks before a tokenizer reads the text.
 
     A mark is one private-use character that none of these texts holds, the number of the special token's text, and the
     character again. Equal texts get equal marks: a template may compare a key of `properties` with `required`.
@@ -215,7 +217,7 @@ class _Masked:
         return f"{self._edge}{number}{self._edge}"
 
     def pieces(self, text: str) -> list[str]:
-        """The text cut at its marks: template text and texts of special tokens by turns, template text first."""
+        """The text cut at its marks: alternately template text and the text of a special token, template text first."""
         pieces, specials = text.split(self._edge), list(self._numbers)
         return [specials[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
 
@@ -235,7 +237,7 @@ def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
 
 
 def template_report(chat: Chat) -> str:
-    """A warning if the template changes earlier turns, which append-only tokens do not; empty if it keeps them."""
+    """A warning if the template changes earlier turns, because token paths only grow; empty if it keeps them."""
     thought = [Message("user", "u"), Message("assistant", "<think>t</think>a"), Message("user", "v")]
     before = chat.render(thought[:2], reply=False)
     if chat.render(thought, reply=True).startswith(before):

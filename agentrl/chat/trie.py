@@ -1,4 +1,4 @@
-"""Token trie of the choices of a step: which token ids may follow a prefix, and which must."""
+"""Token trie of the choices of a step: which token ids may follow a prefix, and where only one may."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Forced(NamedTuple):
-    """Tokens that follow a node without a choice, and the node they lead to."""
+    """Tokens that follow a node without an alternative, and the node that they lead to."""
 
     tokens: tuple[int, ...]
     node: int
@@ -35,7 +35,7 @@ class Trie:
         self._forced: list[Forced | None] = [None] * len(self._children)
 
     def __len__(self) -> int:
-        """Nodes, the root included."""
+        """Number of nodes, the root included."""
         return len(self._children)
 
     def _add(self, tokens: list[int], number: int) -> None:
@@ -74,7 +74,7 @@ class Trie:
         return self._children[node][token]
 
     def forced(self, node: int) -> Forced:
-        """The tokens that follow without a choice; none at a leaf or where there is a choice."""
+        """The tokens that follow without an alternative; none at a leaf or where several tokens may follow."""
         forced = self._forced[node]
         if forced is None:
             tokens: list[int] = []
@@ -90,7 +90,7 @@ class Trie:
         return not self._children[node]
 
     def choice(self, leaf: int) -> int:
-        """The (first) choice that ends at this leaf."""
+        """Index of the (first) choice that ends at this leaf."""
         return self._choice[leaf]
 
     def sets(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
@@ -110,7 +110,7 @@ class Trie:
 
 
 class Tries:
-    """A cache of the most recent tries, by their choices: copies of one game ask for the same tries.
+    """A cache of the most recent tries, by their choices: copies of one task need the same tries.
 
     Args:
         capacity: most nodes of all tries in the cache together; a node takes about 400 bytes.

@@ -7,7 +7,7 @@ but it learned the task with one token per entity.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONGEST_WORD = 100  # characters; a longer unknown word is one unknown token, since finding its pieces is quadratic
+LONGEST_WORD = 100  # characters; a longer unknown word is one unknown token: its pieces would take quadratic time
 PRINTABLE = "".join(map(chr, range(32, 127)))
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
@@ -48,10 +48,10 @@ def build_word_tokenizer(
 
     Args:
         texts: all texts that the model will read or write.
-        entities: things that are one token each, with a leading space; their words become tokens as well.
+        entities: texts that become one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
-        spells: other words are written in the longest known pieces, which may be single characters: those that can be
-            printed in ASCII, and those of `texts`.
+        spells: unknown words are written in the longest known pieces, down to single characters. Known characters are
+            the printable ones of ASCII and those of `texts`.
 
     Raises:
         ValueError: no text and no entity, or an entity that the pattern does not keep together.

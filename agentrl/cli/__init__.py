@@ -45,11 +45,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a verb. A mistake of the user ends with one sentence on standard error and exit code 2."""
     _stop.on_stop(lambda: "")
     try:
-        if words is None:  # the program runs, not a test or a notebook
+        if words is None:  # called as the program, not from a test or a notebook
             warnings.formatwarning = _one_line
             _stop.listen()
             if os.getcwd() not in sys.path:
-                sys.path.append(os.getcwd())  # recipes name the user's files as modules, as with `python -m agentrl`
+                sys.path.append(os.getcwd())  # recipes may name modules in the working folder
         code = _run(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
         _stop.release()

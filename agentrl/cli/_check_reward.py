@@ -1,4 +1,4 @@
-"""The table behind `agentrl check RECIPE.toml --reward`."""
+"""Prints the table of `agentrl check RECIPE.toml --reward`."""
 
 import json
 from argparse import Namespace
@@ -13,7 +13,8 @@ from agentrl.settings import Settings
 def main(arguments: Namespace) -> int:
     """Print the share of attacks that fool each signal and the reward.
 
-    Exit code 1 above `--allow`, or if the reward never tells a right answer from a wrong one.
+    The exit code is 1 if the share for the reward is above `--allow`, or if the reward never tells a right answer from
+    a wrong one; else 0.
 
     Raises:
         ValueError: no recipe is named, or it has a mistake.
@@ -32,7 +33,10 @@ def main(arguments: Namespace) -> int:
 
 
 def lines(found: RewardCheck) -> Sequence[str]:
-    """A row per family and a column per signal, then the attacks that were paid most often."""
+    """The table, with a row per family of attacks and a column per signal and for the reward.
+
+    Below the table are the worst attack of each family, the use of judges, and notes.
+    """
     families = list(dict.fromkeys(row.family for row in found.rows))
     columns = list(dict.fromkeys(row.column for row in found.rows))
     by = {(row.family, row.column): row for row in found.rows}

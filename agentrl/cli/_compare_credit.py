@@ -5,6 +5,11 @@ from typing import Any
 
 from agentrl.chat import shorten
 
+UNIT = (
+    "columns: both advantages, and how far they are apart: the difference of the two, each divided by its method's "
+    "root mean square over these steps, so that 1.00 is as much as a typical advantage"
+)
+
 
 def table(pairs: Sequence[Mapping[str, Any]]) -> str:
     """The comparison as text."""
@@ -14,13 +19,26 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
         lines.append(f"{' '.join(pair['methods']):32} {pair['steps']:7d} {r:>12} {pair['sign_disagreements']:13.2%}")
     for pair in pairs:
         a, b = pair["methods"]
+        if not pair["most_apart"]:
+            lines.append(f"\n{_alike(pair)}")
+            continue
         lines.append(f"\nmost apart, {a} and {b}:")
         for step in pair["most_apart"]:
             text = _one_line(step.get("observation") or step.get("state", ""))
             act = _one_line(step.get("action") or step.get("answer", ""))
             place = f"{step.get('episode', '?')} turn {step['turn']}"
-            lines.append(f"  {step[a]:+9.4f} {step[b]:+9.4f}  {place}: {text} -> {act}")
+            lines.append(f"  {step[a]:+9.4f} {step[b]:+9.4f} {step['apart']:7.2f}  {place}: {text} -> {act}")
+    if any(pair["most_apart"] for pair in pairs):
+        lines.append(f"\n{UNIT}")
     return "\n".join(lines)
+
+
+def _alike(pair: Mapping[str, Any]) -> str:
+    """The sentence for a pair of methods that differ on no step."""
+    a, b = pair["methods"]
+    if not pair["steps"]:
+        return f"{a} and {b}: there is no step to which both give credit"
+    return f"{a} and {b} are equal on all {pair['steps']} steps, but for a factor that is the same for all steps"
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What a shell may complete a word with, by argcomplete.
+"""Proposes completions of a word to a shell, by argcomplete.
 
-argcomplete starts the program with the line in COMP_LINE and reads the proposals from file descriptor 8. The program is
-one parser for each verb, so the verb's parser is asked about the words after it.
+argcomplete starts the program with the command line in COMP_LINE and reads the proposals from file descriptor 8. Each
+verb has its own parser, so the parser of the verb proposes the words after the verb.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-ASKED = "_ARGCOMPLETE"  # the place of the program's name in the line, counted from 1
+ASKED = "_ARGCOMPLETE"  # a variable of argcomplete: the place of the program's name in the line, counted from 1
 
 
 def asked() -> bool:
@@ -19,7 +19,10 @@ def asked() -> bool:
 
 
 def words_of(verbs: Iterable[str]) -> Sequence[str]:
-    """The words before the cursor's: the verb, and what follows. While the verb is written, verbs are proposed."""
+    """The words of the line before the word at the cursor, from the verb on.
+
+    If the word at the cursor is the verb itself, this proposes the verbs and ends the program.
+    """
     import argcomplete
     from argcomplete.lexers import split_line
 

@@ -1,4 +1,4 @@
-"""One call of `agentrl eval`: it plays the episodes that are not stored yet, and stores each when it ends."""
+"""One call of `agentrl eval`: it plays the episodes that are not stored yet, and stores each episode when it ends."""
 
 import argparse
 import asyncio
@@ -20,10 +20,10 @@ from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
-# Limits that do not change what an episode is: a stopped evaluation may continue with others.
+# These limits do not change how an episode is played, so a stopped evaluation may continue with other values of them.
 NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
-LOOK_S = 1.0  # between two looks at the traffic
-SILENT_S = 30.0  # after this many seconds a line says that the endpoint is silent; again after twice as many
+LOOK_S = 1.0  # time between two checks of the traffic
+SILENT_S = 30.0  # after so long without an answer, a line says so; again whenever that time has doubled
 
 
 class Session:
@@ -37,9 +37,9 @@ class Session:
         pool: where environments run.
 
     Attributes:
-        facts: what the printed report has besides its summary; empty before `play`.
+        facts: the parts of the printed report besides its summary; empty before `play`.
         done: number of episodes that are stored.
-        tally: what the episodes of this call have come to so far.
+        tally: counts of the episodes of this call so far.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Is the line on what is played printed before the episodes? On a terminal; elsewhere it heads the report."""
+        """Is the line on what is played printed before the episodes are played?
+
+        It is on a terminal; elsewhere the line is printed above the report. With --json it is a part of the object.
+        """
         return not self.arguments.json and sys.stdout.isatty()
 
     @property
@@ -74,7 +77,7 @@ class Session:
         return folder_of(self.arguments.out)
 
     def play(self, limits: Limits) -> Report:
-        """Play the episodes that are not stored yet; the report of all.
+        """Play the episodes that are not stored yet; returns the report of all episodes.
 
         Raises:
             ValueError: an option is wrong, the endpoint does not answer or refuses, or --resume does not fit.
@@ -98,7 +101,7 @@ class Session:
             self.contestant.close()
 
     def _play(self, player: Player, known: dict[tuple[int, int], Outcome], progress: Progress, loop: Loop) -> Report:
-        """Play what `known` lacks, under a bar."""
+        """Play the episodes that are not in `known`, with a progress bar."""
         arguments, began = self.arguments, time.monotonic()
         name = f"{arguments.policy} on {self.entry.name}"
         bar = progress.bar(name, len(self.tasks) * arguments.samples, len(known))
@@ -132,7 +135,7 @@ class Session:
     async def _watched(
         self, work: Coroutine[Any, Any, Report], traffic: Traffic, bar: Any, progress: Progress
     ) -> Report:
-        """Do the work; meanwhile show the traffic with the endpoint, and tell its silences."""
+        """Do the work; meanwhile show the traffic with the endpoint, and say when the endpoint is silent."""
 
         async def watch() -> None:
             told = SILENT_S
@@ -164,13 +167,13 @@ class Session:
         )
 
     def _tell(self, text: str, progress: Progress) -> None:
-        if self.arguments.json:  # the bars are off
+        if self.arguments.json:  # there are no progress bars
             print(text, file=sys.stderr, flush=True)
         else:
             progress.say(text)
 
     def _facts(self, player: Player) -> dict[str, Any]:
-        """What the report says of the evaluation: the line on what is played, the seed and the limits."""
+        """The facts of the evaluation for the report: the line on what is played, the seed and the limits."""
         arguments = self.arguments
         played = header(
             self.entry,
@@ -188,7 +191,7 @@ class Session:
     def _refuse_remains(self) -> None:
         """Raises ValueError if the episodes of a stopped evaluation would be lost."""
         out = self.arguments.out
-        if out is None or self.arguments.resume or out.exists():
+        if out is None or self.arguments.resume or self.arguments.force or out.exists():
             return
         stored = len(stored_episodes(self.folder))
         if stored:
@@ -198,7 +201,7 @@ class Session:
             )
 
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
-        """Open the folder of the episodes; the outcomes that are in it already."""
+        """Open the folder of the episodes; returns the outcomes that it holds already, by (task's position, sample)."""
         if self.arguments.out is None:
             return {}
         setting = {
@@ -220,7 +223,7 @@ class Session:
         return known
 
     def how_to_continue(self, words: Sequence[str]) -> str:
-        """What a stopped evaluation has left, and the command that continues it."""
+        """A sentence on the episodes that a stopped evaluation has stored, and on the command that continues it."""
         if self.arguments.out is None:
             return "no episode is stored: with --out REPORT.json they are, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples

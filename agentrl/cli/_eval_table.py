@@ -12,7 +12,7 @@ def table(summary: dict[str, Any]) -> str:
         f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
         f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {_played(summary)}",
     ]
-    if abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9:  # where they are equal, it would tell nothing
+    if abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9:  # an equal number adds nothing
         lines.append(f"mean return {summary['mean_reward']:.3f} (sum of an episode's rewards)")
     if "per_sample" in summary:
         lines.append("success per sample " + ", ".join(f"{rate:.1%}" for rate in summary["per_sample"]))
@@ -28,7 +28,8 @@ def table(summary: dict[str, Any]) -> str:
         lines.append(f"tool calls {summary['mean_calls']:.1f}, {failed}")
     lines += [
         f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
-        f"answers without a valid action {summary['invalid_share']:.1%}, truncated {summary['truncated_share']:.1%}, "
+        f"answers without a valid action {summary['invalid_share']:.1%}, episodes cut by a limit "
+        f"{summary['truncated_share']:.1%}, "
         f"environment errors {summary['env_errors']}",
         f"tokens {summary['tokens']}, wall time {summary['wall_seconds']:.1f} s, endings "
         + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),

@@ -15,11 +15,11 @@ from agentrl.files import read_toml
 from agentrl.types import Task
 
 SECTIONS = ("env", "limits", "endpoint", "pool")
-PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # of words; all other words are options of the environment
+PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # words without such a prefix are options of the environment
 
 
 class Options(NamedTuple):
-    """The options of a command line by section, those of `--recipe` below those of the words."""
+    """The options of a command line by section; a word of the command line overrides `--recipe`."""
 
     env: dict[str, Any]
     limits: dict[str, Any]
@@ -44,6 +44,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")
     parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation of this --out")
+    parser.add_argument("--force", action="store_true", help="write over the report of this --out, if there is one")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_intermixed_args(words)
     if arguments.resume and arguments.out is None:
@@ -55,7 +56,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
     """The options by section.
 
     Raises:
-        ValueError: a word is no option, the recipe cannot be read, or endpoint options are given to another policy.
+        ValueError: a word is no option, the recipe cannot be read, or there are endpoint options and the policy has no
+            endpoint.
     """
     others = [word for word in arguments.options if not word.startswith((*PREFIXES,))]
     tables = _recipe(arguments.recipe)
@@ -86,7 +88,7 @@ def _recipe(path: Path | None) -> dict[str, Any]:
 def panel(
     arguments: argparse.Namespace, entry: Entry[EnvironmentFile], told: dict[str, Any]
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
-    """The tasks to play, and the environment whose tasks they are.
+    """(the environment that has the tasks, the tasks to play).
 
     The keys of a panel file are searched in the held-out tasks, then in those of the environment's default split,
     unless `told` names a split.
@@ -112,10 +114,20 @@ def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
     return {key: value for key, value in entry.dump().items() if key != "name"}
 
 
-def check_out(path: Path) -> None:
-    """Raises ValueError if the report cannot be written to `path`; checked before anything is paid for."""
+def check_out(path: Path, *, again: bool = True) -> None:
+    """Raises ValueError if the report cannot be written to `path`; called before any request costs money.
+
+    Args:
+        path: path of the report.
+        again: True if an existing report may be overwritten.
+    """
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder: name a file in it")
+    if path.exists() and not again:
+        raise ValueError(
+            f"{path} exists: name another file, or add --resume to play only what it lacks, or --force to play all "
+            "again and write over it"
+        )
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}."):

@@ -22,14 +22,14 @@ def listing(kind: str = "", *, json: bool = False) -> str:
 
 
 def rows(kind: str) -> list[dict[str, Any]]:
-    """One entry per hook: `hook`, `mandatory`, `default` where it is not mandatory, and `help`."""
+    """One entry per hook: `hook`, `mandatory`, `help`, and `default` if the hook is not mandatory."""
     found = []
     for hook, field in catalogue.hooks_of(catalogue.class_of(kind)):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         mandatory = default is MISSING
         row = {"hook": hook, "mandatory": mandatory, "help": field.metadata["help"]}
         found.append(row if mandatory else {**row, "default": default})
-    return sorted(found, key=lambda row: not row["mandatory"])  # stable: else the order of the class
+    return sorted(found, key=lambda row: not row["mandatory"])  # the sort is stable: the class's order remains
 
 
 def table(kind: str, of_kind: list[dict[str, Any]]) -> str:

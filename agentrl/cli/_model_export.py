@@ -11,10 +11,10 @@ from agentrl.run import RunFolder, read_config, setting
 
 
 def export(arguments: Namespace) -> dict[str, str]:
-    """Write the folder; what was exported, as texts.
+    """Write the folder; returns its path, and the names of the exported checkpoint, policy and form.
 
     Raises:
-        ValueError: no such run, checkpoint or policy, adapters that are not there, or a folder that cannot be written.
+        ValueError: no such run, checkpoint, policy or adapters, or the folder cannot be written.
     """
     run = Path(arguments.source)
     config = read_config(run)
@@ -25,7 +25,7 @@ def export(arguments: Namespace) -> dict[str, str]:
     base = str(setting(config, "model.path") or "")
     if form == "adapter" and not base:
         raise ValueError(
-            f"the adapters of {run} lie on a model that was made from scratch and is stored nowhere else: leave out "
+            f"the adapters of {run} belong to a model that was made from scratch and is stored nowhere else: leave out "
             "--adapter to export both as one model"
         )
     card = model_card(Exported(run=run, checkpoint=checkpoint, policy=policy, form=form, licence=arguments.licence))

@@ -1,6 +1,6 @@
-"""Parsing of the command line: a mistake in it becomes one sentence, like every other mistake.
+"""Parses command lines: a mistake in the command line becomes one sentence, like every other mistake.
 
-The verbs of environments use it too (`from agentrl.cli import Parser`).
+The verbs of environments use this parser too (`from agentrl.cli import Parser`).
 """
 
 import argparse
@@ -17,13 +17,13 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """An argument; argparse calls a list that may be empty (`nargs="*"`) required unless it has a default."""
+        """Add an argument. Without a default, argparse would call a list that may be empty (`nargs="*"`) required."""
         if options.get("nargs") == "*":
             options.setdefault("default", [])
         return super().add_argument(*names, **options)
 
     def parse_args(self, *given: Any, **options: Any) -> argparse.Namespace:  # type: ignore[override]
-        """As argparse does; where a shell asks for proposals, print them and end the program."""
+        """Parse as argparse does. If a shell asks for proposals, print the proposals and end the program."""
         if _completion.asked():
             _completion.propose(self)
         found: argparse.Namespace = super().parse_args(*given, **options)

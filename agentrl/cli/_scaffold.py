@@ -1,4 +1,4 @@
-"""Templates of the files that `agentrl new` writes; it replaces NAME, TITLE and VERSION."""
+"""Templates of the files that `agentrl new` writes. The command replaces NAME, TITLE and VERSION in them."""
 
 PYPROJECT = """\
 [build-system]

@@ -19,7 +19,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl serve mcp", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
-    parser.add_argument("--task", help="the first task's key; default: the first task")
+    parser.add_argument("--task", help="key of the task to begin with; default: the environment's first task")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp instead of stdin and stdout")
     arguments = parser.parse_intermixed_args(words)
     entry = resolve(EnvironmentFile, override({"name": arguments.env}, arguments.options), "env")

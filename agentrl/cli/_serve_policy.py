@@ -17,7 +17,7 @@ from agentrl.env import Limits
 from agentrl.run import Contestant, Loop
 from agentrl.serve import Guests
 
-LOOK_S = 0.5  # seconds between two looks for a stop
+LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 
 
 def main(words: Sequence[str]) -> int:
@@ -63,7 +63,7 @@ async def _serve(guests: Guests, name: str, host: str, port: int) -> None:
     endpoint.open()
     print(f"{name} at {endpoint.url}", flush=True)
     try:
-        # SIGTERM and Ctrl-C raise KeyboardInterrupt wherever the process is; inside a destructor it is lost.
+        # SIGTERM and Ctrl-C raise KeyboardInterrupt in whatever code runs. Inside a destructor the exception is lost.
         while not _stop.requested():
             await asyncio.sleep(LOOK_S)
         raise KeyboardInterrupt

@@ -52,7 +52,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _retriever(corpus: str | None, options: Sequence[str]) -> Retriever:
-    """The search tool with these options; `corpus` becomes the option of the backend that they choose."""
+    """The search tool with these options; `corpus` becomes the option `corpus` of the backend that they choose."""
     search = catalogue.load(ToolFile, "search")
     tables = override({}, options)
     if corpus is not None:

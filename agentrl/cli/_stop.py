@@ -1,8 +1,8 @@
 """How a verb is stopped: on Ctrl-C or SIGTERM (`kill`, a scheduler) it closes its resources and prints one sentence.
 
-The first signal raises KeyboardInterrupt in the main thread, wherever that is. Signals in the next PATIENCE_S seconds
-are not needed and do not disturb the closing; a later one ends the process at once. A background job of a shell
-ignores Ctrl-C; SIGTERM always works.
+The first signal raises KeyboardInterrupt in the main thread, at any place of its code. Signals in the next PATIENCE_S
+seconds are ignored, so that they do not disturb the closing; a later signal ends the process at once. A background job
+of a shell ignores Ctrl-C; SIGTERM works there, too.
 """
 
 import logging
@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_S = 3.0  # for closing, before a repeated signal ends the process
-AGAIN_S = 0.05  # until a signal that arrived where Python cannot raise is raised elsewhere
-LAST_S = 10.0  # for the interpreter to end after the sentence; threads that hang are then left
+PATIENCE_S = 3.0  # time for closing, in which repeated signals are ignored
+AGAIN_S = 0.05  # time after which an interrupt that Python could not raise is raised again
+LAST_S = 10.0  # time for the interpreter to end after the sentence; then the process ends in spite of hanging threads
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _State:
-    """The stop of this process: the signal, when it arrived, and what the sentence adds."""
+    """The stop of this process: the signal, the time of its arrival, and a function that gives the sentence's end."""
 
     signum = 0
     at_s = 0.0
@@ -49,23 +49,23 @@ def requested() -> bool:
 
 
 def finish(error: BaseException) -> int:
-    """Print the sentence; the exit code, 128 plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+    """Print the sentence; returns the exit code, 128 plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM."""
     signum = _State.signum or next((n for n in error.args if isinstance(n, int)), int(signal.SIGINT))
     if requested():
-        for one in SIGNALS:  # the sentence is the last word: nothing may interrupt the interpreter's end
+        for one in SIGNALS:  # from now on, no signal may interrupt the end of the interpreter
             signal.signal(one, signal.SIG_IGN)
         watch = threading.Timer(LAST_S, os._exit, (128 + signum,))
         watch.daemon = True
         watch.start()
-    # CPython notes an interrupt that passed through `exec`, as in dataclasses, and would end with that signal in place
-    # of this exit code; the next `exec` forgets it.
+    # If an interrupt has passed through `exec` (dataclasses use it), CPython records that and would end with the signal
+    # instead of this exit code. A further `exec` clears the record.
     exec("")
     _tell()
     return 128 + signum
 
 
 def release() -> None:
-    """The verb has ended: a signal from now on ends the process without a message."""
+    """Called when the verb has ended: from now on, a signal ends the process without a message."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is _stop:
             signal.signal(signum, signal.SIG_DFL)
@@ -82,7 +82,7 @@ def _stop(signum: int, frame: object) -> None:
 
 
 def _tell() -> None:
-    """The sentence, once; with a terminal, the cursor that a progress bar hid is shown again."""
+    """Print the sentence once. On a terminal, also show the cursor again, which a progress bar may have hidden."""
     if _State.told:
         return
     _State.told = requested()
@@ -91,9 +91,9 @@ def _tell() -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """The interrupt arrived where Python cannot raise it, such as in `__del__`: raise it in the main code instead.
+    """If an interrupt arrived where Python cannot raise it, such as in `__del__`, send the signal again.
 
-    That is done a moment later, by another thread: an interrupt within this function would be lost too.
+    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would be lost too.
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0

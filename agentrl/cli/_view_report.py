@@ -1,7 +1,8 @@
 """`agentrl view REPORT.json [--episode N] [--failed] [--json]`: the episodes of an evaluation and their messages.
 
 REPORT.json is a report of `agentrl eval --out`; the folder REPORT.episodes of a stopped evaluation works too. Without
---episode it prints one line per episode, those that did not succeed first; N is the number in that line.
+--episode it prints one line per episode, those that did not succeed first; N is the number in that line, from 0 in the
+order of the panel. The ending is done, or the limit that cut the episode (turn_limit, token_limit, ...).
 """
 
 import json
@@ -37,7 +38,12 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl view", __doc__)
     parser.add_argument("report", type=Path)
-    parser.add_argument("--episode", type=seed, help="the messages, calls, rewards and reasons of this episode")
+    parser.add_argument(
+        "--episode",
+        type=seed,
+        metavar="N",
+        help="all that was said in one; N is in the list, from 0",
+    )
     parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
@@ -45,12 +51,13 @@ def main(words: Sequence[str]) -> int:
     if arguments.episode is not None:
         found = [one for one in episodes if one.number == arguments.episode]
         if not found:
-            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: it has {len(episodes)}, from 0")
+            last = len(episodes) - 1
+            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: its episodes are 0 to {last}")
         whole = transcript(found[0])
         print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
         return 0
     shown = [one for one in episodes if not (arguments.failed and one.outcome["success"])]
-    shown.sort(key=lambda one: bool(one.outcome["success"]))  # stable: in the order of the panel otherwise
+    shown.sort(key=lambda one: bool(one.outcome["success"]))  # the sort is stable: the panel's order remains
     if arguments.json:
         print(json.dumps([{"episode": one.number, **one.outcome} for one in shown], ensure_ascii=False))
     else:
@@ -70,18 +77,18 @@ def read_episodes(path: Path) -> list[Episode]:
             raise ValueError(f"{path} holds no episodes: agentrl eval ... --out REPORT.json stores them")
         return [Episode(number, vars(outcome_of(file)), file) for number, file in enumerate(files)]
     report = read_report(path)
-    folder = path.with_name(str(report.get("episode_files", "")))
+    named = report.get("episode_files")  # None: an evaluation of a run stores one step graph and no transcripts
     places: dict[str, int] = {}
     found = []
     for number, outcome in enumerate(report["outcomes"]):
         place = places.setdefault(outcome["task"], len(places))
-        file = folder / f"{place:06d}-{outcome.get('sample', 0)}.safetensors"
-        found.append(Episode(number, outcome, file if file.is_file() else None))
+        file = path.parent / str(named) / f"{place:06d}-{outcome.get('sample', 0)}.safetensors"
+        found.append(Episode(number, outcome, file if named and file.is_file() else None))
     return found
 
 
 def table(episodes: Sequence[Episode]) -> str:
-    """One line per episode, with the first kind of its failures."""
+    """One line per episode, with the kinds of its failed answers and the beginning of its fault."""
     lines = [f"{'episode':>7} {'success':7} {'reward':>7} {'steps':>5} {'ending':14} task"]
     for number, outcome, _ in episodes:
         won = "lost" if outcome["ending"] == LOST else "yes" if outcome["success"] else "no"
@@ -108,7 +115,7 @@ def transcript(episode: Episode) -> dict[str, Any]:
         why = (
             f"it was lost ({episode.outcome.get('fault', '')}), so that it is not stored"
             if ending == LOST
-            else "its file is not there: the folder REPORT.episodes belongs beside the report"
+            else "agentrl eval --out stores transcripts in the folder REPORT.episodes, which is not beside the report"
         )
         raise ValueError(f"episode {episode.number} has no transcript: {why}")
     stored = read_episode(episode.path)

@@ -1,4 +1,4 @@
-"""A frame of `agentrl watch` as something rich can print."""
+"""Draws a frame of `agentrl watch` as an object that the package rich prints."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from agentrl.run import Curve, Frame, spell, thinned
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-~=*#"
 WIDTH = 26  # characters of a curve
-WIDE = 104  # columns of a terminal that has room for the range of each curve
+WIDE = 104  # a terminal with this many columns also shows the lowest and the highest value of each curve
 STATES = {"running": "green", "starting": "green", "finished": "green", "stopped": "yellow", "silent": "yellow"}
 LEVELS = {"error": "red", "warning": "yellow"}
 
@@ -37,7 +37,7 @@ def _head(frame: Frame) -> Text:
 
 
 def _clean(text: str) -> str:
-    """A text of a file as one printable line."""
+    """A text from a file as one printable line."""
     return sentence(text)
 
 
@@ -97,7 +97,7 @@ def _curves(curves: Sequence[Curve], ascii_only: bool, with_range: bool) -> Tabl
 
 
 def shown(curve: Curve, value: float) -> str:
-    """A value of a curve: percent for shares."""
+    """A value of a curve as text; shares and success as percent."""
     return f"{value:.1%}" if curve.name.startswith("success") or curve.name.endswith("_share") else f"{value:.4g}"
 
 

@@ -2,10 +2,12 @@
 `agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
 `agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
 
-It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. An environment with a
-reference engine (ALFWorld) is compared with that engine on N walks per game under DIR. With --reward, empty, repeated,
-copied, injected and degenerate answers play the recipe's first tasks, and its scores and rewards judge them: the table
-has the share that fools each; exit code 1 if the reward is fooled in more than SHARE of the tries.
+It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
+promise: an environment without a reward, a tool that always raises, a column that divides rows into train and test. An
+environment with a reference engine (ALFWorld) is compared with that engine on N walks per game under DIR. With
+--reward, empty, repeated, copied, injected and degenerate answers play the recipe's first tasks, and its scores and
+rewards judge them: the table has the share that fools each; exit code 1 if the reward is fooled in more than SHARE of
+the tries.
 """
 
 import json
@@ -16,8 +18,9 @@ from pathlib import Path
 from agentrl import catalogue
 from agentrl.cli import _hooks
 from agentrl.cli._parser import Parser, positive, seed, share
-from agentrl.config import override, resolve
+from agentrl.config import Entry, override, resolve
 from agentrl.env import EnvironmentFile
+from agentrl.tool_env import RowTasks, trial_notes
 
 
 def main(words: Sequence[str]) -> int:
@@ -33,7 +36,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--allow", type=share, default=0.0, metavar="SHARE", help="of attacks that may fool the reward")
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object: env, tasks, holds, findings, branches; or the hooks"
+        "--json",
+        action="store_true",
+        help="one JSON object: env, tasks, holds, findings, branches, notes; or hooks",
     )
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:
@@ -58,16 +63,24 @@ def main(words: Sequence[str]) -> int:
     entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
     findings = check_env(entry, tasks=arguments.tasks)
     branches = None if findings else branches_by(entry)
+    notes = _notes(entry, broken=bool(findings), tasks=arguments.tasks)
     if arguments.json:
         found = {"env": entry.name, "tasks": arguments.tasks, "holds": not findings, "findings": findings}
-        print(json.dumps({**found, "branches": branches}))
+        print(json.dumps({**found, "branches": branches, "notes": notes}))
         return 1 if findings else 0
-    for finding in findings:
-        print(finding, file=sys.stderr)
-    from agentrl.run import leak_note
-
-    if findings and (note := leak_note(entry)):
-        print(f"note: {note}", file=sys.stderr)
+    for line in [*findings, *(f"note: {note}" for note in notes)]:
+        print(line, file=sys.stderr)
     replayed = "; it has no snapshots, so branches carry out its actions again" if branches == "replay" else ""
     print(f"{arguments.env}: {f'{len(findings)} findings' if findings else f'all holds{replayed}'}")
     return 1 if findings else 0
+
+
+def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[str]:
+    """Notes on things that break no promise. If the environment is broken, only a note on a possible cause."""
+    if broken:
+        from agentrl.run import leak_note
+
+        return list(filter(None, [leak_note(entry)]))
+    found = entry.hooks.tasks(entry.config)
+    divided = [str(found.division)] if isinstance(found, RowTasks) and found.division is not None else []
+    return [*divided, *trial_notes(entry, tasks)]

@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _too_few(r: dict[str, Any]) -> str:
-    """A note that a smaller difference is not excluded, if no difference was found."""
+    """If the interval includes 0: a note that a difference below the detectable one is not excluded; else empty."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
     return "" if found else "; a smaller one may well be there and is not excluded"
 
@@ -36,11 +36,26 @@ def _too_few(r: dict[str, Any]) -> str:
 def sentence(r: dict[str, Any]) -> str:
     """The comparison as text."""
     low, high = r["interval"]
+    if not r["only_a"] and not r["only_b"]:
+        return (
+            f"A {r['a']}: {r['success_a']:.1%}\nB {r['b']}: {r['success_b']:.1%}\n"
+            f"A minus B: {0:+.1%}, since each of the {r['episodes']} tasks of {r['benchmark']}, panel {r['panel']}, "
+            "has the same outcome in both: the two may be one policy, or the tasks too easy or too hard to tell them "
+            "apart; no "
+            f"interval can be estimated from differences that are all 0 (with 95% confidence, at most "
+            f"{1 - 0.05 ** (1 / r['episodes']):.1%} of such tasks have different outcomes)\n{_detectable(r)}"
+        )
     return (
         f"A {r['a']}: {r['success_a']:.1%}\nB {r['b']}: {r['success_b']:.1%}\n"
         f"A minus B: {r['difference']:+.1%} [{low:+.1%}, {high:+.1%}] (paired bootstrap) on {r['episodes']} tasks of "
         f"{r['benchmark']}, panel {r['panel']}; "
         f"{r['only_a']} tasks won by A only, {r['only_b']} by B only, exact McNemar p = {r['p_value']:.3g}\n"
-        f"minimum detectable effect: with this number of tasks, 8 of 10 comparisons find a true difference of "
-        f"{r['minimum_detectable']:.1%}{_too_few(r)}"
+        f"{_detectable(r)}{_too_few(r)}"
+    )
+
+
+def _detectable(r: dict[str, Any]) -> str:
+    return (
+        "minimum detectable effect: with this number of tasks, 8 of 10 comparisons find a true difference of "
+        f"{r['minimum_detectable']:.1%}"
     )

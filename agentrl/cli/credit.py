@@ -17,6 +17,7 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
+from agentrl.env import raised_at
 from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
@@ -30,7 +31,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
         hooks = catalogue.load(CreditMethod, method)
         entry = Entry(method, hooks, parse_options(method, hooks.config, options))
         graph = read_any(steps)
-        credit = assign(entry, graph)
+        credit = _assigned(entry, graph)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(json_lines(graph, credit)) if as_json else table(graph, credit, method))
@@ -44,7 +45,7 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
         entries = _entries(methods, options)
         graph = read_any(steps)
-        pairs = agreement(graph, {name: assign(entry, graph) for name, entry in entries.items()}, top)
+        pairs = agreement(graph, {name: _assigned(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
@@ -54,7 +55,7 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
 def run_page(
     methods: Sequence[str], steps: Path, options: Sequence[str], out: Path, groups: Sequence[int] | None
 ) -> int:
-    """Write the credit page of one or several methods. Options are `key=value`, with several `method.key=value`."""
+    """Write the credit page of some methods. Options are `key=value` for one method, `method.key=value` for several."""
     from agentrl.report import credit_data, token_words, write_credit_page
 
     try:
@@ -64,7 +65,7 @@ def run_page(
             raise ValueError(f"--html {out}: there is no folder {out.parent}")
         entries = _entries(methods, options)
         graph = read_any(steps)
-        credits = {name: assign(entry, graph) for name, entry in entries.items()}
+        credits = {name: _assigned(entry, graph) for name, entry in entries.items()}
         data = credit_data(
             graph,
             credits,
@@ -78,6 +79,22 @@ def run_page(
         return complain(error)
     print(f"{out}: {data.shown}, {size / 1e6:.1f} MB; open it in a browser")
     return 0
+
+
+def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
+    """The credit. An exception of the method, which may be a user's, becomes a sentence with its place in the code."""
+    try:
+        return assign(entry, graph)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get("AGENTRL_TRACEBACK"):
+            raise
+        words = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"credit method {entry.hooks.label} raised {type(error).__name__}: {words}{raised_at(error)}; "
+            "AGENTRL_TRACEBACK=1 shows the traceback"
+        ) from error
 
 
 def _entries(methods: Sequence[str], options: Sequence[str]) -> dict[str, Entry[CreditMethod]]:
@@ -127,7 +144,7 @@ def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
 
 
 def keys(graph: StepGraph, row: int) -> dict[str, Any]:
-    """What a step is: its task (the name of its group), episode, turn and action."""
+    """The keys of a step: task (the name of the group), episode, turn and action."""
     found: dict[str, Any] = {}
     for key, column in (("task", "group"), ("episode", "episode"), ("action", "action")):
         number = int(graph.columns[column][row])
@@ -172,7 +189,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 
 
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
-    """The name of each number in `peers` [N]: the group's, and the agent's where there are several."""
+    """One name per distinct number in `peers` [N], ascending: of the group, and of the agent if there are several."""
     groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
     several = len(np.unique(graph.agent)) > 1
     found = []

@@ -24,7 +24,7 @@ from agentrl.files import read_toml
 from agentrl.rollout import ContextPolicy
 from agentrl.settings import Settings, find_recipe
 
-SHOWN = 8  # findings of one kind that are printed
+SHOWN = 8  # most findings of one kind that are printed
 
 
 def main(words: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
 def _as_tasks(
     arguments: Namespace, recipe: str | None, options: Sequence[str]
 ) -> tuple[Mapping[str, Any] | None, Context | None, str, list[str]]:
-    """The environment's section, what lengths are measured by, held-out rows of the recipe, and notes."""
+    """(the environment's options, how lengths are measured, the recipe's source of held-out rows, notes)."""
     if recipe is not None:
         path = find_recipe(recipe)
         name = str(read_toml(path).get("env", {}).get("name", ""))

@@ -27,7 +27,7 @@ from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.settings import Settings
 
-LAST = 10  # iterations that are shown without --iterations
+LAST = 10  # number of stored iterations that are shown without --iterations
 
 
 def main(words: Sequence[str]) -> int:
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def span(text: str) -> range:
-    """The iterations of A:B; either side may be left out."""
+    """The iterations from A to before B, from the text A:B; A or B may be left out."""
     first, colon, end = text.partition(":")
     numbers = [side for side in (first, end) if side]
     if not colon or not all(side.isascii() and side.isdecimal() and len(side) < 10 for side in numbers):
@@ -60,10 +60,10 @@ def span(text: str) -> range:
 
 
 def read_rows(run: Path, wanted: range | None) -> tuple[list[SituationRow], list[int]]:
-    """The rows of each stored iteration before the end of `wanted`, and the iterations to show.
+    """(the rows of all stored iterations up to the last one to show, the iterations to show).
 
     Raises:
-        ValueError: no run, no stored graph, or none in `wanted`.
+        ValueError: the folder holds no run or no stored graph, or no stored iteration is in `wanted`.
     """
     recipe = run / "config.toml"
     if not recipe.is_file():

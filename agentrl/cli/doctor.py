@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def try_recipe(recipe: str, overrides: Sequence[str], *, as_json: bool) -> int:
-    """Print what is there for a recipe and what is missing; exit code 2 if something is missing."""
+    """Print which of a recipe's needs are met and which are not; exit code 2 if something is missing."""
     from agentrl.settings import Settings, find_recipe, needs_of
 
     path = find_recipe(recipe)
@@ -82,7 +82,7 @@ def examine() -> dict[str, Any]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Each extra for users, and the packages that it installs."""
+    """Extra -> the packages that it installs, without the extras for developers."""
     packages: dict[str, list[str]] = {}
     for line in metadata.requires(DISTRIBUTION) or ():
         requirement = NEEDED.fullmatch(line)

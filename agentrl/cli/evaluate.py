@@ -6,7 +6,8 @@ action is repeated). The tasks are the held-out ones unless split=... says other
 --games DIR. key=value are options of the environment; limits.KEY=value are limits per episode (turn_tokens,
 episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s, concurrency,
 headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where environments
-run. Ctrl-C stops it; --resume continues. See docs/evaluation.md.
+run. Ctrl-C stops it; --resume continues. A report that exists is written over with --force only. See
+docs/evaluation.md.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     arguments = parse(words, __doc__)
     if arguments.out is not None:
-        check_out(arguments.out)
+        check_out(arguments.out, again=arguments.resume or arguments.force)
     options = options_of(arguments)
     from agentrl.cli._eval_session import Session
     from agentrl.evaluate import evaluated_entry

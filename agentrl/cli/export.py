@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _files(source: Path) -> list[Path]:
-    """The graphs of a run, or the file itself."""
+    """The graph files if the source is a run folder; if it is a file, the file itself."""
     if not source.is_dir():
         if not source.is_file():
             raise ValueError(f"no such run folder or file of steps: {source}")
@@ -56,7 +56,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _write(graph: StepGraph, file: Path, folder: Path, form: str) -> int:
-    """Write one graph; the number of its episodes."""
+    """Write one graph; returns the number of its episodes."""
     if form == "parquet":
         note = read_note(file) if file.suffix == ".safetensors" else {}
         write_tables(graph, folder, file.stem, note)
@@ -64,7 +64,7 @@ def _write(graph: StepGraph, file: Path, folder: Path, form: str) -> int:
     chats = list(to_messages(graph))
     with (folder / "messages.jsonl").open("a", encoding="utf-8") as lines:
         for chat in chats:
-            # Weights differ between graphs, so that chats of one task in two graphs are no group.
+            # Two graphs come from different weights, so chats of one task in two graphs get different groups.
             own = {name: f"{file.stem}/{chat[name]}" for name in ("group", "episode")}
             lines.write(json.dumps({**chat, "task": chat["group"], **own, "graph": file.stem}) + "\n")
     return len(chats)

@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def bound(text: str) -> float:
-    """A number of seconds above 0, a day at most."""
+    """A number of seconds, above 0 and at most one day."""
     try:
         number = float(text)
     except ValueError:

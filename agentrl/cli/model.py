@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _check(arguments: Namespace) -> None:
-    """ValueError for options of another verb, and for a folder that is not named."""
+    """ValueError if an option belongs to another verb, or if the verb needs a folder and none is named."""
     verb = arguments.verb
     if verb == "fetch" and arguments.dtype:
         raise ValueError("--dtype is for convert; recipes choose the type of fetched weights by model.dtype")

@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def check(kind: str, name: str) -> None:
-    """Raises ValueError if the name is not valid, or exists already."""
+    """Raises ValueError if the name is not valid, or is the name of an existing catalogue entry."""
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41")
     if name in catalogue.names(f"{kind}s"):
@@ -51,7 +51,7 @@ def check(kind: str, name: str) -> None:
 
 
 def write(kind: str, name: str, folder: Path) -> None:
-    """Write all files of the package; if one cannot be written, none is left."""
+    """Write all files of the package; if a file cannot be written, all files are removed again."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

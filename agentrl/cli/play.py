@@ -85,7 +85,7 @@ class Table:
         return result._replace(info={**result.info, "errands": lines})
 
     def _reply(self, errand: Errand) -> Reply:
-        """Let the experts play an errand to its end; the reply of the called agent."""
+        """Let the experts play an errand to its end; returns the reply of the called agent."""
         from agentrl.env import Limits
         from agentrl.rollout import Crew, play, reply_of
         from agentrl.run import Loop
@@ -121,7 +121,7 @@ def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> 
 
 
 def row(action: str | None, observation: Observation, reward: float, terminated: bool, info: Any) -> dict[str, Any]:
-    """One line of scripted play: `score` and `won` of the info stand next to the observation, the rest in `info`."""
+    """One line of scripted play. `score` and `won` are taken out of the info; its other entries are in `info`."""
     visible = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
     results = {key: info[key] for key in ("score", "won") if key in info}
     rest = {key: value for key, value in info.items() if key not in results}

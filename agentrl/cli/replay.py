@@ -29,7 +29,7 @@ from agentrl.run import Loop
 from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 
-SHOWN = 10  # differences printed
+SHOWN = 10  # most differences that are printed
 
 
 def main(words: Sequence[str]) -> int:
@@ -109,7 +109,7 @@ def summary(result: Replayed) -> dict[str, Any]:
 
 
 def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.Namespace) -> int:
-    """Score the graphs in these files, and print what changed."""
+    """Score the graphs in these files again, and print how the rewards changed."""
     if not settings.score:
         raise ValueError(
             f"{arguments.run / 'config.toml'} has no [[score]] section: add one by an option, such as "
@@ -140,7 +140,7 @@ def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.N
 
 @contextmanager
 def closing(stage: ScoreStage, loop: Loop) -> Iterator[None]:
-    """Close the connections of scores at the end."""
+    """Close the connections of the scores when the block ends."""
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
 
 
 def compared(graph: StepGraph, scored_again: StepGraph) -> dict[str, Any]:
-    """The rewards of a graph and of the same graph scored again."""
+    """Compares a graph with the same graph scored again: mean episode rewards, and the number of changed ones."""
     every = ends(scored_again)
     at = Ends(*(x[every.weight > 0] for x in every))  # without probes and episodes that an environment error ended
     before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]

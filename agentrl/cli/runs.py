@@ -21,7 +21,7 @@ from agentrl.cli._parser import Parser
 from agentrl.cli._sentence import sentence
 from agentrl.run import ListedRun, condition, listed_runs, ordered, selected, spell
 
-HINT_BYTES = 1_000_000_000  # from this size on, the list says what takes it
+HINT_BYTES = 1_000_000_000  # if the runs take this many bytes or more, the list says how to free some
 
 
 def main(words: Sequence[str]) -> int:
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """`--sort -success` as one word: argparse takes a second word that begins with a dash for an option."""
+    """Join `--sort -success` into one word, because argparse would read the word `-success` as an option."""
     found: list[str] = []
     for word in words:
         if found and found[-1] == "--sort":
@@ -58,7 +58,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -> None:
-    """Print the table, what cannot be read, and what takes the disk."""
+    """Print the table, the runs that cannot be read, and the disk use."""
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400)
     readable, broken = [run for run in shown if not run.broken], [run for run in shown if run.broken]
     if not shown:
@@ -101,7 +101,7 @@ def table(runs: Sequence[ListedRun], folder: Path) -> Table:
 
 
 def size(count: int) -> str:
-    """Bytes in words."""
+    """A number of bytes as text, such as 1.5 MB."""
     for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= of:
             return f"{count / of:.1f} {unit}"

@@ -30,10 +30,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def curves(path: Path, window: int | None) -> list[tuple[str, dict[str, Any]]]:
-    """(what it is of, the summary) of a report, or of each window of a run's graphs.
+    """(a name, the summary) of a report, or of each window of a run's graphs.
 
     Raises:
-        ValueError: there is no such file, a run without graphs, or no scored episode.
+        ValueError: there is no such file, the run has no graphs, or no episode is scored.
     """
     if not path.is_dir():
         if window is not None:

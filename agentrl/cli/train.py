@@ -11,9 +11,10 @@ folder, its evaluations and what the rules of health found; with --dry-run it is
 """
 
 import json
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from agentrl.secret import redacted, scrubbed
 
 if TYPE_CHECKING:
     from agentrl.run import Run, RunFolder
+    from agentrl.settings import Settings
 
 
 def main(words: Sequence[str]) -> int:
@@ -48,29 +50,20 @@ def main(words: Sequence[str]) -> int:
         return 0
     if arguments.recipe is None:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
-    from agentrl.settings import Settings, find_recipe
-
     if arguments.memory is not None and not arguments.dry_run:
         parser.error("--memory forecasts a run that is not begun: add --dry-run")
+    from agentrl.settings import Settings, find_recipe
+
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
     on_stop(lambda: "; the run had not begun")
-    if arguments.dry_run and arguments.json:
-        print(json.dumps(settings.shown()))
-        return 0
     if arguments.dry_run:
-        import tomli_w
-
-        from agentrl.settings import absent_comments, chosen_comments
-
-        lines: Iterable[str] = ()
-        if arguments.memory is not None:
-            from agentrl.run import forecast
-
-            lines = forecast(settings, arguments.memory)
-        print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
-        for line in lines:
-            print(line, flush=True)
+        _dry_run(settings, arguments.memory, as_json=arguments.json)
         return 0
+    from agentrl.run import check_beginning
+
+    stored = (settings.folder / "config.toml").is_file()
+    if os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
+        check_beginning(settings, resume=arguments.resume and stored)
     from agentrl.rollout import TooManyFaults
     from agentrl.run import Place, follow_torchrun, train
 
@@ -78,7 +71,7 @@ def main(words: Sequence[str]) -> int:
     if place is not None and place.rank:
         follow_torchrun(settings, place)
         return 0
-    another = (settings.folder / "config.toml").is_file() and not arguments.resume  # it is refused and left alone
+    another = stored and not arguments.resume  # an older run has this name: `train` refuses and does not change it
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
     try:
         run = train(settings, resume=arguments.resume)
@@ -92,8 +85,36 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
+    """Print the configuration with all defaults, as TOML or as JSON.
+
+    Args:
+        settings: the resolved recipe.
+        card: above the TOML, print a forecast of the GPU memory for this card; empty for no particular card, None for
+            no forecast.
+        as_json: print JSON, which has no forecast.
+    """
+    from agentrl.run import dry_run_notes
+
+    for note in dry_run_notes(settings):
+        print(f"note: {note}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(settings.shown()))
+        return
+    import tomli_w
+
+    from agentrl.settings import absent_comments, chosen_comments
+
+    if card is not None:
+        from agentrl.run import forecast
+
+        for line in forecast(settings, card):
+            print(line, flush=True)
+    print("\n".join([*chosen_comments(settings), tomli_w.dumps(settings.shown()), *absent_comments(settings)]))
+
+
 def _result(run: "Run") -> dict[str, Any]:
-    """What the run came to: of each evaluation the row of metrics.jsonl."""
+    """The object of --json: the run's folder, the findings on health, and the evaluations' lines of metrics.jsonl."""
     from agentrl.run import read_metrics
 
     found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
@@ -102,7 +123,7 @@ def _result(run: "Run") -> dict[str, Any]:
 
 
 def drawn(folder: "RunFolder") -> str:
-    """The path of the learning curve, or why there is none: a picture never fails a run that is done."""
+    """The path of the learning curve, or why there is none. An error here must not make a finished run fail."""
     from agentrl.report import learning_curve
 
     try:
@@ -112,7 +133,7 @@ def drawn(folder: "RunFolder") -> str:
 
 
 def reported(folder: "RunFolder") -> str:
-    """The path of the run's page, or why there is none: a page never fails a run that is done."""
+    """The path of the run's page, or why there is none. An error here must not make a finished run fail."""
     from agentrl.report import write_run_page
 
     path = folder.path / "report.html"
@@ -135,7 +156,7 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run; without a folder nothing was stored from which to resume."""
+    """The end of the sentence of a stopped run: the command that continues it, if the run's folder exists."""
     if (folder / "config.toml").is_file():
         return f"; continue with: agentrl train {again(words)}"
     return "; nothing was stored yet"

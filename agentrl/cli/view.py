@@ -3,7 +3,9 @@
 RUN is a run folder, whose newest graph is taken, GRAPH a file in its folder graphs, such as 000000.safetensors. Without
 an option it prints one line per episode, with --json one JSON object per episode. With --group or --episode it prints
 the states and steps of a group or an episode in node-link form, `nodes` and `edges`, which D3 and
-networkx.node_link_graph read; states that episodes share are one node. Of the report of an evaluation it prints the
+networkx.node_link_graph read; states that episodes share are one node. N is the number in the list, from 0. `ending`
+is done, or the limit that cut the episode (turn_limit also if the environment's own limit of steps did), and
+`truncated` is true on the last step of an episode that was cut. Of the report of an evaluation it prints the
 episodes (--failed, --json), and with --episode all that was said in one.
 """
 
@@ -26,8 +28,8 @@ def main(words: Sequence[str]) -> int:
         return _view_report.main(words)
     parser = Parser("agentrl view", __doc__)
     parser.add_argument("graph", type=Path, help="runs/NAME, or runs/NAME/graphs/000000.safetensors")
-    parser.add_argument("--group", type=seed, help="copies of one task")
-    parser.add_argument("--episode", type=seed)
+    parser.add_argument("--group", type=seed, metavar="N", help="copies of one task; N is in the column group")
+    parser.add_argument("--episode", type=seed, metavar="N", help="one episode; N is in the column episode, from 0")
     parser.add_argument("--json", action="store_true", help="one JSON object per episode")
     arguments = parser.parse_args(words)
     graph = read_graph(newest_graph(arguments.graph) if arguments.graph.is_dir() else arguments.graph)

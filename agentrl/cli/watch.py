@@ -21,7 +21,7 @@ from agentrl.cli._parser import Parser
 from agentrl.cli._watch_frame import drawn
 from agentrl.run import Frame, frame
 
-OVER = ("finished", "stopped", "dead", "unknown")  # nothing will change
+OVER = ("finished", "stopped", "dead", "unknown")  # states in which a run will not change any more
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def follow(run: Path, first: Frame, every_s: float, console: Console) -> None:
 
 
 def near(run: Path) -> str:
-    """Runs in the same folder, as the end of a sentence."""
+    """The names of runs in the same folder, as the end of a sentence."""
     try:
         found = sorted(path.name for path in run.parent.iterdir() if (path / "config.toml").is_file())
     except OSError:
@@ -68,7 +68,7 @@ def near(run: Path) -> str:
 
 
 def pause(text: str) -> float:
-    """A number of seconds from 0.1 to a day."""
+    """A number of seconds, from 0.1 to one day."""
     try:
         number = float(text)
     except ValueError:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from agentrl.config import Entry
+from agentrl.credit.checked import checked_credit
 from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
@@ -17,7 +18,9 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.update`.
 
     Raises:
-        ValueError: a column the method needs is missing, or absent on some step.
+        ValueError: a column that the method needs is missing, or has no entry on some step; the method gives credit per
+            token and the steps branch; or the method's result is no credit of these steps (see
+            `agentrl.credit.checked`).
     """
     method, config = entry.hooks, entry.config
     kinds = {PLAYED, *([CANDIDATE] if method.candidates else []), *([DEMO] if method.demonstrations else [])}
@@ -26,10 +29,12 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     require(method, part)
     part = _in_statistics(part)
     if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
-        result = method.credit(part, config)
+        result = checked_credit(method, method.credit(part, config), part, lambda row: name_of(part, row))
     elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
         on = paths(part)
-        result = pool(method.credit(expand(part, on), config), on, len(part))
+        whole = expand(part, on)
+        found = checked_credit(method, method.credit(whole, config), whole, lambda row: name_of(part, int(on.row[row])))
+        result = pool(found, on, len(part))
     else:
         raise ValueError(
             f"{method.label} gives credit per token and these steps branch: "
@@ -48,9 +53,9 @@ def _in_statistics(graph: StepGraph) -> StepGraph:
 
 
 def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
-    """The credit, with no credit on rows with `in_gradient` False: they served statistics and values only.
+    """The credit, with no credit on rows whose `in_gradient` is False: these rows serve statistics and values only.
 
-    A demonstration among them keeps its advantage, as a number to print and to weigh imitation with.
+    A demonstration among these rows keeps its advantage, which is printed and can weight its imitation.
     """
     if not graph.has("in_gradient"):
         return credit
@@ -81,16 +86,24 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
 
 
 def shown_only(graph: StepGraph) -> np.ndarray:
-    """[N] bool, demonstrations without a policy gradient: nobody knows the log-probs of who played them."""
+    """[N] bool, demonstrations without a policy gradient, because the log-probs of their player are unknown."""
     shown: np.ndarray = graph.kind == DEMO
     return shown & ~graph.column("in_gradient").astype(bool) if graph.has("in_gradient") else shown
 
 
 def where(graph: StepGraph, row: int) -> str:
-    """The name of a step in error sentences: its line in the file, else episode and turn."""
+    """The place of a step in error messages: its line in the file if there is one, else episode and turn."""
     if graph.has("line"):
         return f"line {graph.column('line')[row]}"
     return f"episode {graph.episode[row]}, turn {graph.turn[row]}"
+
+
+def name_of(graph: StepGraph, row: int) -> str:
+    """Episode and turn of a step, and its line if it was read from a file, for error messages."""
+    names, number = graph.names.get("episode", ()), int(graph.episode[row])
+    episode = names[number] if 0 <= number < len(names) else number
+    line = f" (line {graph.column('line')[row]})" if graph.has("line") else ""
+    return f"episode {episode}, turn {graph.turn[row]}{line}"
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
@@ -118,11 +131,11 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
 
 
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
-    """Shares in 0..1 for the log: how many groups are degenerate, and on which turns the credit lies.
+    """Metrics in 0..1: the shares of groups that teach nothing, and how credit is distributed over turns.
 
-    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: groups of several episodes with
-    one score; `singleton_groups`: groups of one episode; `credit_mass_turn_K`: share of the total |advantage| that lies
-    on turn K (16 and later together).
+    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: share of the groups with
+    several episodes and one score. `singleton_groups`: share of the groups with one episode. `credit_mass_turn_K`:
+    share of the total |advantage| that lies on turn K (turns 16 and later together).
     """
     if not len(graph):
         return {}

@@ -9,19 +9,21 @@ import numpy as np
 from agentrl.credit.method import Credit
 from agentrl.graph import StepGraph
 
+LEAST_APART = 1e-9  # in root mean squares; advantages that differ by less differ by rounding alone
+
 
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
     """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    The difference of a step, `apart`, is that of its advantages, each in units of its method's root mean square over
-    the steps that both methods assign.
+    Steps on which the methods agree are left out. The difference of a step, `apart`, is the absolute difference of its
+    two advantages, each divided by its method's root mean square over the steps that both methods assign.
     """
     entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):
         rows = np.flatnonzero(left.assigned & right.assigned)
         x, y = left.advantage[rows], right.advantage[rows]  # [both]
         apart = np.abs(unit(x) - unit(y))  # [both]
-        worst = np.argsort(-apart, kind="stable")[:top]
+        worst = [i for i in np.argsort(-apart, kind="stable")[:top] if apart[i] > LEAST_APART]
         entries.append(
             {
                 "methods": [a, b],
@@ -38,13 +40,13 @@ def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list
 
 
 def unit(x: np.ndarray) -> np.ndarray:
-    """x over its root mean square; zeros stay zeros."""
+    """x divided by its root mean square; unchanged if all of x is 0."""
     size = float(np.sqrt(np.mean(x**2))) if len(x) else 0.0
     return x / size if size else x
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Pearson's; None where x or y does not vary."""
+    """Pearson's correlation of x and y; None if x or y is constant or has fewer than two entries."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(np.corrcoef(x, y)[0, 1])

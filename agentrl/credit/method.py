@@ -4,8 +4,9 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-pure, NumPy only. `CreditMethod` lists the optional hooks. A method sees the steps that were played, as chains: on a
-graph with branch points it gets the root-to-leaf paths, and its results are pooled (`agentrl.credit.assign`).
+The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. A method sees the steps that were
+played, as chains. On a graph with branch points it gets the root-to-leaf paths, and its results are pooled
+(`agentrl.credit.assign`).
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @property
     def per_token(self) -> bool:
-        """Do these options ask for credit inside steps, where there are tokens? Such credit has no pooled form."""
+        """Do these options ask for credit per token, if the steps have tokens? It cannot be pooled over paths."""
         return False
 
     @model_validator(mode="before")
@@ -73,7 +74,7 @@ class Credit:
     on a chain positive = max(A, 0), negative = max(-A, 0), weight = 1.
 
     Attributes:
-        advantage: [N] float64, positive - negative at unit weights: the number to print.
+        advantage: [N] float64, the advantage that is printed: positive - negative if the weights are 1.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
         weight: [N] float64, number of paths through a step (times how often the method uses each path).
         assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
@@ -120,6 +121,17 @@ class Credit:
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
         """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row (default 1)."""
+        if np.ndim(advantage) != 1:
+            raise ValueError(
+                f"Credit.of takes one advantage per step, shape (N,), and got shape {np.shape(advantage)}: leave no "
+                "further dimension, and give credit per token as token_advantage"
+            )
+        for name, array in (("assigned", assigned), ("weight", weight)):
+            if array is not None and np.shape(array) != np.shape(advantage):
+                raise ValueError(
+                    f"Credit.of got {len(advantage)} advantages and {name} of shape {np.shape(array)}: give one "
+                    "per step"
+                )
         has_credit = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
         a = np.where(has_credit, advantage, 0.0)  # [N]
         w = has_credit * (1.0 if weight is None else weight)  # [N]
@@ -171,5 +183,5 @@ class CreditMethod(CatalogueFile):
     paper: str = hook("PAPER", "one line for listings", "")
 
     def per_token(self, config: Any) -> bool:
-        """With these options, does the method give credit inside steps where there are tokens?"""
+        """With these options, does the method give credit per token, if the steps have tokens?"""
         return self.on == "tokens" or bool(getattr(config, "per_token", False))

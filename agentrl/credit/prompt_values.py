@@ -23,7 +23,7 @@ class PromptTracker(Protocol):
         ...
 
     def update(self, prompt: str, outcome: float, policy_change: float) -> None:
-        """One outcome in 0..1; `policy_change` is the mean |change of log-probability| in nats."""
+        """Add one outcome in 0..1; `policy_change` is the mean |change of log-probability| in nats."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -37,7 +37,7 @@ class PromptTracker(Protocol):
 
 class PromptValues:
     """Fills `value` [N], the estimate of the prompt *before* this outcome, and `policy_kl` [N], the mean |change of
-    log-probability| in nats of the prompt's last answer; both on episodes' first rows, NaN elsewhere.
+    log-probability| in nats of the prompt's last answer. Both are on the first rows of episodes, and NaN elsewhere.
 
     An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
@@ -49,8 +49,8 @@ class PromptValues:
 
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
-        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs of then
-        self.temperatures: dict[str, float] = {}  # prompt -> that of its last answer, if it was not the recipe's
+        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with its log-probs in that iteration
+        self.temperatures: dict[str, float] = {}  # prompt -> temperature of its last answer, if not the recipe's
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
@@ -96,7 +96,7 @@ class PromptValues:
 
 
 def _prompt(graph: StepGraph, row: int) -> str:
-    """The name of an episode's prompt: its task's; an agent that is called has values of its own for each task."""
+    """The key of an episode's prompt: the task's name. Called agents and turns with help have keys of their own."""
     task = graph.names["group"][graph.group[row]]
     if graph.has("guided") and graph.column("guided")[row]:
         task = f"{task} with help from turn {graph.turn[row]}"

@@ -11,8 +11,8 @@ A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
     def reward(graph: StepGraph, config: Config) -> np.ndarray  # [N] float64
 
 A reward that reads columns which annotation fills, such as the token columns `old_logprob` and `token_entropy`, names
-them in `NEEDS`. It is left out while a batch is collected, so a sampler judges groups without it, and joins the sum
-after annotation.
+them in `NEEDS`. Such a reward is left out while a batch is collected, so that samplers judge groups without it. It is
+added to the sum after annotation.
 
 Letters: N steps, L ends (root-to-leaf paths).
 """
@@ -27,7 +27,7 @@ from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry, resolve
 from agentrl.graph import PLAYED, StepGraph, tree_down
 
-SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; what the environment itself paid
+SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; column of the environment's own reward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class Ends(NamedTuple):
 
     Attributes:
         row: the last row of each path.
-        group: paths of the same agent in copies of the same task have one number.
+        group: id of (task, agent); paths of the same agent in copies of the same task have equal ids.
         weight: how often the path counts in statistics: the weight of its last row, 0 if the path was not played or an
             environment error ended it.
     """
@@ -158,7 +158,7 @@ class Ends(NamedTuple):
 
 
 def ends(graph: StepGraph) -> Ends:
-    """The last rows of all paths: those that no row of their kind continues."""
+    """The last rows of all paths: the rows that no row of the same kind continues."""
     inner = np.flatnonzero(graph.parent >= 0)
     alike = inner[graph.kind[inner] == graph.kind[graph.parent[inner]]]
     row = np.setdiff1d(np.arange(len(graph)), graph.parent[alike])  # [L]
@@ -180,9 +180,10 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 
 
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
-    """Mean of each signal over scored paths (`signal_NAME`), and of the reward if transforms made it.
+    """Means over scored paths: of each signal (`signal_NAME`), and of the reward of transforms (`transformed_reward`).
 
-    With several agents each has means of its own, `signal_NAME_AGENT`: one name may mean different things to them.
+    If there are several agents, each agent has its own means, `signal_NAME_AGENT`, because a signal may mean different
+    things for different agents.
     """
     names = signal_names(graph)
     if not len(graph) or not (names or graph.has(OWN)):

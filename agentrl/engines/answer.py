@@ -11,11 +11,11 @@ from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
-_TAIL = 8  # extra tokens decoded before those that a stop string can span, because a character may take several tokens
+_TAIL = 8  # further tokens that are decoded before the last `reach` tokens: a character may take several tokens
 
 
 class Words:
-    """Text of token ids, and which texts and ids end an answer.
+    """Decodes token ids, and knows the texts and ids that end an answer.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -47,11 +47,11 @@ class Answer:
     """The state of one request.
 
     Attributes:
-        request: the request that it answers.
-        slot: its slot in the cache, -1 before it has one.
+        request: the request that is answered.
+        slot: the answer's slot in the cache; -1 before it has a slot.
         computed: how many of `tokens` are in the cache.
-        finish: why it is finished; None while it is not.
-        oldest: version of the oldest weights that computed one of its tokens or of the prompt's cached tokens.
+        finish: why the answer is finished; None while it is being generated.
+        oldest: version of the oldest weights that computed one of the answer's tokens or of the prompt's cached tokens.
     """
 
     __slots__ = (

@@ -28,8 +28,9 @@ class Reply(NamedTuple):
 def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages of a request's body.
 
-    The tool messages after an assistant message with calls get the calls' ids in order. Every call must be answered,
-    so a user message in their place answers the first call, and the calls that are left get an empty answer.
+    The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand an answer
+    to every call. So a user message that comes instead of a tool message answers the next open call, and calls that are
+    still open before a message of another role get an empty answer.
     """
     body: list[dict[str, Any]] = []
     unanswered: list[ToolCall] = []
@@ -52,7 +53,7 @@ def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _object(call: ToolCall) -> str:
-    """The arguments of a call as servers take them back: some refuse a history whose arguments are no JSON object."""
+    """The arguments of a call; `{}` if they are not a JSON object, because some servers refuse such a history."""
     try:
         return call.arguments if isinstance(json.loads(call.arguments), dict) else "{}"
     except (ValueError, RecursionError):
@@ -60,7 +61,7 @@ def _object(call: ToolCall) -> str:
 
 
 def sendable(text: str) -> str:
-    """The text with every half surrogate, which is legal in JSON and in no encoding, replaced by a question mark."""
+    """The text with every half surrogate, which JSON allows and no encoding does, replaced by a question mark."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -99,7 +100,7 @@ def _calls(given: Any) -> tuple[ToolCall, ...]:
 
 
 def written(reply: Reply) -> str:
-    """The answer as text: its content, then each call in the format `hermes`, in which prompts read it."""
+    """The answer as text: its content, then each call in the format `hermes`, which prompts can read."""
     texts = [reply.content] if reply.content else []
     return "\n".join([*texts, *map(_written_call, reply.calls)])
 
@@ -110,9 +111,9 @@ def _written_call(call: ToolCall) -> str:
     except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, dict):
-        with suppress(ValueError):  # NaN and Infinity, which Python's JSON reader takes
+        with suppress(ValueError):  # NaN and Infinity: Python's JSON reader takes them, and `render` refuses them
             return calls.load_format("hermes", ()).render(calls.Call(name=call.name, arguments=arguments))
-    # The text of the broken call; reading it gives one malformed call, whose message the model gets as its result.
+    # The broken call as text: prompts read it as one malformed call, and the model gets an error as the call's result.
     name, text = json.dumps(call.name), call.arguments.replace("<tool_call>", "").replace("</tool_call>", "")
     return f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>'
 

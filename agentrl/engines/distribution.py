@@ -42,7 +42,7 @@ def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequenc
         logits: [B, V] on any device.
         sampling: temperature, top_k and top_p.
         noise: [B] float64 in (0, 1).
-        allowed: per row the ids that it is restricted to, ascending and not empty; None for unrestricted.
+        allowed: per row the ids that the row is restricted to, ascending and not empty; None for unrestricted.
     """
     ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
     sets: list[np.ndarray] = [_FREE] * len(allowed)
@@ -76,7 +76,7 @@ def draw_each(
     allowed: Sequence[np.ndarray | None],
     temperatures: Sequence[float | None],
 ) -> Draw:
-    """`draw` with a temperature per row; None stands for that of `sampling`. Other rows do not change a row's draw."""
+    """`draw` with a temperature per row; None takes that of `sampling`. A row's draw does not depend on other rows."""
     if all(own is None for own in temperatures):
         return draw(logits, sampling, noise, allowed)
     ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
@@ -105,7 +105,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
     Args:
         logits: [B, V] on any device.
         sampling: only its temperature is used.
-        allowed: per row the ids that it is restricted to; None for unrestricted.
+        allowed: per row the ids that the row is restricted to; None for unrestricted.
         top: number of most probable tokens.
     """
     vocabulary = logits.shape[1]
@@ -117,7 +117,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
 
 
 def full_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> np.ndarray:
-    """[B] float64 nats, -sum p log p of each row's distribution; arguments and limits as of `top_entropy`."""
+    """[B] float64 nats, -sum p log p over all tokens of each row's distribution; otherwise like `top_entropy`."""
     logprobs = _allowed_logprobs(logits, sampling, allowed)
     return np.concatenate([np.zeros(0), *(_entropy(logprob).cpu().numpy() for logprob in logprobs)])
 
@@ -128,7 +128,7 @@ def _entropy(logprob: Tensor) -> Tensor:
 
 
 def _allowed_logprobs(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> Iterator[Tensor]:
-    """The log-probabilities [R, V] of blocks of rows, in order, in float64; -inf where a row may not choose."""
+    """The log-probabilities [R, V] of blocks of rows, in order, in float64; -inf for ids that a row may not draw."""
     vocabulary = logits.shape[1]
     step = max(1, _BLOCK // vocabulary)
     for start in range(0, len(allowed), step):

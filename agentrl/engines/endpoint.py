@@ -1,4 +1,4 @@
-"""Options of an OpenAI-compatible endpoint, and what went to it so far."""
+"""Options of an OpenAI-compatible endpoint, and the requests that were sent to it so far."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from agentrl.secret import HIDDEN, REFERENCE, hidden_url, redacted
 
 WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "reasoning_effort")
-# What a refused request may mean: a word of the server's sentence -> the option to change.
+# A word of the sentence with which a server refuses a request -> the option to change.
 HINTS: Mapping[str, str] = MappingProxyType(
     {
         "max_completion_tokens": "set endpoint.token_parameter=max_completion_tokens",
@@ -32,14 +32,14 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         model: name of the model at the endpoint.
-        base_url: None takes the variable OPENAI_BASE_URL or, if it is not set, OpenAI.
-        api_key: best as "${NAME}"; empty takes the variable OPENAI_API_KEY.
+        base_url: address of the endpoint. None takes the variable OPENAI_BASE_URL, or OpenAI if that is not set.
+        api_key: key, best written as "${NAME}"; empty takes the variable OPENAI_API_KEY.
         temperature, top_p, presence_penalty, frequency_penalty: None leaves the endpoint's default.
         reasoning_effort: how much a thinking model thinks, such as low; None leaves the endpoint's default.
         stop: stop strings.
         max_tokens: most tokens per answer.
-        token_parameter: the request's name for that limit; None takes `max_tokens` at servers with an address, and
-            `max_completion_tokens` at OpenAI, whose newer models take the latter only.
+        token_parameter: name of the field that holds `max_tokens` in a request. None takes `max_tokens` if there is an
+            address, and `max_completion_tokens` without an address, because OpenAI's newer models take only that name.
         tool_calls: tools go to the server as data and calls come back as data (`native`); or the prompt describes them
             and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
         seeded: send a seed that is computed from the noise key.
@@ -50,7 +50,7 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
         probe_s: seconds for the short request that an evaluation sends first, to see whether the endpoint answers; 0
             sends none.
         backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
-        max_wait_s: longest wait in seconds, also if the endpoint's Retry-After asks for more.
+        max_wait_s: longest wait in seconds, even if the endpoint's Retry-After asks for more.
         price_in, price_out: USD per million tokens of prompts and of answers.
         headers: further headers of each request; secrets best as "${NAME}".
         extra_body: further fields of the request body, such as top_k or chat_template_kwargs.
@@ -119,19 +119,19 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def hint(sentence: str) -> str:
-    """The option to change after a refusal in these words, as the end of a sentence; empty if no word is known."""
+    """The option to change after a refusal with this sentence, as the end of a sentence; empty if none is known."""
     found = next((advice for word, advice in HINTS.items() if word in sentence), "")
     return f"; {found}" if found else ""
 
 
 @dataclass(kw_only=True)
 class Traffic:
-    """What went to an endpoint so far, for progress.
+    """The requests to an endpoint so far, for the display of progress.
 
     Attributes:
-        answered: requests that got an answer of any content.
+        answered: number of requests that got an answer of any content.
         waiting: start of each request that waits for an answer, in seconds of `time.monotonic`, by number.
-        last: when the endpoint answered last.
+        last: time of the last answer, in seconds of `time.monotonic`.
     """
 
     answered: int = 0
@@ -140,17 +140,17 @@ class Traffic:
     _number: int = 0
 
     def sent(self) -> int:
-        """A request goes out; its number."""
+        """Note that a request is sent; returns the number of the request."""
         self._number += 1
         self.waiting[self._number] = time.monotonic()
         return self._number
 
     def ended(self, number: int, answered: bool) -> None:
-        """The request of this number got an answer, or was given up."""
+        """Note that the request of this number got an answer, or was given up."""
         self.waiting.pop(number, None)
         if answered:
             self.answered, self.last = self.answered + 1, time.monotonic()
 
     def silence(self) -> float:
-        """Seconds for which requests have waited while the endpoint answered none; 0 if none waits."""
+        """Seconds since the last answer or, if that is later, since the oldest waiting request; 0 if none waits."""
         return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -1,4 +1,4 @@
-"""What the file of an engine offers, and what `make` gets: a model, its tokenizer and how to sample from it.
+"""What the file of an engine offers, and what its `make` gets: a model, its tokenizer and how to sample from it.
 
 The file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not
 import torch when it is imported, because recipes are read without torch.
@@ -20,15 +20,15 @@ class Launcher(Protocol):
     """Starts the servers of an engine somewhere else, such as on the machines of a cluster.
 
     Attributes:
-        count: how many servers.
-        near: they all run on this machine, so that they see its files.
+        count: number of servers.
+        near: do all servers run on this machine, so that they see its files?
     """
 
     count: int
     near: bool
 
     def start(self, number: int, command: Any, model: Path) -> Any:
-        """Start server `number`; what watches it, as `agentrl.engines.WatchedServer`."""
+        """Start server `number`; returns the `agentrl.engines.WatchedServer` that watches it."""
         ...
 
 
@@ -37,9 +37,9 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         max_context: most tokens per sequence, prompt and answer together.
-        actions: free text; or admissible, which restricts answers to the admissible actions by a token trie (the
-            masked distribution is the behaviour distribution) and refuses a step that lists none; or listed, which is
-            admissible where a step lists its actions and free where it lists none.
+        actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
+            token trie (the masked distribution is the behaviour distribution), and refuses a step that lists no
+            actions. `listed` restricts answers in the steps that list actions, and leaves them free in other steps.
     """
 
     max_context: int = Field(1024, ge=8)
@@ -52,15 +52,15 @@ class Serving:
 
     Attributes:
         model: the transformers model (or peft around one), shared with the trainer; or a `WeightFolder`, for engines
-            that say FOLDERS.
-        tokenizer: its tokenizer.
+            with FOLDERS = True.
+        tokenizer: tokenizer of the model.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
         entropies: compute the entropy of each token's distribution (`Generation.entropy`).
         nats: compute `Generation.entropy_nats`.
         version: version of the weights.
-        beside: an engine of the same weights that exists already, for training while this one is for evaluation; an
-            engine of servers shares its servers.
+        beside: an existing engine with the same weights, or None. An engine for evaluation gets the engine for training
+            here, and may share its servers.
         launcher: starts the servers of the engine; None starts them on this machine.
         policy: the name of the policy in the recipe.
     """
@@ -78,15 +78,15 @@ class Serving:
 
 
 class Demands(NamedTuple):
-    """What a run asks of its engine; known from its settings, before a model is loaded.
+    """What a run needs of its engine; `EngineFile.check` gets it before a model is loaded.
 
     Attributes:
-        sampling: of training rollouts.
+        sampling: the sampling distribution of training rollouts.
         deterministic: batches must not depend on timing.
         entropies: see `Serving`.
         policies: number of policies, each with an engine.
         lora: some policy trains adapters.
-        staleness: updates that may pass while rollouts go on (`run.staleness`).
+        staleness: number of updates that may happen while rollouts are played (`run.staleness`).
     """
 
     sampling: Sampling
@@ -106,12 +106,14 @@ class EngineFile(CatalogueFile):
         weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
             calls between two batches of rollouts. A run can only train with such an engine.
         folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
-        check: see the class `Demands`.
+        check: raises ValueError for demands of a run that the engine cannot meet.
+        check_here: raises ValueError if something that the engine needs is missing on this machine; called before
+            anything is loaded or started.
         close: ends what `make` started, such as servers.
-        card_share: share of a GPU's memory, at most 1, that servers of the engine take on the GPUs of the learner's
-            processes, whose number is the second argument; for forecasts of memory.
-        cards: GPUs that one server takes. A file that offers it has servers, which `make` starts with
-            `Serving.launcher` where there is one.
+        card_share: share of a GPU's memory, at most 1, that the engine's servers take on the learner's GPUs, for
+            forecasts of memory. The second argument is the number of the learner's processes.
+        cards: number of GPUs that one server takes. Only engines with servers offer it; `make` starts the servers with
+            `Serving.launcher` if there is a launcher.
     """
 
     KIND: ClassVar[str] = "engine"
@@ -121,6 +123,9 @@ class EngineFile(CatalogueFile):
     folders: bool = hook("FOLDERS", "it loads folders of weights itself", False)
     check: Callable[[Any, Demands], None] | None = hook(
         help="(config, demands): ValueError for what the engine cannot do, told before a run begins", default=None
+    )
+    check_here: Callable[[Any], None] | None = hook(
+        help="(config): ValueError for what is not there on this machine, told before a model is loaded", default=None
     )
     close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)
     card_share: Callable[[Any, int], float] | None = hook(

@@ -42,7 +42,7 @@ class Runner(Protocol):
 
 @contextmanager
 def evaluating(model: Any, guard: Any) -> Iterator[None]:
-    """Run the model in evaluation mode and without gradients; afterwards it is in its former mode again.
+    """Run the model in evaluation mode and without gradients; afterwards the model has its former mode again.
 
     Args:
         model: the model.
@@ -103,11 +103,11 @@ class PackedRunner:
 
 
 class PlainRunner:
-    """One sequence after the other, with the model's own cache, which lasts for one turn.
+    """Runs one sequence after the other, with the model's own cache, which is kept for one turn.
 
-    It serves models whose cache cannot be cut at any token (sliding window, linear attention, state space). Every turn
-    computes its whole prompt. After the prompt the model gets one token at a time, because the recurrent layers of some
-    models reset their state when they get several.
+    This runner serves models whose cache cannot be cut at any token (sliding window, linear attention, state space).
+    Every turn computes its whole prompt. After the prompt the model gets one token at a time, because the recurrent
+    layers of some models reset their state when they get several.
     """
 
     reuses = False
@@ -179,7 +179,7 @@ def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
 
 
 def _prove(model: Any) -> str:
-    """Run two short sequences packed, each in two chunks, and plainly; how the logits differ, empty if they agree."""
+    """Run two short sequences packed, each in two chunks, and plainly; returns how the logits differ, else empty."""
     config = base_config(model)
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, config.vocab_size, size) for size in (7, 5)]

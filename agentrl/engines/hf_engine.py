@@ -1,9 +1,9 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
-Episodes send requests at their own pace. Each forward pass takes everything that is ready, prompts of new turns and
-running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so a turn
-computes only the tokens that it adds. If a prompt begins like the tokens of another slot (copies of one task, branches,
-a common system prompt), the engine copies that slot's keys and values.
+Episodes send requests independently of each other. Each forward pass takes everything that is ready, prompts of new
+turns and running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so
+a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of another slot (copies of one
+task, branches, a common system prompt), the engine copies that slot's keys and values.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from agentrl.engines.support import end_ids as ending
 from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
-_WORTH = 32  # tokens a copy from another slot must save
+_WORTH = 32  # least number of tokens that a copy from another slot must save
 _ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next turn
 
 
@@ -62,13 +62,14 @@ class HfEngine:
     Args:
         model: a transformers causal language model, or peft around one. The engine does not copy it: code that changes
             its weights must call `load`, or `clear` and set `version`.
-        tokenizer: its tokenizer.
+        tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
         max_context: most tokens per prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices.
         deterministic: run a forward pass only when every open session waits for an answer, so that batches, and with
-            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another one.
+            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another
+            environment.
         version: version of the weights.
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
             where longer batches do not fit into the processor's caches, and 16384 elsewhere.
@@ -177,7 +178,7 @@ class HfEngine:
         self._active = []  # running answers are admitted again, with the tokens that they have
 
     def load(self, model: Any, version: int) -> None:
-        """Generate with these weights from now on: the engine's model, which the trainer changed, or another one."""
+        """Generate with these weights from now on: the engine's model, which the trainer changed, or another model."""
         if model is not self.model:
             self.model = model
             self._runner, self._reason = choose_runner(model, self.max_slots, self.max_context)
@@ -296,8 +297,9 @@ class HfEngine:
     def _admit(self) -> None:
         """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
 
-        Sessions that have a slot come first. A session loses its slot only while less than half of the slots are in
-        use: with more sessions than slots, always evicting the least recently used one would lose every cache.
+        Sessions that have a slot come first. A session loses its slot only while running answers use less than
+        half of the slots. If there are more sessions than slots, evicting the least recently used session each time
+        would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]
@@ -328,7 +330,7 @@ class HfEngine:
         self.stats.evictions = self._slots.evictions
 
     def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
-        """How many of `tokens` the slot holds, after a copy from another slot that begins with them.
+        """How many of `tokens` the slot holds, after a copy from another slot with the same beginning.
 
         None if the other slot's tokens are planned and not yet computed: the request waits for the next batch.
         """

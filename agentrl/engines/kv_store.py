@@ -18,7 +18,7 @@ class Store(Cache):  # type: ignore[misc]
     Args:
         layers: number of attention layers.
         slots: number of slots.
-        limit: most tokens per slot; memory grows towards it as prompts need it.
+        limit: most tokens per slot. Memory is allocated when longer prompts come, up to this limit.
     """
 
     def __init__(self, layers: int, slots: int, limit: int) -> None:
@@ -58,7 +58,7 @@ class Store(Cache):  # type: ignore[misc]
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write keys and values [1, G, M, D] to their rows; returns those of all slots [1, G, slots * C, D]."""
+        """Write keys and values [1, G, M, D] to their rows; returns all keys and values [1, G, slots * C, D]."""
         if self.kv is None:
             shape = (2 * self.depth, self.slots * self.capacity, key_states.shape[1], key_states.shape[3])
             self._adopt(key_states.new_zeros(shape))

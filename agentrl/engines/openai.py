@@ -1,13 +1,14 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
 Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the retries it raises an `EndpointLost`, so the rollout begins the task again and, if
+count against the policy: after the retries it raises an `EndpointLost`. The rollout then starts the task again and, if
 that does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops
-the run with a ValueError. A prompt beyond the model's context, or refused by a content filter, is an episode's ending.
+the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends the episode.
 """
 
 import asyncio
 import email.utils
+import json
 import os
 import random
 import sys
@@ -27,13 +28,16 @@ from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
-CHARS_PER_TOKEN = 64  # of an answer's longest text; the longest tokens of common vocabularies have 128 spaces
+CHARS_PER_TOKEN = 64  # bounds an answer's text; single tokens may be longer, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
-MOST_TOKENS = 1 << 40  # counts of tokens above it are no counts
+MOST_TOKENS = 1 << 40  # larger counts of tokens are not believed
 SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
 TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
 PROBE_TOKENS = 32  # most tokens of the answer to the first short request
+PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
+# Errors of httpx for a connection that broke after it had been made.
+BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds until a refused connection is tried once more
 
 
@@ -88,15 +92,23 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """An endpoint as a policy, see the module. Answers depend on the messages and tools alone.
+    """An endpoint as a policy; see the module. It keeps no state between requests.
+
+    A request sends messages, tools, a token limit, sampling settings and a seed.
 
     `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
     options name prices, `cost` in USD. `traffic` tells what waits for an answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises ValueError if the package openai, the key or a variable that the options name is missing."""
+        """Raises ValueError if the package openai, the key, a variable that the options name or a price is missing."""
         self.endpoint, self.name, self.traffic = endpoint, f"openai:{endpoint.model}", Traffic()
+        if (endpoint.price_in is None) != (endpoint.price_out is None):
+            given, other = ("in", "out") if endpoint.price_out is None else ("out", "in")
+            raise ValueError(
+                f"endpoint.price_{given} is set and endpoint.price_{other} is not: a cost needs both, so set "
+                f"endpoint.price_{other} too (0 if it is free)"
+            )
         self._openai = _library()
         self._url = endpoint.base_url or os.environ.get("OPENAI_BASE_URL")
         own = expand(endpoint.api_key, "endpoint.api_key") if endpoint.api_key else os.environ.get("OPENAI_API_KEY")
@@ -110,7 +122,7 @@ class OpenAIPolicy(Wordless):
 
     @property
     def secrets(self) -> set[str]:
-        """The key and the values of the headers, which no text for a user may hold."""
+        """The key and the values of the headers, which no text for a user may contain."""
         return {self._key, *self._headers.values()}
 
     def describe(self) -> dict[str, object]:
@@ -129,7 +141,8 @@ class OpenAIPolicy(Wordless):
         async with self._gate:
             for attempt in range(self.endpoint.retries + 1):
                 try:
-                    async with asyncio.timeout(self.endpoint.timeout_s):  # the library's limit is between two bytes
+                    # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
+                    async with asyncio.timeout(self.endpoint.timeout_s):
                         completion = await self._ask(request)
                     return self._generation(completion, attempt)
                 except TimeoutError:
@@ -157,14 +170,15 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, or the endpoint refuses the request.
+            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, or the
+                endpoint refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
             if tools and failure is not None and _names_tools(failure):
                 failure = self._try(client, ())
                 takes = failure is not None
-        # "output limit" is how OpenAI says that PROBE_TOKENS were too few to think: the endpoint works.
+        # OpenAI says "output limit" if PROBE_TOKENS were too few for a model that thinks: the endpoint works.
         works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
         if failure is not None and not works and self._no_answer(failure) is None:
             raise ValueError(self._refusal(failure))
@@ -182,7 +196,8 @@ class OpenAIPolicy(Wordless):
         )
         for attempt in range(2):
             try:
-                client.chat.completions.create(**self._options(request))
+                raw = client.chat.completions.with_raw_response.create(**self._options(request))
+                self._refuse_page(raw.headers.get("content-type", ""), raw.text)
             except self._openai.APITimeoutError:
                 raise ValueError(
                     f"{self.name} at {self.describe()['base_url']} gave no answer to a first short request in "
@@ -192,20 +207,36 @@ class OpenAIPolicy(Wordless):
                 if attempt == 0:
                     time.sleep(AGAIN_S)
                     continue
-                why = _one_line(error.__cause__ or error)
-                raise ValueError(
-                    f"no server answers at {self.describe()['base_url']}: {scrubbed(why, self.secrets)}; start the "
-                    "server, or correct the address in --policy"
-                ) from None
-            except (self._openai.APIError, ValueError) as error:
+                raise ValueError(self._unreached(error.__cause__ or error)) from None
+            except self._openai.APIError as error:
                 failure: Exception = error
                 return failure
             break
         return None
 
+    def _unreached(self, cause: BaseException) -> str:
+        """The sentence about a server that could not be reached, or that did not answer to the end."""
+        url, why = self.describe()["base_url"], scrubbed(_one_line(cause), self.secrets)
+        if type(cause).__name__ in BROKEN_OFF:
+            return f"the server at {url} closed the connection without a whole answer: {why}; read the server's log"
+        return f"no server answers at {url}: {why}; start the server, or correct the address in --policy"
+
+    def _refuse_page(self, kind: str, text: str) -> None:
+        """Raise ValueError if the first answer is no JSON, such as the page of a proxy."""
+        try:
+            json.loads(text)
+        except RecursionError:
+            return
+        except ValueError:
+            shown = scrubbed(" ".join(text[:PAGE_CHARS].split()), self.secrets)
+            raise ValueError(
+                f"the first answer of {self.describe()['base_url']} is no JSON (content type {kind or 'not given'}), "
+                f"it begins with {shown!r}: correct the base URL (most end in /v1), or look for a proxy on the way"
+            ) from None
+
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
-        # identity: so that the bytes that arrive are the bytes that stay
+        # identity: a compressed body may be far larger than the bytes that arrive
         headers = {"accept-encoding": "identity", **self._headers}
         fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": headers}
         return {"api_key": self._key, "base_url": self._url, **fixed}
@@ -240,7 +271,7 @@ class OpenAIPolicy(Wordless):
     def _options(self, request: Request) -> dict[str, Any]:
         """The body of a request."""
         end = self.endpoint
-        # OpenAI's newer models take the latter name only.
+        # OpenAI's newer models take only max_completion_tokens.
         limit = end.token_parameter or ("max_tokens" if self._url else "max_completion_tokens")
         options: dict[str, Any] = {limit: min(request.max_tokens, end.max_tokens)}
         options |= {name: value for name in SAMPLING if (value := getattr(end, name)) is not None}
@@ -266,7 +297,7 @@ class OpenAIPolicy(Wordless):
                 usage["cost"] = cost / 1e6
         finish: Finish = "abort" if reply.refusal else FINISH.get(reply.finish_reason, "stop")
         text, most = written(reply), CHARS_PER_TOKEN * self.endpoint.max_tokens
-        if len(text) > most:  # a server that does not keep to max_tokens
+        if len(text) > most:  # the server exceeds max_tokens
             reply, text, finish = reply._replace(calls=()), text[:most], "length"
         message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
         thought = reply.thought[:most]
@@ -301,7 +332,7 @@ class OpenAIPolicy(Wordless):
         return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
-        """Seconds before the next try: those of the endpoint's Retry-After, else exponential with full jitter."""
+        """Seconds before the next try: the endpoint's Retry-After, or an exponential wait with full jitter."""
         response = getattr(error, "response", None)
         seconds = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
         if seconds is None:
@@ -310,17 +341,23 @@ class OpenAIPolicy(Wordless):
 
 
 def _names_tools(error: Exception) -> bool:
-    """May the endpoint have failed because of the tools? Some servers say so with 404 or 500."""
+    """Did the endpoint fail because of the tools?
+
+    Status 400 or 422 counts. With another status (some servers answer 404 or 500) the error must name tools or jinja.
+    """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
 
 
 async def _bounded(response: Any) -> None:
-    """Let the body of an answer end with an error after ANSWER_BYTES; refuse a compressed one, which may hide more."""
-    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # or httpx2, as the library likes
+    """Raise an error once a body exceeds ANSWER_BYTES.
+
+    A compressed body is refused at once, because its real size is not known.
+    """
+    httpx = sys.modules[type(response).__module__.partition(".")[0]]  # httpx, or httpx2: whichever the library uses
 
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.DecodingError("the answer is compressed, although it was asked for as it is")
+        raise httpx.DecodingError("the answer is compressed, although the request asked for an uncompressed one")
 
     class Bounded(httpx.AsyncByteStream):  # type: ignore[name-defined,misc]
         def __init__(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a policy is: anything that answers turns."""
+"""The protocols of a policy, which answers turns, and of its sessions."""
 
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Sessions(Protocol):
         return
 
     def release(self, session: int) -> None:
-        """The episode is over: forget its KV cache."""
+        """The episode is over: the session sends no more requests, and its KV cache is no longer needed."""
         return
 
 
@@ -46,7 +46,7 @@ class Policy(Sessions, Protocol):
     name: str
 
     async def generate(self, request: Request) -> Generation:
-        """One answer. It raises only for faults of the engine; if a limit ends it, `Generation.finish` says so."""
+        """The answer to a request. Raises only for faults of the engine; a limit is named in `Generation.finish`."""
         ...
 
     def describe(self) -> dict[str, object]:
@@ -60,5 +60,5 @@ class Wordless(Sessions):
     name = "policy"
 
     def describe(self) -> dict[str, object]:
-        """Its name."""
+        """The name of the policy."""
         return {"policy": self.name}

@@ -5,8 +5,8 @@ There is one sampling distribution in the project, and both the engine and the t
 Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 
-The noise of a token depends only on (noise key, token index), and the token is the inverse CDF at its noise. The same
-key therefore draws the same token, whatever else is in the batch.
+The noise of a token depends only on (noise key, token index), and the token is the value of the inverse CDF at this
+noise. The same key therefore draws the same token, whatever else is in the batch.
 """
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,8 +23,8 @@ class Sampling(BaseModel):
         top_p: the allowed set is the smallest set of most probable tokens whose mass reaches top_p; 1 is off.
         top_k: the allowed set is the k most probable tokens; 0 is off. It is applied before top_p, which then counts
             mass within the top k. Ties go to the lower id.
-        stop: stop strings: an answer ends as soon as its text contains one; text and ids include it. If this is empty,
-            the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
+        stop: stop strings: an answer ends as soon as its text contains one. Text and ids include the stop string. If
+            `stop` is empty, the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
         max_tokens: most tokens per answer; a request may ask for fewer.
     """
 

@@ -1,4 +1,4 @@
-"""An actor that starts, watches and ends a server of vLLM on its machine. It imports no torch, so it begins soon."""
+"""A Ray actor that starts, watches and ends a vLLM server on its machine. It imports no torch, so it starts quickly."""
 
 import os
 import socket
@@ -22,12 +22,12 @@ class ServerActor:
         self._process: Process | None = None
 
     def start(self, command: Command, model: Path, host: str) -> StartedServer:
-        """Start it on a free port of an address of this machine."""
+        """Start the server on a free port of this machine, at the address `host`."""
         self._process = Process(command, model, free_port(None, host), host)
         return StartedServer(self._process.url, f"{socket.gethostname()}:{self._process.log}")
 
     def exit_code(self) -> int | None:
-        """None while the server runs."""
+        """Exit code of the server; None while the server runs."""
         assert self._process is not None
         return self._process.exit_code
 
@@ -47,5 +47,5 @@ class ServerActor:
             self._process.end(keep_log)
 
     def pid(self) -> int:
-        """Number of its process."""
+        """Process id of the Ray actor, not of the server."""
         return os.getpid()

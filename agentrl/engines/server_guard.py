@@ -1,11 +1,12 @@
-"""Runs one command, and ends it with all its descendants when the program that asked for it is gone.
+"""Runs one command for agentrl, and ends the command with all its descendants when agentrl is gone.
 
 `python server_guard.py` reads one line of JSON, `{"command": [...], "environment": {...}, "remove": [...]}`, from
-standard input, starts the command, and waits. When a further line comes, when standard input ends (agentrl is gone,
-however it was ended), or when the command ends by itself, every process that descends from the command is ended,
-whatever session it is in. If agentrl is gone, the folders in `remove` are removed. The exit code is the command's.
+standard input, starts the command, and waits. The guard ends every process that descends from the command, whatever
+session the process is in, as soon as one of these happens: another line comes, standard input ends (agentrl is gone,
+for any reason), the guard gets SIGTERM, or the command ends by itself. If agentrl is gone, the guard removes the
+folders in `remove`. Its exit code is that of the command.
 
-It is a program of its own, run without site packages, so that it is small and needs nothing of the environment.
+The guard is a program of its own, run without site packages, so that it is small and needs no installed package.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 
-PATIENCE_S = 8.0  # for the command to end by itself after SIGTERM
+PATIENCE_S = 8.0  # seconds for the command to end by itself after SIGTERM
 LOOK_S = 0.2
 SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl(2)
 
@@ -58,13 +59,13 @@ def _line() -> bytes:
 
 
 def _said() -> "bytes | None":
-    """What came from standard input, empty if it has ended; None if nothing came for LOOK_S seconds."""
+    """The bytes from standard input, empty at its end; None if nothing came for LOOK_S seconds."""
     ready, _, _ = select.select([0], [], [], LOOK_S)
     return os.read(0, 4096) if ready else None
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:
-    """End the command and all that descends from it; its exit code."""
+    """End the command and all its descendants; returns the exit code of the command."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -88,7 +89,7 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _below(process: int) -> "list[int]":
-    """Every process that descends from one."""
+    """Every process that descends from `process`."""
     children = _children(process)
     return [*children, *(one for child in children for one in _below(child))]
 

@@ -2,9 +2,9 @@
 
 The packed input [1, M] holds the new tokens of many sequences; the keys and values of all slots are one tensor. Long
 chunks run one at a time, without padding and without a copy. Short chunks run as padded blocks. On the CPU a block is a
-range of neighbouring slots, read in place: measured at 2-4 tokens per sequence, a block takes half the time of a loop,
-at 32 tokens the same time, and a block that first gathers its slots is slower than both. On a GPU a kernel launch costs
-more than a copy, so a block gathers slots of similar length.
+range of neighbouring slots, read in place. Measured with 2-4 tokens per sequence, a block takes half the time of a loop
+over the chunks. With 32 tokens it takes the same time. A block that first gathers its slots is slower than both. On a
+GPU a kernel launch costs more than a copy, so a block gathers slots of similar length.
 
 Letters: M packed tokens, R sequences (segments), H heads, G key-value heads, D head width, C capacity of a slot, r rows
 of a block, Q queries and L keys of a padded row, m tokens of a block.
@@ -22,9 +22,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
 NAME = "agentrl_slots"
-_SHORT = {"cpu": 32, "cuda": 256}  # tokens up to which a chunk may join a block
-# Constant part of the time of a chunk of q queries and l keys, in the unit of its variable part, products q * l: of a
-# chunk that runs alone, and of a row of a block. Fitted to 4 heads that are 32 wide.
+_SHORT = {"cpu": 32, "cuda": 256}  # most tokens of a chunk that may join a block
+# Fixed cost of a chunk that runs alone, and of a row of a block. The unit is the cost of one pair of a query and a key,
+# so q queries with l keys cost q * l more. Fitted to 4 heads of width 32.
 _ALONE, _ROW = 900, 300
 
 
@@ -40,11 +40,11 @@ class Block(NamedTuple):
     """Short chunks as one padded batch.
 
     Attributes:
-        slots: slots of its rows: a range, or [r] indices to gather.
+        slots: slots of the block's rows: a range, or [r] indices to gather.
         length: L.
         size: Q.
         query: [r * Q] indices into the block's m tokens, 0 on padding; None without padding.
-        real: [m] places of the tokens in r * Q; None without padding.
+        real: [m] indices of the tokens among the r * Q padded places; None without padding.
         mask: [r, 1, Q, L], added to the scores.
     """
 
@@ -161,7 +161,7 @@ class Planner:
 
 
 def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
-    """Groups of neighbouring segments that are cheaper as one block over a range of slots; the rest alone."""
+    """Groups of segment numbers: neighbours that are cheaper as one block over a range of slots; the others alone."""
     groups: list[list[int]] = []
     rows = size = length = cost = 0  # of the group that is growing; there is none while rows is 0
     for number, (slot, start, end) in enumerate(segments):
@@ -282,7 +282,7 @@ def _rows(spread: Tensor, block: Block, slots: int) -> Tensor:
 
 
 class _Running(threading.local):
-    """The plans in use, innermost last; of each thread its own, as engines may run in several threads of a process."""
+    """The plans in use, innermost last; each thread has its own list, because engines may run in several threads."""
 
     def __init__(self) -> None:
         self.plans: list[tuple[Plan, int]] = []

@@ -30,8 +30,8 @@ class Slots:
             (count, min(capacity, 512)), -1, np.int32
         )  # token ids that are cached, or that the next forward pass caches
         self.planned = np.zeros(count, np.int64)  # how many leading entries of `tokens` are valid
-        self.computed = np.zeros(count, np.int64)  # how many of those have keys and values
-        self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed them
+        self.computed = np.zeros(count, np.int64)  # how many of these entries have keys and values
+        self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed a slot
         self.evictions = 0
         self._owner: list[int | None] = [None] * count
         self._slot: dict[int, int] = {}
@@ -50,7 +50,7 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will continue the tokens of session `of`, open or released: keep them for it if possible."""
+        """The session will continue the tokens of session `of`, open or released; these are kept if possible."""
         self._source[session] = of
 
     def release(self, session: int) -> None:
@@ -107,7 +107,7 @@ class Slots:
         return min(idle, key=lambda s: (self._used[s], s)) if idle else -1
 
     def keep(self, slot: int, prompt: np.ndarray) -> int:
-        """Trim the slot to the beginning that it shares with the prompt, at most all but the prompt's last token.
+        """Cut the slot's tokens to the beginning that they share with the prompt without the prompt's last token.
 
         The last token is always computed anew, for its logits.
 
@@ -131,7 +131,7 @@ class Slots:
         self.planned[slot] = end
 
     def source(self, session: int, prompt: np.ndarray) -> Donor | None:
-        """The slot that the session continues, with what it shares with the session's first prompt; None if none."""
+        """The slot whose tokens the session continues, as donor for the session's first prompt; None if none."""
         slot = self._source_slot(session)
         self._source.pop(session, None)
         if slot < 0:
@@ -142,7 +142,10 @@ class Slots:
         return Donor(slot, length, min(length, int(self.computed[slot])))
 
     def donor(self, prompt: np.ndarray) -> Donor:
-        """The slot that shares most with the prompt without its last token; ties go to the slot with most computed."""
+        """The slot that shares the longest beginning with the prompt without its last token.
+
+        Ties go to the slot with the most computed tokens.
+        """
         known = prompt[: min(len(prompt) - 1, self.tokens.shape[1])]
         differs = self.tokens[:, : len(known)] != known  # [slots, L]
         length = np.where(differs.any(1), differs.argmax(1), len(known))  # [slots]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # of the largest logit; other types: 0.1
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # shares of the largest logit; other types: 0.1
 
 
 def base_config(model: Any) -> Any:
@@ -19,7 +19,7 @@ def end_ids(named: int | Sequence[int] | None, tokenizer: Any) -> frozenset[int]
     """The ids that end an answer: those of the tokenizer, and those that a generation configuration names.
 
     Raises:
-        ValueError: neither names one.
+        ValueError: neither names an end token.
     """
     found: set[int] = set()
     for ids in (getattr(tokenizer, "eos_token_id", None), named):

@@ -1,13 +1,18 @@
 """Servers of vLLM as a catalogue entry: started in an environment of their own, or given by their addresses.
 
-docs/engines.md says how to make that environment, and what a server that is given must be started with.
+docs/engines.md says how to make that environment, and with which options to start a server that is given.
 """
 
 import math
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from pydantic import Field, model_validator
 
@@ -22,32 +27,37 @@ if TYPE_CHECKING:
 WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
-COLDEST = 0.01  # vLLM raises lower temperatures above 0 to this one
-SHARE = 0.92  # of a GPU's memory that vLLM takes if options.gpu_memory_utilization does not say
+LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
+ANSWER_S = 5.0  # time for a given server to answer
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
+COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
+SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
 
 
 class Config(EngineOptions, frozen=True):
     """Options of vLLM servers. Exactly one of `python` and `urls` is given.
 
     Attributes:
-        python: interpreter of the environment that has vLLM 0.32 or newer; servers are started with it, and ended.
+        python: interpreter of the environment that has vLLM 0.32 or newer; the run starts and ends servers with it.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: how many to start; with cluster.engines that number of servers is started on the cluster instead.
+        servers: number of servers to start. If cluster.engines is set, it is the number of servers instead,
+            and they start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
-            cluster.engines Ray chooses the GPUs, as many per server as the first entry names.
+            cluster.engines Ray chooses the GPUs: as many per server as the first entry names.
         port: port of the first server, the others take the following ports; None takes free ports.
-        folder: folder for the weights that servers load; servers on other machines must see it, too. Empty: the memory
-            of this machine.
+        folder: folder for the weights that servers load; servers on other machines must see it too. Empty: a folder in
+            this machine's memory.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
         transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
             agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
-        environment: further variables of started servers; secrets best as "${NAME}".
-        api_key: key of given servers, best as "${NAME}".
-        start_s: seconds until a server answers.
-        timeout_s: seconds for one request.
-        retries: further tries of a request; and how often each server is brought back in a run.
+        environment: further environment variables of started servers; write secrets as "${NAME}".
+        api_key: key of given servers; write it as "${NAME}".
+        start_s: longest time in seconds until a server answers.
+        timeout_s: longest time in seconds for one request.
+        retries: further tries of a request. A run brings lost servers back at most `retries` times per server, counted
+            over all servers together.
     """
 
     python: str = ""
@@ -68,7 +78,12 @@ class Config(EngineOptions, frozen=True):
 
     @model_validator(mode="after")
     def _one_source(self) -> "Config":
-        if bool(self.python) == bool(self.urls):
+        if self.python and self.urls:
+            raise ValueError(
+                "vLLM takes engine.python, which starts servers, or engine.urls, which names running ones, and not "
+                "both: set engine.python='' to use engine.urls, or drop engine.urls"
+            )
+        if not self.python and not self.urls:
             raise ValueError(
                 "vLLM needs either engine.python (the interpreter of an environment that has vLLM) or engine.urls "
                 "(addresses of running servers)"
@@ -128,10 +143,10 @@ def check(config: Config, demands: Demands) -> None:
 
 
 def make(config: Config, serving: Serving) -> "VllmEngine":
-    """An engine whose servers have the weights; it shares those of `serving.beside`.
+    """An engine whose servers have the weights. It shares the servers of `serving.beside`, if there is such an engine.
 
     Raises:
-        ValueError: a server cannot be started, or is none that a run can use.
+        ValueError: a server cannot be started, or a run cannot use it.
     """
     from agentrl.engines.vllm_client import check_context
     from agentrl.engines.vllm_engine import VllmEngine
@@ -167,13 +182,79 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
     return engine
 
 
+def check_here(config: Config) -> None:
+    """Raises ValueError if the interpreter, its vLLM, the GPUs or the given servers are missing."""
+    for url in config.urls:
+        _check_answers(url)
+    if config.python:
+        _check_vllm(config, _interpreter(config))
+    if config.gpus and config.device == "gpu" and not any(Path(file).exists() for file in GPU_FILES):
+        raise ValueError(
+            f"engine.gpus names {len(config.gpus)} sets of GPUs, and this machine has no GPU: run this on a machine "
+            "with GPUs, or name running servers in engine.urls and set engine.python=''"
+        )
+
+
+def _interpreter(config: Config) -> Path:
+    path = Path(config.python).expanduser()
+    if not path.is_file():
+        raise ValueError(
+            f"engine.python = {config.python}: no such file: name the interpreter of an environment with vLLM "
+            "(docs/engines.md says how to make one)"
+        )
+    if not os.access(path, os.X_OK):
+        raise ValueError(
+            f"engine.python = {config.python}: not executable: name the interpreter itself, such as bin/python"
+        )
+    return path
+
+
+def _check_vllm(config: Config, python: Path) -> None:
+    """Raises ValueError if the interpreter does not find vLLM. It is not imported, because that takes far longer."""
+    from agentrl.engines.vllm_process import inherited
+
+    own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
+    look = "import importlib.util as u; print('vllm' if u.find_spec('vllm') else 'none')"
+    try:
+        answer = subprocess.run(
+            [str(python.absolute()), "-c", look], env={**inherited(), **own}, capture_output=True, timeout=LOOK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"engine.python = {config.python} did not answer in {LOOK_S:g} s: check that it is Python"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"engine.python = {config.python} cannot be run: {error.strerror}") from None
+    said = answer.stdout.split()
+    if said[-1:] == [b"none"]:
+        raise ValueError(
+            f"engine.python = {config.python} has no vLLM: {config.python} -m pip install vllm (docs/engines.md; "
+            "on a CPU: make vllm)"
+        )
+    if said[-1:] != [b"vllm"]:
+        raise ValueError(f"engine.python = {config.python} is no Python that runs (exit code {answer.returncode})")
+
+
+def _check_answers(url: str) -> None:
+    """Raises ValueError unless an HTTP server answers at `url`. `connected` checks later whether it is vLLM."""
+    try:
+        urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S).close()
+    except HTTPError as error:
+        error.close()
+    except (OSError, HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise ValueError(
+            f"no vLLM server answers at {hidden_url(url)}: start it, or correct engine.urls ({why})"
+        ) from None
+
+
 def close(engine: "VllmEngine") -> None:
     """End the servers that were started."""
     engine.close()
 
 
 def card_share(config: Config, processes: int) -> float:
-    """The share of a GPU's memory that started servers take on the GPUs 0 to `processes` - 1 of the learner."""
+    """The largest share of memory that started servers take on one of the learner's GPUs 0 to `processes` - 1."""
     if config.urls or config.device == "cpu":
         return 0.0
     share = float(config.options.get("gpu_memory_utilization", SHARE))
@@ -184,7 +265,7 @@ def card_share(config: Config, processes: int) -> float:
 
 
 def cards(config: Config) -> int:
-    """GPUs of each server."""
+    """Number of GPUs per server."""
     if config.device == "cpu":
         return 0
     if config.gpus:
@@ -214,10 +295,8 @@ def _servers(config: Config, serving: Serving) -> "Servers":
             "cluster.engines starts servers on other machines, which do not see this machine's memory: set "
             "engine.folder to a folder that all see"
         )
-    if config.python and not Path(config.python).expanduser().is_file():
-        raise ValueError(
-            f"engine.python = {config.python}: no such file: name the interpreter of an environment with vLLM"
-        )
+    if config.python:
+        _interpreter(config)
     key = expand(config.api_key, "engine.api_key") if config.api_key else ""
     environment = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
     arguments = _arguments(config, serving)
@@ -244,10 +323,10 @@ def _servers(config: Config, serving: Serving) -> "Servers":
 def _command(
     config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
-    """How a server is started; `number` None: its launcher chooses the GPUs."""
+    """How a server is started. If `number` is None, the server's launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
-    # Not resolved: the interpreter of a virtual environment is a link, and its own place names the environment.
+    # Links are not resolved: a virtual environment's interpreter is a link, and Python finds the environment by it.
     python = str(Path(config.python).expanduser().absolute())
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":
@@ -264,7 +343,7 @@ def _command(
 
 
 def _arguments(config: Config, serving: Serving) -> list[str]:
-    """Options of a started server; those of the recipe come last, so that they take precedence."""
+    """Options of a started server; options of the recipe come last, so that they take precedence."""
     from agentrl.engines.vllm_process import ON_A_CPU, option_words
 
     options: dict[str, object] = {

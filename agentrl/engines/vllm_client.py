@@ -13,11 +13,10 @@ from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
 OLDEST = (0, 32)  # the first version whose answers name the weights of each token
-# httpx looks at every connection of its pool for each request, so one large pool would be slow under many requests.
-# Therefore there are many small pools.
+# httpx examines every connection of a pool for each request. Many small pools are faster than a large one.
 POOLS = 64
-IDLE_S = 2.0  # a connection is used again within this time only: vLLM closes idle ones after 5 s
-CONTROL_S = 300.0  # for a server to read new weights
+IDLE_S = 2.0  # an idle connection is used again only within this time: vLLM closes it after 5 s
+CONTROL_S = 300.0  # time for a control request, such as reading new weights
 LOOK_S = 5.0
 UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
@@ -44,10 +43,10 @@ class Server:
     """A server.
 
     Attributes:
-        url: its address, without a path.
-        process: what runs it; None if it was given by its address.
-        number: its place among the servers of a run.
-        epoch: how often it was brought back.
+        url: the server's address, without a path.
+        process: watches and ends the server; None for a server given by its address.
+        number: index of the server among the servers of a run.
+        epoch: how often the server was brought back.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Server:
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0
-        # Certificates are read for https alone: reading them takes longer than anything else here.
+        # Certificates are read for https only, because reading them takes longer than anything else here.
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
@@ -80,7 +79,7 @@ class Server:
             self.url, self._options = url, {**self._options, "base_url": url}
             self._control.close()
             self._control = self._controls()
-            for pool in self._pools:  # requests that run fail, and are sent again
+            for pool in self._pools:  # requests on their way to the old address fail, and are sent again
                 pool.base_url = url
 
     async def generate(self, body: Mapping[str, Any]) -> Any:
@@ -105,17 +104,17 @@ class Server:
             raise Unreachable(_words(error)) from None
 
     def ask(self, body: Mapping[str, Any]) -> Any:
-        """See `generate`."""
+        """Like `generate`, but it blocks until the answer comes."""
         return self._call("POST", ROUTE, body)
 
     def healthy(self) -> bool:
-        """Does it answer, and is its engine alive?"""
+        """Does the server answer, and is its engine alive?"""
         with suppress(self._httpx.HTTPError):
             return bool(self._control.get("/health", timeout=LOOK_S).status_code == 200)
         return False
 
     def reload(self, folder: Path, label: str) -> None:
-        """Read whole weights from a folder; running answers wait meanwhile, and go on with the new weights.
+        """Let the server read whole weights from a folder. Answers pause meanwhile, and continue with the new weights.
 
         Raises:
             Unreachable, Refused: see `generate`.
@@ -135,9 +134,10 @@ class Server:
                 self._call("POST", "/resume", {})
 
     def receive(self, send: Callable[[], None], label: str) -> None:
-        """Let `send` change the weights; running answers wait meanwhile, and go on with the new weights.
+        """Let `send` change the weights. The server's answers pause meanwhile, and continue with the new weights.
 
-        Until all is done the weights have no label, so that no answer from half of a transfer is taken.
+        Until the transfer has ended, the weights have the label UNKNOWN, so that no answer from half a transfer is
+        accepted.
 
         Raises:
             Unreachable, Refused: see `generate`, or as `send` raises them.
@@ -152,19 +152,19 @@ class Server:
                 self._call("POST", "/resume", {})
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The JSON that a path answers."""
+        """The JSON of the answer to a POST request."""
         return self._call("POST", path, body)
 
     def set_label(self, label: str) -> None:
-        """Put a label on the weights that it has now."""
+        """Put a label on the weights that the server has now."""
         self._call("POST", "/update_weight_version", {"new_version": label})
 
     def label(self) -> str:
-        """The label of the weights that it has."""
+        """The label of the weights that the server has."""
         return str(self._call("GET", "/weight_info")["weight_version"])
 
     def serves(self, label: str, adapters: bool) -> bool:
-        """Is it healthy, and are these its weights?"""
+        """Is the server healthy, and does it have the weights of this label?"""
         try:
             if not self.healthy():
                 return False
@@ -175,7 +175,7 @@ class Server:
             return False
 
     def forget_label(self) -> None:
-        """Mark the server's weights as unknown; a server that is gone has lost them."""
+        """Mark the server's weights as unknown; a server that does not answer is left alone."""
         with suppress(Unreachable, Refused):
             self._call("POST", "/update_weight_version", {"new_version": UNKNOWN})
 
@@ -184,7 +184,7 @@ class Server:
         self._call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
 
     def drop_adapter(self, name: str) -> None:
-        """Forget adapters, if it has them."""
+        """Let the server forget adapters, if it has them."""
         with suppress(Refused):
             self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
@@ -193,10 +193,10 @@ class Server:
         return self._call("GET", path)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the server."""
         self._control.close()
         if self._loop is not None and not self._loop.is_closed() and not self._loop.is_running():
-            with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections that an interrupt has broken
+            with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # an interrupt may have broken connections
                 for pool in self._pools:
                     self._loop.run_until_complete(pool.aclose())
 
@@ -229,8 +229,8 @@ def connected(server: Server) -> None:
     """Check a server that should answer.
 
     Raises:
-        ValueError: no server answers, or it is not a vLLM server that a run can use; the sentence says how to start
-            one.
+        ValueError: no server answers, or it is not a vLLM server that a run can use. The message says how to start
+            such a server.
     """
     how = "--enable-scale-out, and the variable VLLM_SERVER_DEV_MODE=1"
     try:
@@ -259,7 +259,7 @@ def check_context(server: Server, max_context: int) -> None:
 
 
 def _refusal(response: Any) -> str:
-    """What a server says of a refused request, on one line."""
+    """The server's reason for refusing a request, on one line."""
     try:
         content = response.json()
         found = content.get("error", content)

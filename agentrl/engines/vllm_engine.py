@@ -1,8 +1,8 @@
 """vLLM as a policy: servers over HTTP, token ids in, token ids and log-probabilities out.
 
 The sampling distribution is that of the embedded engine (`agentrl.engines.Sampling`). An answer restricted to choices
-costs one request per decision: the request names the ids that may follow, and tokens without an alternative are
-appended here. So nothing has to be installed in the server, and the allowed sets are known.
+costs one request per decision: the request names the token ids that may follow, and this module appends tokens
+without an alternative. So nothing has to be installed in the server, and the allowed token ids are known.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from agentrl.engines.vllm_wire import SEEDS, Asked, Reply, Token, WrongAnswer, b
 from agentrl.model import Mark
 from agentrl.types import Generation, Request
 
-BACKOFF_S = 0.25  # before the first further try of a request, doubled for each
+BACKOFF_S = 0.25  # seconds before the first further try of a request, doubled for each later try
 FREE = np.zeros(0, np.int64)
 FREE.flags.writeable = False
 PROVED = 4  # tokens whose log-probabilities are compared with the trainer's after each load
-EXACT, ROUNDED = 0.02, 0.7  # most difference in nats, of float32 and of half precision
+EXACT, ROUNDED = 0.02, 0.7  # largest allowed difference in nats, for float32 and for half precision
 
 
 @dataclass
@@ -54,8 +54,8 @@ class VllmEngine:
     """See the module. It implements `agentrl.engines.Policy`.
 
     Args:
-        servers: what answers; several engines may share them, as those of training and of evaluation do.
-        tokenizer: of the served model.
+        servers: the servers; several engines may share them, such as one for training and one for evaluation.
+        tokenizer: tokenizer of the served model.
         sampling: the sampling distribution.
         end_ids: token ids that end a free answer.
         vocabulary: number of token ids.
@@ -86,7 +86,7 @@ class VllmEngine:
         self.stats, self.described = Stats(), described or {}
         self._words = Words(tokenizer, sampling.stop, frozenset(end_ids))
         self._tries = Tries()
-        self._homes: dict[int, int] = {}  # session that continues another session -> its server
+        self._homes: dict[int, int] = {}  # session of a branch -> index of its server
 
     @property
     def version(self) -> int:
@@ -123,14 +123,14 @@ class VllmEngine:
         self._homes.pop(session, None)
 
     def load(self, weights: Any, version: int) -> None:
-        """Generate with these weights from now on; running answers go on, their further tokens from the new weights.
+        """Generate with these weights from now on. Unfinished answers continue with the new weights.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
-            version: of the weights.
+            version: version of the weights.
 
         Raises:
-            ValueError: a server does not take the weights, or answers with others.
+            ValueError: a server does not take the weights, or its log-probabilities are those of other weights.
             EngineLost: a server was lost, and starting it again did not help.
         """
         self.servers.load(weights, self.tokenizer, version)
@@ -175,7 +175,7 @@ class VllmEngine:
         """Compare log-probabilities of a few tokens with those of the model.
 
         Raises:
-            ValueError: they differ, so the server has other weights, or returns other log-probabilities.
+            ValueError: they differ. The server has other weights, or does not return processed log-probabilities.
         """
         import torch
 
@@ -208,7 +208,7 @@ class VllmEngine:
         self.servers.close()
 
     async def _reply(self, server: Server, asked: Asked, versions: list[int]) -> Reply:
-        """The answer to one request, which is sent again after a failure; adds the versions of the weights used."""
+        """The answer to one request, which is sent again after a failure; adds the weights' versions to `versions`."""
         fault = ""
         for attempt in range(self.servers.retries + 1):
             if attempt:
@@ -249,7 +249,7 @@ class VllmEngine:
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
-        """The versions that sampled an answer; None if some are older than the version it was sent under."""
+        """The versions that sampled an answer; None if some are older than the version `sent`."""
         if self.servers.adapters:
             return [sent.version]  # the request names its adapters, and a server without them refuses it
         marks = [self.servers.read_label(label) for label in reply.labels]

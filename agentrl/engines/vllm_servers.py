@@ -1,8 +1,8 @@
-"""The servers of one policy: they get its weights, are watched, and are started again when they are lost.
+"""The vLLM servers of one policy: gives them the policy's weights, watches them, and starts lost servers again.
 
-Weights carry a label, `RUN-VERSION-LOAD`, that the server puts on every token that it samples with them. So an answer
-from older weights, from a server that somebody started again, or from the weights of another run is noticed. LOAD
-counts the weights that were loaded: a run loads version 0 twice, before the cloning and after it.
+Weights carry a label, `RUN-VERSION-LOAD`, and the server puts the label on every token that it samples with them. The
+label shows when an answer comes from older weights, from a server that somebody started again, or from the weights of
+another run. LOAD counts how often weights were loaded: a run loads version 0 twice, before the cloning and after it.
 """
 
 import os
@@ -54,9 +54,9 @@ class Current(NamedTuple):
     """The weights that servers must have.
 
     Attributes:
-        mark: which they are.
-        folder: the whole weights, with which a server starts.
-        adapter: adapters on top; None without.
+        mark: version and load of the weights.
+        folder: folder of the whole weights, with which a server starts.
+        adapter: folder of the adapters on top of them; None without adapters.
         own: this process wrote the files, so it removes them.
     """
 
@@ -70,8 +70,8 @@ class Servers:
     """See the module. Public methods may be called from any thread.
 
     Attributes:
-        run: the first part of the labels, made by chance so that no two runs share it; no result depends on it.
-        mark: the weights that every server has; those of a load that has not ended are newer.
+        run: the first part of the labels, random so that no two runs share it; no result depends on it.
+        mark: the weights that every server has. While `load` runs, some servers may have newer weights.
         restarts: how often a server was started again, or got its weights again.
     """
 
@@ -91,7 +91,7 @@ class Servers:
         launcher: Launcher | None = None,
         transfer: Transfer | None = None,
     ) -> None:
-        """Nothing is started yet; `load` does it. See `agentrl.engines.vllm.Config` for the arguments."""
+        """Starts nothing; the first `load` starts the servers. See `agentrl.engines.vllm.Config` for the arguments."""
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
         self._command, self._port = command, port
@@ -111,7 +111,7 @@ class Servers:
         return f"{self.run}-{mark.version}-{mark.load}"
 
     def read_label(self, label: str) -> Mark | None:
-        """The weights that a label names; None if it is not of this run."""
+        """The weights that a label names; None for a label that is not of this run."""
         run, *numbers = label.split("-")
         if run != self.run or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
             return None
@@ -120,12 +120,12 @@ class Servers:
     def load(self, weights: Any, tokenizer: Any, version: int) -> None:
         """Give the weights to every server; the first call starts the servers.
 
-        Running answers go on, their further tokens from the new weights.
+        Answers that are being generated continue; their further tokens come from the new weights.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
-            tokenizer: its tokenizer.
-            version: of the weights.
+            tokenizer: tokenizer of the model.
+            version: version of the weights.
 
         Raises:
             ValueError: the weights cannot be written, or a server cannot be started or does not take them.
@@ -144,7 +144,7 @@ class Servers:
             self.mark = mark
 
     def recover(self, server: Server, epoch: int, fault: str) -> None:
-        """Bring a server that failed back to the current weights, unless another caller has done it since.
+        """Bring a failed server back to the current weights, unless another caller has already done so.
 
         Args:
             server: the server.
@@ -152,18 +152,18 @@ class Servers:
             fault: what happened, for the error.
 
         Raises:
-            EngineLost: it cannot be brought back.
+            EngineLost: the server cannot be brought back.
         """
         with self._lock:
             if server.epoch == epoch:
                 self._recover(server, fault)
 
     def close(self) -> None:
-        """End what was started, and remove the weights."""
+        """End the servers that were started, and remove the files of the weights."""
         if self._closing.is_set():
             return
         self._closing.set()
-        held = self._lock.acquire(timeout=CLOSE_S)  # a server that is just being brought back is given up
+        held = self._lock.acquire(timeout=CLOSE_S)  # not for ever: another thread may be bringing a server back
         try:
             for server in self.servers:
                 if server.process is not None:
@@ -176,13 +176,13 @@ class Servers:
                 server.close()
                 if server.process is not None:
                     server.process.end()
-        finally:  # a second Ctrl-C cuts the waiting short; the guards go on by themselves
+        finally:  # a second Ctrl-C ends the waiting; the guards then end their servers without this process
             shutil.rmtree(self._place, ignore_errors=True)
             if held:
                 self._lock.release()
 
     def _begin(self) -> None:
-        """Start the servers, or look at the given ones, and give them the weights."""
+        """Start the servers, or check the given ones; then give them the weights."""
         assert self._current is not None
         if self._given:
             for server in self.servers:
@@ -217,7 +217,7 @@ class Servers:
             self._recover(server, str(error))
 
     def _push(self, server: Server, *, fresh: bool) -> None:
-        """Give a server the current weights; `fresh`: it has just started with those of the folder."""
+        """Give a server the current weights; `fresh`: the server has just started with the weights in the folder."""
         current = self._current
         assert current is not None
         label, base = self.label(current.mark), f"{self.run}-{BASE}"
@@ -268,7 +268,7 @@ class Servers:
                 self._push(server, fresh=False)
             elif self._transfer is None and server.process.exit_code is None and server.healthy():
                 self._push(server, fresh=False)
-            else:  # also after a transfer that failed: the server's workers may wait for the rest of it for ever
+            else:  # also after a failed transfer: the server's workers may wait for its remaining weights for ever
                 self._start_again(server)
         except (Unreachable, ValueError) as error:
             raise EngineLost(f"the vLLM server at {server.shown} was lost ({fault}), and {error}") from None
@@ -283,12 +283,12 @@ class Servers:
         self._push(server, fresh=True)
 
     def _process(self, number: int, port: int | None) -> WatchedServer:
-        """A new server with the current weights, on a port of this machine, or wherever the launcher starts it."""
+        """A new server with the current weights: on a port of this machine, or where the launcher starts it."""
         assert self._current is not None
         folder = self._current.folder
         if self._launcher is None:
             return Process(self._command(number, [self._place]), folder, free_port(port))
-        # The process that is lost with a launched server is not this one, which still needs the files.
+        # No folders to remove: if a launched server's machine is lost, this process still needs the files.
         started: WatchedServer = self._launcher.start(number, self._command(number, []), folder)
         return started
 
@@ -304,7 +304,7 @@ class Servers:
             time.sleep(0.5)
 
     def _written(self, weights: Any, tokenizer: Any, mark: Mark) -> Current:
-        """The weights as files."""
+        """Write the weights as files, if servers read them from files; returns what servers must have now."""
         before = self._current
         self._model = None if isinstance(weights, WeightFolder) or self._transfer is None else weights
         if self._model is not None and (before is not None or self._given):
@@ -331,10 +331,10 @@ class Servers:
         return Current(mark, base, adapter, own=True)
 
     def _forget(self, before: Current) -> None:
-        """Remove files that no server reads any more."""
+        """Remove the files of earlier weights, and adapters in servers, that are no longer used."""
         current = self._current
         assert current is not None
-        if before.adapter is not None:  # those before these: running answers may still use the last ones
+        if before.adapter is not None:  # servers keep the last adapters too: answers being generated may use them
             self._named.append(self.label(before.mark))
             if len(self._named) > 1:
                 oldest = self._named.pop(0)
@@ -350,7 +350,7 @@ class Servers:
 
 
 def _below_adapters(model: Any) -> Mapping[str, Any]:
-    """The weights of a peft model without its adapters, named as in the model alone."""
+    """The weights of a peft model without its adapters, with the names that they have in the model without peft."""
     state = model.get_base_model().state_dict()
     return {key.replace(".base_layer.", "."): weight for key, weight in state.items() if ".lora_" not in key}
 

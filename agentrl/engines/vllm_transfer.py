@@ -1,10 +1,11 @@
 """Weights over NCCL, from the trainer's GPU to those of vLLM servers, through vLLM's own weight transfer interface.
 
-`engine.transfer = "nccl"`. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one environment
-(docs/engines.md). For each server it opens a group of the trainer (rank 0) and the server's workers, and sends every
-weight by its name, shape and type, once per load. The first weights of a server that is started come from a folder.
+`engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
+environment (docs/engines.md). For each server, vLLM's trainer side opens a group of the trainer (rank 0) and the
+server's workers. It sends every weight with its name, shape and type, once per load. A server that this process starts
+reads its first weights from a folder.
 
-Limit: not run on a GPU yet; everything behind `_vllm_link` needs CUDA. Tests drive the rest with a queue for NCCL.
+Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests replace NCCL by a queue.
 """
 
 import socket
@@ -24,7 +25,7 @@ HINT = "or set engine.transfer=folder"
 
 
 class Declared(NamedTuple):
-    """What a server is told of one weight before it comes."""
+    """Name, type and shape of a weight, which a server gets before the weight is sent."""
 
     name: str
     dtype: Any
@@ -32,9 +33,9 @@ class Declared(NamedTuple):
 
 
 class StateSource:
-    """The weights of one transfer, as vLLM's trainer side reads them (`WeightSource`).
+    """The weights of one transfer, in the form that vLLM's trainer side reads (`WeightSource`).
 
-    A tied output head is in it under its own name too, as in published folders.
+    A tied output head is sent under its own name as well, as in published folders.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class SyncClient:
         self._server = server
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Let the server's workers join the group; answered when they have."""
+        """Let the server's workers join the group; returns when they have joined."""
         self._server.post("/init_weight_transfer_engine", {"init_info": init_info})
 
     def start_weight_update(self) -> None:
@@ -64,19 +65,19 @@ class SyncClient:
         self._server.post("/start_weight_update", {})
 
     def update_weights(self, update_info: Any) -> None:
-        """Declare the weights; answered when the server has received them."""
+        """Declare the weights; returns when the server has received them."""
         self._server.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """Put the received weights in use."""
+        """Let the server use the received weights."""
         self._server.post("/finish_weight_update", {} if weight_version is None else {"weight_version": weight_version})
 
 
 class Link(Protocol):
-    """vLLM's trainer side of one group: it sends what its source has."""
+    """vLLM's trainer side of one group: it sends the weights of its source."""
 
     def send_weights(self) -> None:
-        """Send every weight, from the announcement to its use."""
+        """Announce the weights, send each of them, and let the server use them."""
         ...
 
     def shutdown(self) -> None:
@@ -85,7 +86,13 @@ class Link(Protocol):
 
 
 class Rendezvous(NamedTuple):
-    """Where the trainer waits for the workers of a server, and how many processes meet."""
+    """Where the trainer waits for the workers of a server, and how many processes meet there.
+
+    Attributes:
+        host: address of the trainer's machine.
+        port: a free port there.
+        size: number of processes, the trainer included.
+    """
 
     host: str
     port: int
@@ -96,10 +103,10 @@ MakeLink = Callable[[Rendezvous, SyncClient, StateSource], Link]
 
 
 class NcclTransfer:
-    """Sends weights to servers; one group per server, opened with its first transfer.
+    """Sends weights to servers, in one group per server. The first transfer to a server opens its group.
 
     Args:
-        version: of vLLM in this process.
+        version: version of vLLM in this process.
         make: opens a group.
     """
 
@@ -108,7 +115,7 @@ class NcclTransfer:
         self._links: dict[Server, tuple[Link, StateSource]] = {}
 
     def admit(self, server: Server) -> None:
-        """Raises ValueError if the server runs another vLLM than this process, whose wire format may differ."""
+        """Raises ValueError if the server runs another version of vLLM, whose wire format may differ."""
         theirs = str((server.get("/version") or {}).get("version", ""))
         if self._own != theirs:
             raise ValueError(
@@ -117,11 +124,11 @@ class NcclTransfer:
             )
 
     def send(self, server: Server, model: Any) -> None:
-        """Send the weights of a model, adapters merged; the caller pauses the server and labels the weights.
+        """Send the weights of a model with its adapters merged. The caller pauses the server and labels the weights.
 
         Raises:
-            Unreachable: the transfer failed, after which the server's weights are neither the old nor the new ones.
-            Refused: the server does not take them.
+            Unreachable: the transfer failed. The server may have a mixture of old and new weights then.
+            Refused: the server does not take the weights.
         """
         try:
             link, source = self._links.get(server) or self._open(server)
@@ -139,10 +146,10 @@ class NcclTransfer:
             raise Unreachable(f"the transfer over NCCL failed: {type(error).__name__}: {words}") from error
 
     def drop(self, server: Server) -> None:
-        """Leave the group of a server that is lost, or whose transfer failed."""
+        """Leave the group of a server that was lost, or to which a transfer failed."""
         link, _ = self._links.pop(server, (None, None))
         if link is not None:
-            with suppress(Exception):  # NCCL may complain of the lost server once more
+            with suppress(Exception):  # NCCL may report the lost server a second time
                 link.shutdown()
 
     def close(self) -> None:
@@ -165,7 +172,7 @@ def check_environment(python: str) -> str:
         python: `engine.python`; empty if servers are given.
 
     Raises:
-        ValueError: this process cannot send weights over NCCL, or not to servers that it starts with `python`.
+        ValueError: this process cannot send weights over NCCL, or cannot send them to servers started with `python`.
     """
     import importlib.metadata
 
@@ -191,11 +198,11 @@ def check_environment(python: str) -> str:
 
 
 def check_model(model: Any, started: Sequence[str] | None) -> None:
-    """Raises ValueError if the weights are not on a GPU, or on one that a server takes.
+    """Raises ValueError if the weights are not on a GPU, or are on a GPU that a server uses.
 
     Args:
-        model: what is trained.
-        started: `engine.gpus` of servers that are started on this machine; None for other servers.
+        model: the trained model, or a folder of weights, which is not checked.
+        started: `engine.gpus` if the servers are started on this machine; None for other servers.
     """
     device = getattr(model, "device", None)
     if device is None:  # a folder of weights
@@ -208,7 +215,7 @@ def check_model(model: Any, started: Sequence[str] | None) -> None:
     own = str(device.index or 0)
     if started is not None and (not started or any(own in cards.split(",") for cards in started)):
         raise ValueError(
-            f"engine.transfer=nccl takes no GPU twice, and the learner has GPU {own}: name other GPUs in engine.gpus, "
+            f"with engine.transfer=nccl no server can share the learner's GPU {own}: name other GPUs in engine.gpus, "
             f"{HINT}"
         )
 

@@ -14,8 +14,8 @@ from agentrl.engines.sampling import Sampling
 
 ROUTE = "/inference/v1/generate"
 EXCLUDED = -9000.0  # servers write -9999.0 for the log-probability of a token outside the allowed set
-SPARE = 8  # more log-probabilities than top_k: equal logits at the border are all allowed
-MASS = 1e-2  # how far the probabilities of an allowed set may be from one
+SPARE = 8  # log-probabilities beyond top_k: tokens that tie with the last one are allowed too
+MASS = 1e-2  # largest difference between 1 and the sum of the probabilities of an allowed set
 TOP = 10  # tokens that an entropy is computed from, see `agentrl.engines.distribution.top_entropy`
 SEEDS = 2**63
 
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
         ids: the prompt, with the tokens of the answer so far.
         allowed: the ids that the next token is restricted to; None for all ids.
         tokens: most tokens to return.
-        seed: of the server's noise.
+        seed: seed of the server's noise.
     """
 
     ids: Sequence[int]
@@ -42,9 +42,9 @@ class Token(NamedTuple):
     Attributes:
         id: the token.
         logprob: nats, under the sampling distribution.
-        support: the ids that could have been sampled, ascending, and their log-probabilities; empty unless they were
-            asked for.
-        top: log-probabilities of the most probable tokens, descending; empty unless they were asked for.
+        support: [A] int64, the ids whose log-probabilities the server returned, ascending. Under top-k or top-p these
+            are all ids that could have been sampled.
+        top: log-probabilities of the most probable of these ids, descending, at most TOP.
     """
 
     id: int
@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a server returned: tokens, why it ended (`stop`, `length`, `abort`), and labels of the weights it used."""
+    """What a server returned: tokens, why they ended (`stop`, `length`, `abort`), and labels of the weights."""
 
     tokens: Sequence[Token]
     finish: str
@@ -88,7 +88,7 @@ def body(
         "top_p": 1.0 if greedy else sampling.top_p,
         "seed": asked.seed % SEEDS,
         "logprobs": min(_returned(asked, sampling, entropies), vocabulary),
-        "ignore_eos": True,  # the ids that end an answer are named, whatever the served model's folder says
+        "ignore_eos": True,  # only `stop_token_ids` end an answer, whatever the model's folder says
         "stop_token_ids": list(end_ids) if free else [],
         "detokenize": False,
     }
@@ -119,8 +119,8 @@ def read(answer: Any, asked: Asked, sampling: Sampling) -> Reply:
     """The tokens of an answer.
 
     Raises:
-        WrongAnswer: it is no answer to this request: fields are missing, there are more tokens than were asked for, a
-            token has no log-probability or is not allowed, or the weights are not named for every token.
+        WrongAnswer: the answer does not fit the request: fields are missing, there are more tokens than were asked for,
+            a token has no log-probability or is not allowed, or the weights are not named for every token.
     """
     try:
         choice = answer["choices"][0]

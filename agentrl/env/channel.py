@@ -1,7 +1,8 @@
 """Frames of bytes between an event loop and a worker process.
 
-A worker may hang in the middle of a frame, or before it reads one. So the event loop writes what the socket takes and
-reads what has arrived; it never waits for the other end, which would stop every episode of the run.
+A worker may hang in the middle of a frame, or before it reads one. The event loop therefore writes only as many bytes
+as the socket accepts, and reads only the bytes that have arrived. It never waits for the worker, because waiting would
+stop every episode of the run.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 
 HEAD = struct.Struct("!Q")  # the length of the frame that follows
-PART_BYTES = 1 << 20  # read at a time
-FRAME_BYTES = 1 << 30  # longest frame; a longer one is no frame
+PART_BYTES = 1 << 20  # most bytes that one read takes
+FRAME_BYTES = 1 << 30  # longest frame; if a head gives a larger length, the channel counts as ended
 
 
 class Channel:
@@ -33,14 +34,17 @@ class Channel:
     def listen(
         self, loop: asyncio.AbstractEventLoop, on_frame: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> None:
-        """Call `on_frame` with each frame that arrives, `on_end` once when no further one can."""
+        """Call `on_frame` with each frame that arrives, and `on_end` when no further frame can arrive.
+
+        `on_end` must close the channel; otherwise it is called again.
+        """
         self._loop, self._on_frame, self._on_end = loop, on_frame, on_end
         loop.add_reader(self._end.fileno(), self._read)
         if self._out:
             loop.add_writer(self._end.fileno(), self._write)
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, now or when the other end reads; `on_end` is called if there is no other end."""
+        """Send a frame, now or when the other end reads; `on_end` is called if the other end is closed."""
         self._out += [memoryview(HEAD.pack(len(frame))), memoryview(frame)]
         self._write()
 
@@ -93,13 +97,13 @@ class Channel:
 
 
 def read_frame(end: socket.socket) -> bytes:
-    """The next frame at the worker's end, which waits for it; EOFError if no other comes."""
+    """Wait at the worker's end for the next frame and return its content; EOFError if the other end is closed."""
     (length,) = HEAD.unpack(_exactly(end, HEAD.size))
     return bytes(_exactly(end, length))
 
 
 def write_frame(end: socket.socket, frame: bytes) -> None:
-    """Send a frame from the worker's end; OSError if there is no other end."""
+    """Send a frame from the worker's end; OSError if the other end is closed."""
     end.sendall(HEAD.pack(len(frame)))
     end.sendall(frame)
 

@@ -15,7 +15,10 @@ STEP_STATUS = (Status.OK, Status.PARSE_ERROR, Status.TOOL_ERROR)  # the statuses
 
 
 def checked_observation(value: object, call: str = "reset") -> Observation:
-    """The value, if it is an observation whose texts can be encoded as UTF-8, else EnvFault."""
+    """Return the value if it is an observation whose texts can be encoded as UTF-8; otherwise raise EnvFault.
+
+    `call` is the method that returned the value, for the error's message.
+    """
     if not isinstance(value, Observation):
         raise EnvFault(f"{call} returned {type(value).__name__}, not an Observation")
     texts = (value.text, value.state_key, value.task, *value.actions) if isinstance(value.actions, tuple) else (None,)
@@ -27,7 +30,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
         raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:
         for text in (*texts, *(m.content for m in value.messages)):
-            if not text.isascii():  # type: ignore[union-attr]  # known at once, where encoding copies 50 MB
+            if not text.isascii():  # type: ignore[union-attr]  # answers without a copy; encoding copies the text
                 text.encode()  # type: ignore[union-attr]
     except UnicodeEncodeError:
         raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None
@@ -35,7 +38,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
 
 
 def clipped(observation: Observation, chars: int | None) -> Observation:
-    """The observation, with head and tail of its text and of each message if longer than `chars` characters."""
+    """The observation; of its text and of each message longer than `chars` characters, only head and tail remain."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
     messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)
@@ -43,7 +46,10 @@ def clipped(observation: Observation, chars: int | None) -> Observation:
 
 
 def checked_result(value: object) -> StepResult:
-    """The value as a step result, whose `info` is a copy and in which terminated wins over truncated; else EnvFault."""
+    """The value as a step result; EnvFault if it is none.
+
+    `info` is copied. If the value is both terminated and truncated, the result is only terminated.
+    """
     if not isinstance(value, tuple) or len(value) != 5:
         raise EnvFault(f"step returned {type(value).__name__}, not the 5 values of a StepResult")
     observation, reward, terminated, truncated, info = value

@@ -1,8 +1,9 @@
 """Environments of other packages, each played by an adapter in a Python interpreter of its own.
 
-A package may pin what conflicts with agentrl, so its environment never runs in this process. A `ForeignProgram` names
-an adapter file, a Python and options. A host process of that Python loads the package once (`foreign_worker.py`), and
-every episode plays in a process forked from it. An adapter may import its package and the standard library only:
+A package may pin dependencies that conflict with those of agentrl, so its environment never runs in this process. A
+`ForeignProgram` names an adapter file, a Python interpreter and options. A host process of that interpreter loads the
+package once (`foreign_worker.py`), and every episode plays in a process forked from the host. An adapter may import
+its package and the standard library only:
 
     PACKAGES = {"module": "name on the index"}
     def load(options: dict) -> object            # once per host; ValueError is a mistake in the options
@@ -36,8 +37,8 @@ from agentrl.env.limits import START_S
 from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")
-LOOK_S = 0.5  # longest wait inside C code, so that a pool's interrupt is noticed in time
-CRASH_S = 5.0  # a crashing process closes its channel before its exit code is known
+LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
+CRASH_S = 5.0  # wait for the exit code of a crashed process, which closes its channel before the code is known
 FORK_S = 60.0  # longest time that a host may take to fork
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # they mislead another Python
 STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
@@ -45,10 +46,10 @@ STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Stat
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignProgram:
-    """What plays a foreign environment.
+    """An adapter file with the interpreter and the options that it runs with.
 
     Attributes:
-        name: of the environment, for sentences.
+        name: name of the environment, for error messages.
         adapter: path of the adapter file.
         python: the interpreter, as the user gave it; empty: the one that runs agentrl.
         options: JSON text of the options of the adapter's `load`; programs with equal options share a host.
@@ -75,7 +76,7 @@ class ForeignProgram:
             episode.close()
 
     def versions(self) -> dict[str, str]:
-        """The versions of its Python and packages."""
+        """The versions of the interpreter (under "python") and of the adapter's packages, by name."""
         return dict(_host(self).versions)
 
 
@@ -97,20 +98,22 @@ def interpreter(python: str, option: str = "env.python") -> str:
 def start_python(
     python: str, words: Sequence[str], option: str = "env.python", **popen: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a script in a Python of its own, without the variables that are for ours.
+    """Start a script in a Python interpreter, as a process of its own session.
+
+    If `python` is given, the process does not get the variables `HIDDEN`, which are meant for agentrl's interpreter.
 
     Args:
         python: the interpreter, as the user gave it; empty: the one that runs agentrl.
         words: the script and its arguments.
-        option: the option that names the interpreter, for sentences.
+        option: the option that names the interpreter, for error messages.
         popen: further arguments of `subprocess.Popen`.
 
     Raises:
-        ValueError: there is no such program, or it cannot be started.
+        ValueError: the interpreter does not exist or cannot be started.
     """
     hidden = HIDDEN if python else ()
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # the same sets in every process
+    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # sets iterate in the same order
     command = [interpreter(python, option), *words]
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True, **popen)
@@ -122,7 +125,7 @@ class Host:
     """The process that has loaded a program and forks its episodes."""
 
     def __init__(self, program: ForeignProgram) -> None:
-        """Raises ValueError, one sentence, if the program cannot be loaded."""
+        """Start the process and load the program; ValueError if it cannot be loaded."""
         self._where = f"env.python = {program.python!r}" if program.python else "the Python that runs agentrl"
         self._turn = threading.Lock()
         self._control, theirs = socket.socketpair()
@@ -173,7 +176,10 @@ class Host:
             return self._say({"method": "open"}, theirs), ours
 
     def end(self, child: int, patience_s: float = 0.0) -> str:
-        """End an episode's process after so many seconds; returns how it ended if it ends earlier by itself."""
+        """Wait at most `patience_s` seconds for an episode's process to end, then kill it.
+
+        Returns "signal N" or "exit code N" if the process ended by itself, else "was ended".
+        """
         return str(self._say({"method": "end", "id": child, "patience_s": patience_s}))
 
     def _say(self, call: Mapping[str, Any], channel: socket.socket | None = None) -> Any:
@@ -187,16 +193,16 @@ class Host:
                 self.close()
                 raise EnvFault(f"the host process of {self._where} is lost; a new one is started") from None
             except BaseException:
-                self.close()  # interrupted between a question and its answer
+                self.close()  # this call was interrupted between its question and the answer to it
                 raise
 
     @property
     def alive(self) -> bool:
-        """Is the host alive, so that it can fork?"""
+        """Is the host running and its channel open?"""
         return self._control.fileno() >= 0 and self.process.poll() is None
 
     def close(self) -> None:
-        """End the host, and with it its episodes."""
+        """End the host; it ends the processes of its episodes."""
         self._control.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(2.0)
@@ -209,7 +215,7 @@ _starting = threading.Lock()
 
 
 def _host(program: ForeignProgram) -> Host:
-    """The living host of a program, which is started if there is none."""
+    """The running host of a program; it is started if there is none."""
     key = (program.python, program.adapter, program.options)
     with _starting:
         if key not in _hosts or not _hosts[key].alive:
@@ -225,7 +231,7 @@ def close_hosts() -> None:
 
 
 def _read(end: socket.socket, seconds: float) -> dict[str, Any]:
-    """The next answer; EOFError if none can come, EnvFault if none came in time."""
+    """The next answer from `end`; EOFError if the other end is closed, EnvFault if no answer comes in `seconds`."""
     ends_at = time.monotonic() + seconds
     while not select.select([end], [], [], LOOK_S)[0]:
         if time.monotonic() > ends_at:
@@ -278,10 +284,12 @@ class Process:
 
 
 class ForeignEnv:
-    """An environment (`agentrl.env.Env`) whose episodes an adapter plays, each in its own process. It is pickled as its
-    task and the actions so far, and branches carry out recorded actions again: every episode begins in a copy of the
-    same process, with Python's and NumPy's global generators seeded from the task. A subclass for an environment that
-    calls agents has `returned`, which uses `record` and `concluded`.
+    """An environment (`agentrl.env.Env`) whose episodes an adapter plays, each in its own process.
+
+    A pickle of it holds the task and the actions so far; a branch or an unpickled copy carries out these actions again.
+    That gives the same episode, because every episode begins in a copy of the same process, with the global generators
+    of Python and NumPy seeded from the task. A subclass for an environment that calls agents defines `returned`, which
+    uses `record` and `concluded`.
     """
 
     def __init__(self, program: ForeignProgram) -> None:
@@ -312,11 +320,11 @@ class ForeignEnv:
         return self.read(self.ask("step", action))
 
     def read(self, value: Mapping[str, Any]) -> StepResult:
-        """What an adapter returned as the result of a step."""
+        """The value that an adapter returned from a step, as a StepResult."""
         return result_of(value)
 
     def record(self, told: str | Reply) -> None:
-        """Remember an action, or the reply of a called agent, for a pickled copy."""
+        """Append an action, or the reply of a called agent, to the record that a pickle holds."""
         self._told.append(told)
 
     def concluded(self, result: StepResult) -> StepResult:
@@ -325,7 +333,7 @@ class ForeignEnv:
         return result
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a further method of the adapter's episode, such as one that an expert needs."""
+        """Call a method of the adapter's episode by its name, for example a method that only an expert needs."""
         if self._process is None:
             raise EnvFault(f"{self.program.name} is not reset")
         return self._process.call(method, *arguments)

@@ -1,9 +1,10 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
-It imports the standard library only, and needs Python 3.9 or later. The process imports the package and loads what the
-options name, once. Each episode plays in a process forked from it, so nothing that an episode changes reaches another
-one, and a crash or a hang is that episode's own. The frames are those of channel.py, which is loaded by its path. They
-hold JSON, because unpickling could run code of the other interpreter in ours. What a package prints goes to stderr.
+This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
+which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes
+reaches another episode, and a crash or a hang affects one episode only. The frames are those of channel.py, which is
+loaded by its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's process. What
+a package prints while an episode plays goes to stderr.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ channel = _module("agentrl_channel", os.path.join(HERE, "channel.py"))
 
 
 class Mistake(Exception):
-    """A mistake in the options, as the sentence that the user reads."""
+    """A mistake in the options; its message is the sentence that the user reads."""
 
 
 def _send(end: socket.socket, kind: str, content: Any) -> None:
@@ -63,12 +64,12 @@ def _line(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> traceback.FrameSummary:
-    """Where the exception was raised."""
+    """The stack frame that raised the exception."""
     return traceback.extract_tb(error.__traceback__)[-1]
 
 
 def _said(error: BaseException) -> str:
-    """An exception that is no mistake in the options: type, message and place."""
+    """Type, message and place of an exception, in one line; for exceptions that are no mistakes in the options."""
     place = _place(error)
     return (
         f"{type(error).__name__}: {_line(error)} ({os.path.basename(place.filename)}:{place.lineno}, in {place.name})"
@@ -88,7 +89,7 @@ def _versions(packages: dict[str, str]) -> dict[str, str]:
 
 
 def _load(order: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
-    """(adapter, what it has loaded, versions); Mistake if the options are wrong."""
+    """(adapter module, value of its `load`, versions by name); Mistake if the options are wrong."""
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]
     sys.path.append(order["folder"])  # a user's own modules lie in the working folder
     inherited = os.environ.get("PYTHONPATH")  # for the processes that an environment starts
@@ -120,7 +121,7 @@ def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]
 
 
 def _play(end: socket.socket, adapter: Any, world: Any) -> None:
-    """Answer calls on one episode until the other end closes the channel."""
+    """Answer calls on one episode until the other end closes the channel; then close the episode."""
     episode = adapter.Episode(world)
     while True:
         try:
@@ -141,7 +142,7 @@ def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) 
         return child
     code = 1
     try:
-        os.setsid()  # what the episode starts is ended with it
+        os.setsid()  # processes that the episode starts are killed together with this one
         _dies_with_its_parent(True)
         control.close()
         _play(end, adapter, world)
@@ -156,7 +157,10 @@ def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) 
 
 
 def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
-    """Kill an episode's process and all that it started; returns how it ended if it had ended by itself."""
+    """Wait at most `patience_s` seconds for an episode's process to end, then kill it and the processes it started.
+
+    Returns "signal N" or "exit code N" if the process ended by itself, else "was ended".
+    """
     if child not in living:
         return "was ended"
     living.discard(child)
@@ -197,7 +201,7 @@ def main() -> None:
     """Load, say which versions were loaded, and serve."""
     control, errors = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches agentrl, which ends this process
-    _dies_with_its_parent(True)  # with the thread that waits for it, which may be given up while this process loads
+    _dies_with_its_parent(True)  # while this process loads, it dies with the parent's thread that waits for it
     order = _receive(control)
     try:
         adapter, world, versions = _load(order)

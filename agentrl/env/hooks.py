@@ -17,11 +17,11 @@ from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
 from agentrl.types import Observation, Task
 
-ENDLESS = 100_000  # from a longer list, tasks are drawn at random; it is never shuffled or searched
+ENDLESS = 100_000  # tasks of a longer list are drawn at random, and the list is never shuffled or searched
 
 
 class Asked(NamedTuple):
-    """What a row of a user's data asks, all of it, and its right answers, empty where a row has none as text."""
+    """The whole question of a row of a user's data, and its right answers; `answers` is empty if none is a text."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -36,10 +36,10 @@ class Waiting(Protocol):
 
 @runtime_checkable
 class Offers(Protocol):
-    """A `make` that brings hooks with it, which a file may write too: that of a tool environment.
+    """A `make` that also has hooks as attributes, such as the `make` of a tool environment.
 
     Attributes:
-        experts: names that `expert` takes; empty if there are none.
+        experts: names that `expert` takes; empty if the environment has no expert.
         small_model: see `EnvironmentFile.small_model`.
     """
 
@@ -150,17 +150,17 @@ class EnvironmentFile(CatalogueFile):
                 object.__setattr__(self, "read_row", self.make.read_row)
 
     def knows_expert(self, name: str) -> bool:
-        """Does the file play under this name? The text after a colon is for the expert itself."""
+        """Has the file an expert of this name? The text after a colon is an argument of the expert."""
         if self.expert is None:
             return False
         return self.experts is None or name.partition(":")[0] in self.experts
 
     def is_markov(self, config: Any) -> bool:
-        """Does each observation show everything under this configuration?"""
+        """Does each observation show everything that matters under this configuration (`markov`)?"""
         return bool(self.markov(config) if callable(self.markov) else self.markov)
 
     def proposed(self, config: Any) -> Mapping[str, Any]:
-        """What a model made from scratch takes under this configuration; see `small_model`."""
+        """The options that a recipe takes for a model made from scratch; see `small_model`."""
         return self.small_model(config) if callable(self.small_model) else self.small_model
 
     def waits_under(self, config: Any) -> bool:
@@ -207,12 +207,15 @@ RANDOM = "random"  # an expert of every environment that lists actions or tools
 
 
 def plays_at_random(file: EnvironmentFile, name: str) -> bool:
-    """Is it the core's player of random actions? An environment that declares an expert `random` plays its own."""
+    """Does this expert's name mean the core's player of random actions?
+
+    It does not if the environment declares an expert `random` of its own.
+    """
     return name == RANDOM and not (file.experts is not None and file.knows_expert(name))
 
 
 def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
-    """ValueError if the environment has no expert of this name (the text after a colon is for the expert itself)."""
+    """ValueError if the environment has no expert of this name; text after a colon in the name is not checked."""
     if plays_at_random(entry.hooks, name) or entry.hooks.knows_expert(name):
         return
     if entry.hooks.expert is None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-START_S = 600.0  # making an instance may read its data, which takes longer than a call
+START_S = 600.0  # making an instance may read the environment's data, which takes longer than a call
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
@@ -21,7 +21,7 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
             tail. None keeps all.
         start_seconds: seconds of making an environment instance, which may read its data.
         worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
-            process that is nearly full is replaced, and its episodes are replayed. None for no limit.
+            process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
         retries: how often a rollout is played again after an environment fault.
         fault_share: the run stops if a larger share of rollouts is lost to environment faults.
         cut_turn: an answer that turn_tokens cut off is parsed as it is (`parse`) or ends the episode (`end`).

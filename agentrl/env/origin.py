@@ -25,8 +25,9 @@ class _Frame(NamedTuple):
 def raised_at(error: BaseException) -> str:
     """The last place of the user's code that an exception went through, as ` (stockroom.py:63, in reward)`.
 
-    That is a file that belongs neither to Python, nor to the core, nor to an installed package; for an environment that
-    is installed, a file of its package. Empty if there is none.
+    The user's code is every file that belongs neither to Python, nor to the core, nor to an installed package. If the
+    exception went through no such file, the files of the installed environment's package count. Empty if the exception
+    went through none of these files.
     """
     frames = list(_frames(error.__traceback__))
     users = [frame for frame in frames if not frame.package] or [f for f in frames if f.package == frames[0].package]

@@ -57,7 +57,7 @@ def panel_tasks(entry: Entry[EnvironmentFile], keys: Sequence[str]) -> list[Task
 
 
 def _nearest_key(key: str, known: Sequence[str]) -> str:
-    """The end of an error sentence: keys that end with the word, or are close to it, or the first ones."""
+    """The end of an error's sentence: keys that end with `/key`, else keys close to `key`, else the first three."""
     close = [one for one in known if one.endswith(f"/{key}")] or get_close_matches(key, known[:2000], n=3, cutoff=0.6)
     if close:
         return f": did you mean {' or '.join(close[:3])}?"
@@ -65,5 +65,5 @@ def _nearest_key(key: str, known: Sequence[str]) -> str:
 
 
 def panel_hash(keys: Sequence[str]) -> str:
-    """Twelve hex digits that name a panel: its keys in order."""
+    """The first twelve hex digits of the SHA-256 of a panel's keys, in order."""
     return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]

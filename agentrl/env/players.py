@@ -14,7 +14,7 @@ def random_share(name: str, env: str, experts: Sequence[str]) -> float:
         experts: the names that the environment knows.
 
     Raises:
-        ValueError: there is no such player, or P is no probability.
+        ValueError: the name is not in `experts`, or P is no probability.
     """
     base, colon, probability = name.partition(":")
     if base not in experts or (colon and base != "careless"):

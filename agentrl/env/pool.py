@@ -1,8 +1,8 @@
 """The interface of environment pools: `Pool` lends `Handle`s; a `Slot` holds one environment instance.
 
-Light environments run in this process, waiting ones in threads, heavy ones in pinned worker processes. A handle plays
-one episode at a time. A call that raises, hangs or returns a value of the wrong kind becomes an `EnvFault`, which costs
-that episode only.
+Light environments run in this process, environments whose steps wait run in threads, and heavy environments run in
+pinned worker processes. A handle plays one episode at a time. A call that raises, hangs or returns a value of the wrong
+kind becomes an `EnvFault`, which costs that episode only.
 """
 
 import signal
@@ -26,7 +26,7 @@ from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
-BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which make the instance if there is none
+BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls; either makes a missing instance
 
 
 class Handle(ABC):
@@ -47,12 +47,12 @@ class Handle(ABC):
         return result
 
     async def act(self, expert: str, seed: int) -> Move:
-        """The next move of the named expert; `seed` and the task seed its randomness."""
+        """The next move of the named expert; its random choices depend on `seed` and the task."""
         move: Move = await self.call("act", expert, seed)
         return move
 
     async def write(self, expert: str, seed: int, rewrite: Rewrite) -> Move:
-        """The memory that the named expert would write, as a move."""
+        """The memory that the named expert would write, as `Move.action`."""
         move: Move = await self.call("write", expert, seed, rewrite)
         return move
 
@@ -66,7 +66,7 @@ class Handle(ABC):
         return await self.call("snapshot")
 
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot that any instance took of the task.
+        """Go back to a snapshot of the task, which may come from another instance.
 
         Returns the observation of the snapshot, or None if the environment's `restore` returns none.
         """
@@ -75,7 +75,7 @@ class Handle(ABC):
 
 
 class Pool(Protocol):
-    """Lends handles."""
+    """Lends handles of environment instances, one per running episode."""
 
     def acquire(self) -> Handle:
         """The handle of an idle instance, or of a new one."""
@@ -91,7 +91,7 @@ class Pool(Protocol):
 
 
 class Slot:
-    """One environment instance and its expert, called synchronously; every fault becomes an EnvFault."""
+    """One environment instance and its expert, called synchronously; what either raises becomes an EnvFault."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Slot:
         return self._guard(env.snapshot) if isinstance(env, Snapshots) else None
 
     def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot; an instance that last played another task is reset to this one first."""
+        """Go back to a snapshot of `task`; the instance is first reset to `task` if it last played another task."""
         env = self._instance()
         assert isinstance(env, Snapshots)
         if self._task != task:
@@ -211,9 +211,11 @@ class Slot:
 
 
 def _is_stop(error: BaseException) -> bool:
-    """Is it Ctrl-C or SIGTERM, which `agentrl.cli` turns into a KeyboardInterrupt with the signal's number?
+    """Does the exception come from Ctrl-C or SIGTERM?
 
-    Python runs signal handlers in the main thread alone, and worker processes ignore Ctrl-C.
+    `agentrl.cli` turns these signals into a KeyboardInterrupt that holds the signal's number. Python runs signal
+    handlers only in the main thread. Worker processes ignore Ctrl-C, so there a KeyboardInterrupt without a number
+    comes from the environment.
     """
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False

@@ -1,9 +1,9 @@
 """Environment pool of pinned worker processes, for environments that are heavy or may hang or crash in C.
 
-Each worker holds many instances and answers a list of calls with a list of answers, so a busy worker costs one message
-per batch. A call that hangs in Python fails alone, inside the worker. A worker that stops answering is killed: the
-episode that hung fails, and the other episodes of the worker are rebuilt in other workers, which replay their actions
-and compare the observations.
+Each worker holds many instances and answers a list of calls with a list of answers, so several calls cost one message.
+A call that hangs in Python code is stopped inside the worker, and only this call fails. A worker that stops answering
+is killed: the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers: it replays
+the actions of each episode and compares the observations.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ GRACE_S = 5.0  # a worker that has not answered this long after a call's own dea
 
 
 class Build(NamedTuple):
-    """What every worker of a pool is made with; `slot` are the arguments of every `Slot`."""
+    """The settings of every worker of a pool: the arguments of each `Slot`, two time limits [seconds], memory [MB]."""
 
     slot: tuple[Any, ...]
     timeout_s: float
@@ -43,9 +43,9 @@ class Build(NamedTuple):
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the block has ended; a process that starts in it inherits that and holds Ctrl-C back, too.
+    """Hold Ctrl-C back until the block has ended. A process that starts in the block inherits this signal mask.
 
-    Without it a worker that Ctrl-C hits while it imports its modules prints a traceback.
+    Without the mask, a worker that gets Ctrl-C while it imports its modules prints a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -104,7 +104,7 @@ class Worker:
         if self._reader is not loop:
             self.channel.listen(loop, self._receive, self.lose)
             self._reader = loop
-            self.futures.clear()  # the event loop of these calls has ended, so that no caller waits
+            self.futures.clear()  # the event loop of these calls has ended, so no caller waits for them
             self._watch()
         number = next(self._numbers)
         self.waiting.append((number, slot, method, arguments))
@@ -121,8 +121,12 @@ class Worker:
         self.channel.send(pickle.dumps(batch))
 
     def _watch(self, before: tuple[int, bool, int] | None = None, since_s: float = 0.0) -> None:
-        """Check the worker again after a call's deadline and the grace: if it still runs the same call, it hangs
-        outside Python and is lost."""
+        """Check the worker at intervals of the call's time limit plus `GRACE_S` until every answer has arrived.
+
+        If the worker has made no progress for that long, it hangs outside Python and is given up. Progress is another
+        call, a finished instance, or further bytes. While the process starts or makes an instance, `start_s` replaces
+        the time limit of a call.
+        """
         if not self.sent or self._reader is None:
             return
         at = (int(self.shared.now.value), bool(self.shared.making.value), self.channel.received)
@@ -152,8 +156,8 @@ class Worker:
             self._flush()
 
     def lose(self) -> None:
-        """End the process, which has died or hangs. The call that it ran fails; its other calls may be replayed by
-        another worker."""
+        """Kill the process, which has died or hangs. The call that the process ran fails; for each other call a
+        WorkerLost is set, so that its handle repeats the call in another worker."""
         if self.dead:
             return
         self.dead = True
@@ -161,7 +165,7 @@ class Worker:
         if self._alarm:
             self._alarm.cancel()
         self._kill()
-        self.process.join(PATIENCE_S)  # a process inside a device's or a network disk's call ends when that returns
+        self.process.join(PATIENCE_S)  # a process that waits for a device or a network disk ends later
         guilty = int(self.shared.now.value)
         for number, future in self.futures.items():
             if future.done():
@@ -207,7 +211,7 @@ def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
 
 
 class WorkerLost(Exception):
-    """The worker was lost, perhaps through the fault of another episode; `began`: it had begun to carry out calls."""
+    """The worker was lost, possibly because of another episode; `began`: it had begun to carry out calls."""
 
     def __init__(self, began: bool = True) -> None:
         self.began = began
@@ -220,7 +224,7 @@ def _text(observation: Observation | None) -> str:
 class WorkerHandle(Handle):
     """One instance in a worker, with the record from which another worker can rebuild it.
 
-    An expert that is lost with its worker starts again from the current observation.
+    If an expert is lost with its worker, a new one starts from the current observation.
     """
 
     def __init__(self, pool: "WorkerPool") -> None:
@@ -228,7 +232,7 @@ class WorkerHandle(Handle):
         self.worker, self.slot = pool.place()
         self._start: tuple[str, tuple[Any, ...]] = ("reset", (None,))  # the call that this episode began with
         self._actions: list[Action] = []
-        self._texts: list[str] = []  # of the first observation, and of the observation after each action
+        self._texts: list[str] = []  # text of the first observation and of the observation after each action
 
     async def call(self, method: str, *args: Any) -> Any:
         if method in BEGINNINGS:
@@ -246,7 +250,7 @@ class WorkerHandle(Handle):
         self.worker.forget(self.slot)
 
     async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """The value of the call, which is repeated if another episode kills the worker, in at most LOSSES workers."""
+        """The value of the call. The call is repeated if another call kills the worker, in at most LOSSES workers."""
         must_replay = False
         for _ in range(LOSSES):
             try:

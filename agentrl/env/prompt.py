@@ -1,4 +1,4 @@
-"""Prompts: the messages by which an environment speaks to a model, and the actions that a model's answers mean."""
+"""Prompts turn observations into messages for a model, and the model's answers into actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,8 +10,8 @@ class Parsed(NamedTuple):
     """What an answer means: the action that the environment gets, and how well the answer was formed.
 
     `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR; `calls` counts the tool
-    calls in the answer. If an answer has an action and is invalid all the same, `missing` says what the format asks
-    for beside it, such as "<think> and </think>".
+    calls in the answer. If an answer has an action but is invalid, `missing` names the parts of the format that it
+    lacks, such as "<think> and </think>".
     """
 
     action: str
@@ -22,7 +22,7 @@ class Parsed(NamedTuple):
 
 
 def without_thought(text: str) -> str:
-    """`Parsed.missing` of a format that asks for a thought: which of its tags an answer lacks; empty if it has both."""
+    """`Parsed.missing` of a format that asks for a thought: the tags <think> and </think> that the text lacks."""
     return " and ".join(tag for tag in ("<think>", "</think>") if tag not in text)
 
 
@@ -44,13 +44,17 @@ class Shown(NamedTuple):
 class Prompt(Protocol):
     """The messages of one environment. Context policies (`algorithms/context`) decide which of them are used.
 
-    Attributes may be added: `continues = True` says that later observations are written into the running assistant
-    turn, without a turn of their own (answers then have no end token); `stop = ("</search>",)` lists the strings that
-    end an answer if the configuration lists none. A third, `native = True`, says that the schemas of the tools go to
-    the server as data. A fourth, `rewords = True`, says that `turn` writes the answers of tools in a form of its own,
-    which a model reads instead of the observation's messages. A prompt for tools adds a method
-    `show(observation, chat) -> Shown`: `chat` is the tokenizer's template, None for policies that read messages; and
-    `as_native() -> Prompt`, the same prompt with `native`.
+    A prompt may have these further attributes:
+
+    - `continues = True`: later observations are written into the running assistant message, not into a user message of
+      their own. Answers then have no end token.
+    - `stop = ("</search>",)`: the strings that end an answer if the configuration lists none.
+    - `native = True`: the schemas of the tools go to the server as data.
+    - `rewords = True`: `turn` writes the answers of tools in its own form, which a model reads instead of the
+      observation's messages.
+
+    A prompt for tools has two more methods: `show(observation, chat) -> Shown`, where `chat` is the tokenizer's
+    template or None for policies that read messages, and `as_native() -> Prompt`, the same prompt with `native`.
     """
 
     system: str
@@ -84,7 +88,7 @@ class Prompt(Protocol):
 
 
 def continues(prompt: Prompt) -> bool:
-    """Are later observations written into the running assistant turn?"""
+    """Are later observations written into the running assistant message?"""
     return bool(getattr(prompt, "continues", False))
 
 
@@ -94,7 +98,7 @@ def native(prompt: Prompt) -> bool:
 
 
 def rewords(prompt: Prompt) -> bool:
-    """Does `turn` write the answers of tools in a form of its own, to be read instead of the observation's messages?"""
+    """Does a model read the text of `turn` instead of the messages of an observation with the answers of tools?"""
     return bool(getattr(prompt, "rewords", False))
 
 
@@ -104,9 +108,9 @@ def stops(prompt: Prompt) -> tuple[str, ...]:
 
 
 def action_line(text: str) -> str:
-    """The first line of an answer without what language models like to write around an action.
+    """The first line of an answer without the marks that language models often write around an action.
 
-    Left out are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
+    These are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
     """
     line = text.strip().partition("\n")[0].lstrip(">-* ")
     if line[: len(_ACTION)].lower() == _ACTION:

@@ -1,7 +1,6 @@
 """The protocol of an environment, and the protocols of its optional abilities.
 
-The hooks of an environment's file (`Config`, `make`, `tasks` and optional ones) are those of
-`agentrl.env.EnvironmentFile`.
+`agentrl.env.EnvironmentFile` describes the hooks of an environment's file (`Config`, `make`, `tasks` and others).
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. An action that the environment does not understand gets a text, not an exception."""
+        """Carry out one action. For an action that it does not understand it returns a text and raises nothing."""
         ...
 
     def close(self) -> None:
@@ -38,8 +37,9 @@ class Snapshots(Protocol):
     def restore(self, snapshot: Any) -> Observation | None:
         """Go back to the state of a snapshot and return its observation.
 
-        Another instance may have taken the snapshot; the task was reset on this one before. The core compares the
-        observation with the one at `snapshot`; if it is None, the core branches by replaying actions.
+        Another instance may have taken the snapshot; the core has reset this instance to the same task before. The
+        core compares the returned observation with the observation at the time of the snapshot. If `restore` returns
+        None, the core branches by replaying actions.
         """
         ...
 
@@ -47,7 +47,7 @@ class Snapshots(Protocol):
 class Verdict(NamedTuple):
     """The verdict of an environment on an episode that a limit of the core ended.
 
-    `reward` is added to that of the last step, `info` to its info.
+    `reward` is added to the reward of the last step; the entries of `info` are added to the info of that step.
     """
 
     reward: float
@@ -59,7 +59,7 @@ class Judges(Protocol):
     """An environment that scores the state in which a limit of the core ends the episode."""
 
     def cut(self) -> Verdict:
-        """The verdict; the episode is over without a last action."""
+        """Return the verdict on the current state; the episode is over and gets no further action."""
         ...
 
 

@@ -1,16 +1,16 @@
-"""Files that a benchmark's authors publish and this program cannot fetch: what they are, and whether they are here."""
+"""Files that a benchmark's authors publish and agentrl cannot fetch: describes each file, and checks a local copy."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HASHED_BYTES = 64 << 20  # files up to this size are hashed whenever they are looked at
+HASHED_BYTES = 64 << 20  # the sha256 of files up to this size is computed at each check
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedFile:
-    """One file.
+    """A file that a benchmark's authors publish.
 
     Attributes:
         name: its name, or its path under the data folder.

@@ -1,8 +1,8 @@
-"""Environment pool of threads, for environments whose steps wait: for a network, a process, another machine.
+"""Environment pool of threads, for environments whose steps wait for a network, a process or another machine.
 
-While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives it up,
-and only its episode fails. The pool interrupts the thread of the call: Python code stops at once, a wait in C when it
-ends.
+While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives up the
+call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once, a
+wait inside C code stops when it returns.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from agentrl.env.protocol import Env
 from agentrl.env.time_limit import Expired
 from agentrl.types import EnvFault
 
-MOST_GIVEN_UP = 256  # most threads that may hang at a time; each keeps its memory until its call returns
+MOST_GIVEN_UP = 256  # most threads that may hang at a time; each uses memory until its call returns
 
 
 class Thread:
@@ -45,7 +45,7 @@ class Thread:
         self.do(lambda: None)  # if the interrupt arrives after the job has finished, it hits this empty job
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread has ended, at most so long."""
+        """Wait until the thread has ended, at most `seconds`."""
         self._thread.join(max(0.0, seconds))
 
     def do(self, job: Callable[[], None] | None) -> None:
@@ -54,9 +54,9 @@ class Thread:
 
 
 class ThreadHandle(Handle):
-    """One instance, all of whose calls run in one thread of its own.
+    """One instance and its thread, in which every call of the instance runs.
 
-    What an instance makes may belong to its thread: a SQLite connection refuses to work in another one.
+    One thread is needed because some objects work only in the thread that made them, such as SQLite connections.
     """
 
     def __init__(self, pool: "ThreadPool") -> None:
@@ -136,7 +136,7 @@ class ThreadPool(Pool):
     def release(self, handle: ThreadHandle, *, broken: bool) -> None:
         if not broken:
             self._idle.append(handle)
-        elif not handle.given_up:  # a call that was given up is followed by the same two jobs
+        elif not handle.given_up:  # otherwise `run` has queued the same two jobs already
             handle.thread.do(handle.slot.close)
             handle.thread.do(None)
 
@@ -147,5 +147,5 @@ class ThreadPool(Pool):
             handle.thread.do(handle.slot.close)
             handle.thread.do(None)
         ends_at = time.monotonic() + self.timeout_s
-        for handle in closing:  # what a close writes is there when the pool is closed; one that hangs is left behind
+        for handle in closing:  # each instance is closed before this returns, unless its close hangs
             handle.thread.join(ends_at - time.monotonic())

@@ -16,8 +16,8 @@ from agentrl.env.pool import Slot
 from agentrl.types import EnvFault
 
 ANSWER_BYTES = 256 << 20  # longest pickled answer to a call; a longer one is a fault
-FRAME_BYTES = 64 << 20  # answers that are sent together, before the last of a batch
-NOBODY = -2  # `Shared.now` of a process that ends because it is full: no call is at fault
+FRAME_BYTES = 64 << 20  # if the answers so far are longer, they are sent before the rest of the batch is carried out
+NOBODY = -2  # `Shared.now` of a process that ends because its memory is used up: no call is at fault
 RETIRES_AT = 0.9  # share of its memory limit at which a process ends, and its episodes are replayed in another process
 SURE_DEATH = 1  # PR_SET_PDEATHSIG
 FIRST_VICTIM = "500"  # of 1000: the kernel's out-of-memory killer chooses a worker before the process that trains
@@ -39,7 +39,8 @@ class Shared(NamedTuple):
     """Memory that the pool reads while a call runs.
 
     Attributes:
-        now: id of the running call, which is at fault if the process dies; -1 before the first one.
+        now: id of the running or latest call, which is at fault if the process dies; -1 before the first call, NOBODY
+            if no call is at fault.
         making: 1 while the instance of the running call is made, which may take longer than a call.
     """
 
@@ -62,7 +63,7 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
             break
         if full:
             shared.now.value = NOBODY
-            return  # without closing the slots, which may hold what fills the memory
+            return  # the slots are not closed: closing may need memory
     for slot in slots.values():
         slot.close()
 
@@ -70,17 +71,17 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
 def _settle_in(memory_mb: int | None) -> None:
     """Leave the terminal and standard output to the process that trains, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with it held back
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with SIGINT blocked
     with suppress(OSError):
         os.setsid()  # the pool ends the processes that an environment has started together with this one
     sys.stdout.flush()
     os.dup2(2, 1)  # what an environment prints must not mix with the results of `--json`
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(FIRST_VICTIM)
-    if sys.platform == "linux":  # a worker that hangs would outlive a process that trains and is killed
+    if sys.platform == "linux":  # otherwise a worker that hangs lives on after the process that trains is killed
         ctypes.CDLL(None).prctl(SURE_DEATH, signal.SIGKILL)
     if memory_mb is not None:
-        import resource  # POSIX alone has it
+        import resource  # this module exists only on POSIX
 
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = memory_mb << 20
@@ -95,7 +96,7 @@ def _carry_out(
     calls: Any,
     memory_mb: int | None,
 ) -> bool:
-    """Answer the calls, all of them or until the memory of this process is used up; is it?"""
+    """Answer the calls until the memory of this process is used up. Returns whether it is used up."""
     most = math.inf if memory_mb is None else memory_mb << 20
     answers: list[Answer] = []
     size = 0
@@ -105,7 +106,7 @@ def _carry_out(
         shared.now.value = call
         slot = slots.setdefault(number, Slot(*build))
         answer = _answer(call, slot, method, arguments, shared.making)
-        if answer.kind == "no memory" and was_half_full:  # earlier calls filled it: try this one in another process
+        if answer.kind == "no memory" and was_half_full:  # earlier calls filled the memory: another process tries again
             write_frame(end, pickle.dumps(answers))
             return True
         if method == "close" or answer.kind != "value":
@@ -124,7 +125,7 @@ def _carry_out(
 
 
 def _used() -> int:
-    """Bytes of memory that this process alone uses."""
+    """Resident bytes that this process does not share; 0 where /proc is missing."""
     try:
         _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
     except OSError:

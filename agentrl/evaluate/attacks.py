@@ -1,7 +1,7 @@
-"""Answers that try to be paid without solving the task: empty, repeated, copied, injected and degenerate ones.
+"""Answers that try to get a reward without solving the task: empty, repeated, copied, injected and degenerate answers.
 
-Sources of the less obvious ones: "One token to fool LLM-as-a-judge", arXiv:2507.08794 (openings of a solution that
-persuade judges); the sandbox's and graders' own attacks in this project's tests.
+Sources of the less obvious answers: "One token to fool LLM-as-a-judge", arXiv:2507.08794 (openings of a solution that
+persuade judges), and the attacks on the sandbox and on graders in this project's tests.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ FAMILIES = ("empty", "repeated", "copied", "injected", "degenerate")
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """An answer that is worth nothing.
+    """An answer that deserves no reward.
 
     Attributes:
         family: one of FAMILIES.
-        name: what it is, in a few words.
+        name: a description of the answer in a few words.
         text: the answer; QUESTION, OBSERVATION and MANY stand for the task's words, the last observation, and a list of
-            answers that has the right one in it.
+            answers that contains the right answer.
     """
 
     family: str
@@ -27,7 +27,7 @@ class Attack:
     text: str
 
     def written(self, words: Mapping[str, str]) -> str:
-        """The answer with its words put in."""
+        """The answer with each name in `words` (such as QUESTION) replaced by its value."""
         text = self.text
         for name, value in words.items():
             text = text.replace(name, value)

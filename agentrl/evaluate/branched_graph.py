@@ -42,7 +42,7 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
 
 
 def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
-    """The graph with `values` written at a row of the columns [N] so named; new columns are NaN on all other rows."""
+    """The graph with each of `values` written at a row of the column [N] of its name; a new column is NaN elsewhere."""
     columns = {}
     for name, value in values.items():
         columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)
@@ -53,7 +53,7 @@ def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
 def with_run_rewards(
     graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry[RewardTransform]]
 ) -> StepGraph:
-    """A graph with branches under the run's reward, which its stored rows already have.
+    """Apply the run's reward transforms to the new rows of a graph with branches; the stored rows have them already.
 
     The rewards of the records' steps are set too. The new rows are probes, so rewards of stored rows do not change.
 
@@ -104,13 +104,13 @@ def _columns(
 
 
 def _nothing(like: np.ndarray, count: int) -> np.ndarray:
-    """[count] the filling of a column on rows that have no value in it: NaN, False or -1."""
+    """[count] the value that stands for "none" in a column of this type: NaN, False or -1."""
     fill = {"f": np.nan, "b": False}.get(like.dtype.kind, -1)
     return np.full(count, fill, like.dtype)
 
 
 def _known(graph: StepGraph, columns: Sequence[str], rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
-    """The id of each word that `rows` have in these columns, which share one table of names."""
+    """Word -> id, for the words that occur in `rows` of these columns; the columns share one table of names."""
     words = graph.names[columns[0]]
     ids = np.unique(np.concatenate([graph.columns[name][rows] for name in columns]))
     return {words[i]: i for i in ids.tolist()}
@@ -124,7 +124,10 @@ def _words(
     rows: np.ndarray,
     columns: Sequence[str],
 ) -> list[np.ndarray]:
-    """Columns [M] of the fresh graph with the stored graph's ids; new words are added to `names` and `known`."""
+    """The named columns of the fresh graph, each [M], with the ids of the stored graph.
+
+    New words are added to `names` and `known`.
+    """
     id_columns = []
     for name in columns:
         ids = []

@@ -1,15 +1,15 @@
-"""The health rule for decisions that became certain too early: no copy tries anything else, so no return can tell."""
+"""The health rule for decisions that became certain too early: all copies choose the same, so nothing is compared."""
 
 from collections.abc import Sequence
 
 from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
-CERTAIN_ITERATIONS = 10  # that are looked at, and that these are compared with
-ENOUGH_GROUPS = 20  # groups that can tell, in each of the two
-ENOUGH_DECISIONS = 20  # decisions of each side, where copies differed at the start
+CERTAIN_ITERATIONS = 10  # number of iterations at the run's start, and of the latest ones that are compared with them
+ENOUGH_GROUPS = 20  # fewest groups in which copies had the same choice, at the start and among the latest iterations
+ENOUGH_DECISIONS = 20  # fewest decisions for it, and fewest for its alternatives, in states where copies differed
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
-SOLVED = 0.9  # success from which on nothing is wrong
+SOLVED = 0.9  # success rate of its episodes from which on a decision is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied in at "
@@ -19,17 +19,23 @@ CERTAIN_IN_WORDS = (
 
 
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
-    """The kinds of decisions that have become certain while success has not.
+    """The kinds of decisions that have become certain although their episodes still fail too often.
 
-    A decision counts if, over the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups that can tell
-    still vary in it, after at least `OPEN` of them varied in the run's first `CERTAIN_ITERATIONS`; if its episodes now
-    succeed less often than `SOLVED`; and if it did no better than the alternatives while it varied: in the states where
-    the copies differed, its episodes succeeded no more often than the others'. A decision that all copies take because
-    nothing else is possible never varied, and one that is certain because it is right did better while it varied:
-    neither counts.
+    "Groups" are here the groups in which at least two copies decided in the same state. A decision is a finding if all
+    of these hold:
+
+    - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
+    - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;
+    - less than `SOLVED` of the episodes with the decision succeed now;
+    - at the start, in the states where copies differed, episodes with the decision succeeded no more often than
+      episodes with an alternative;
+    - there are `ENOUGH_GROUPS` groups and `ENOUGH_DECISIONS` decisions to judge by.
+
+    So a decision without an alternative is no finding, because it never varied. A decision that is certain because it
+    is right is no finding either, because it did better while it varied.
 
     Args:
-        rows: of the iterations from the run's start to now, each with its own iteration, in any order.
+        rows: the rows of the iterations from the run's start to now, in any order.
 
     Returns:
         The findings, the most frequent decision first; none before 2 * CERTAIN_ITERATIONS iterations.

@@ -26,7 +26,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def _success(report: dict[str, Any]) -> dict[str, float]:
-    """Success rate of each task over its samples that no environment error ended."""
+    """Task key -> success rate over the samples of the task that did not end by an environment error."""
     samples: dict[str, list[bool]] = {}
     for outcome in report["outcomes"]:
         if outcome["ending"] != "env_error":
@@ -35,10 +35,12 @@ def _success(report: dict[str, Any]) -> dict[str, float]:
 
 
 def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Paired difference a - b on the tasks that no environment error ended in either report.
+    """Paired difference a - b of the success rates on the tasks that have a scored sample in both reports.
+
+    A sample is scored if it did not end by an environment error.
 
     Raises:
-        ValueError: different panels or benchmarks; no such task.
+        ValueError: the panels or benchmarks differ, or no task has a scored sample in both reports.
     """
     if (a["panel"], a["benchmark"]) != (b["panel"], b["benchmark"]):
         raise ValueError(

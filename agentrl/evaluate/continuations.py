@@ -32,7 +32,7 @@ class Place:
         graph: the stored graph.
         before: rows of the episode's path before the step, root first.
         row: row of the step.
-        after: rows of the path from the step, which is the first, to the end of the episode.
+        after: rows of the path from the step (included) to the end of the episode.
     """
 
     graph: StepGraph
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def played_on(self) -> list[int]:
-        """First rows of the continuations that were played from here before."""
+        """The first row of each earlier continuation from this step's state."""
         graph, above = self.graph, self.before[-1] if self.before else -1
         sibling_probes = (graph.parent == above) & (graph.turn == graph.turn[self.row]) & (graph.kind == PROBE)
         return list(np.flatnonzero(sibling_probes & (graph.tree == graph.tree[self.row])).tolist())
@@ -132,9 +132,9 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
 
 
 def said(prompt: Prompt, step: StepRecord) -> Message:
-    """The stored answer as a chat message: with its tool calls as data, if the server that goes on gets tools so.
+    """The stored answer as a chat message; if the prompt is native, its tool calls are data of the message.
 
-    An answer with a malformed call stays a text, as the calls of a message cannot be malformed.
+    An answer with a malformed call stays a text, because a message cannot hold a malformed call as data.
     """
     text = step.generation.text
     items = tool_action.read(step.action).items if native(prompt) else ()
@@ -199,10 +199,10 @@ def recorded(graph: StepGraph, row: int, observation: Observation, ask: Ask, *, 
 
 
 async def play_on(place: Place, task: Task, player: Player, count: int, *, exact: bool) -> list[EpisodeRecord]:
-    """`count` new continuations from the state before a stored step; they play the step's turn anew.
+    """`count` new continuations from the state before a stored step; each plays the step's turn anew.
 
-    The noise depends on the player's seed and stage, the turn, and the number of continuations that the graph already
-    has here.
+    The sampling noise depends on the player's seed and stage, the episode, the turn, and the number of continuations
+    that the graph already has from this state.
 
     Raises:
         ValueError: the state cannot be reached again; no continuation could be played.
@@ -236,6 +236,6 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
 
 
 def continuation_returns(records: Sequence[EpisodeRecord]) -> np.ndarray:
-    """[n] float64, the sum of the rewards of each continuation in which the environment did not fail."""
+    """[n] float64, the sum of the rewards of each continuation that did not end by an environment error."""
     scored = [record for record in records if record.ending != Status.ENV_ERROR]
     return np.array([sum(step.reward for step in record.own) for record in scored])

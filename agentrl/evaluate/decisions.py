@@ -1,4 +1,4 @@
-"""Decisions of stored rollouts by situation: how many, how certain, whether they differ, and how episodes end."""
+"""Counts the decisions of stored rollouts by situation: number, entropy, variation within groups, and success."""
 
 import re
 from collections import defaultdict
@@ -20,20 +20,21 @@ class SituationRow:
     """The decisions that rollouts made in one situation.
 
     Attributes:
-        situation: its name: what an environment's `situation` says, or the kind of action.
-        iteration: of the rollouts; the last one if the rollouts of several iterations are counted together.
+        situation: name of the situation, from the environment's hook `situation`, or the kind of action.
+        iteration: iteration of the rollouts; the last one if the rollouts of several iterations are counted together.
         decisions: number of steps.
-        entropy: nats per step, mean: of the column `entropy` if the rollouts have it, else the mean of minus the
-            log-probability of each answer, whose expectation is the entropy. NaN if no log-probabilities are stored.
+        entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it, else the mean
+            of minus the log-probability of each answer, whose expectation is the entropy. NaN if no log-probabilities
+            are stored.
         episodes, won: number of episodes with such a step, and of those that succeeded.
         others, others_won: number of the agent's episodes without such a step, and of those that succeeded.
-        groups: number of groups that can tell: such a step was made in a state in which the group's copies decided at
-            least twice.
-        varied: number of these groups in which, in such a state, another situation's decision was made too: the copies
-            had the same choice and did not all choose the same.
-        chosen, chosen_won: in the states where the copies differed, number of these decisions, and of those whose
-            episode succeeded.
-        instead, instead_won: in the same states, number of the other decisions, and of those whose episode succeeded.
+        groups: number of groups with such a step in a state in which the group decided at least twice.
+        varied: number of these groups in which, in such a state, a decision of another situation was made too. The
+            copies had the same choice there and did not all choose the same.
+        chosen, chosen_won: in the states where the copies differed, number of decisions of this situation, and number
+            of those whose episode succeeded.
+        instead, instead_won: in the same states, number of the other decisions, and number of those whose episode
+            succeeded.
         revisits: number of steps that led to a state in which the episode had been before, or left the state unchanged.
     """
 
@@ -60,7 +61,7 @@ def kind_of_action(action: str) -> str:
         turn = tool_action.read(action)
         if turn.items:
             return "+".join(sorted({getattr(item, "name", "malformed call") for item in turn.items}))
-        if turn.answer != action.strip():  # else it is text that happens to begin with a brace
+        if turn.answer != action.strip():  # otherwise the action is plain text that begins with a brace
             return "answer"
     word = _WORD.search(action)
     return word[0].lower() if word else "(no word)"
@@ -69,12 +70,12 @@ def kind_of_action(action: str) -> str:
 def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None = None) -> list[SituationRow]:
     """The decisions of one stored graph by situation, the most frequent first.
 
-    Counted are carried-out steps of episodes that no environment error ended. With several agents, a situation's name
-    begins with the agent's.
+    Only played steps of episodes that no environment error ended are counted. With several agents, the name of a
+    situation begins with the agent's name.
 
     Args:
-        graph: with the names of its actions, as runs store it.
-        situation: the environment's hook; None: the kind of action.
+        graph: a step graph with the names of its actions, as runs store it.
+        situation: the environment's hook; None takes the kind of action as the situation.
     """
     rows = np.flatnonzero((graph.kind == PLAYED) & ~graph.failed())  # [R]
     if not len(rows):
@@ -120,12 +121,12 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
 
 
 def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
-    """One row per situation for rows of several iterations, the most frequent first.
+    """One `SituationRow` per situation, from those of several iterations; the most frequent situation first.
 
-    An iteration without a situation counts its episodes as episodes without such a step.
+    If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
-    episodes: dict[int, tuple[int, int]] = {}  # iteration -> most episodes of a situation with its others, and the won
+    episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones
     for row in rows:
         by_name[row.situation].append(row)
         whole = (row.episodes + row.others, row.won + row.others_won)

@@ -32,12 +32,12 @@ class EpisodeFiles:
     Args:
         folder: the folder; it is made with the first episode.
         setting: what is played, as JSON values.
-        secrets: texts that stay out of the files, besides those of the process's environment.
+        secrets: texts that stay out of the files. Values of environment variables that look like keys always stay out.
     """
 
     def __init__(self, folder: Path, setting: Mapping[str, Any], secrets: Iterable[str] = ()) -> None:
         self.secrets = frozenset(secrets)
-        self.folder, self.setting = folder, json.loads(json.dumps(scrubbed_values(setting)))
+        self.folder, self.setting = folder, json.loads(json.dumps(scrubbed_values(setting, self.secrets)))
         self.seconds = 0.0  # wall-clock time of the sessions before this one
 
     def begin(self) -> None:
@@ -73,7 +73,7 @@ class EpisodeFiles:
         write_graph(_without_secrets(transcript_graph(record), self.secrets), path, note)
 
     def spent(self, seconds: float) -> float:
-        """Store the wall-clock seconds of this session; returns the seconds of all sessions."""
+        """Add the wall-clock seconds of this session; stores and returns the seconds of all sessions."""
         self._write(self.seconds + seconds)
         return self.seconds + seconds
 
@@ -85,9 +85,9 @@ class EpisodeFiles:
 def transcript_graph(record: EpisodeRecord) -> StepGraph:
     """The step graph of one episode, with the texts of its messages.
 
-    Besides the texts of every graph it has, per step: `asked`, the messages that the prompt adds (JSON; the first
-    prompt and prompts that rewrite the chat in full), `thought`, `refusal` and `finish` of the answer, and `calls`, its
-    tool calls as data (JSON).
+    Besides the texts of every graph it has, per step: `asked`, the messages that the prompt adds to the chat, as JSON
+    (all messages of the prompt if it is the first one or rewrites the chat); `thought`, `refusal` and `finish` of the
+    answer; and `calls`, the tool calls of the answer, as JSON.
     """
     graph = build_graph([record])
     steps = [step for chain in record.chains() for step in chain.own]
@@ -124,7 +124,7 @@ def _said(step: StepRecord) -> Message:
 
 
 def _added(before: Sequence[Message], asked: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages of a prompt after those of the prompt and the answer before it; all if it does not continue them."""
+    """The messages of `asked` that follow `before`, the last prompt and answer; all if `asked` begins otherwise."""
     continues = tuple(asked[: len(before)]) == tuple(before)
     return [
         {"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})}

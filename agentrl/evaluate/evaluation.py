@@ -39,18 +39,20 @@ class Outcome:
         reward: sum of the rewards.
         steps: number of steps.
         invalid: number of steps whose answer had no valid action.
-        tokens: tokens sampled, in tries that the environment spoiled too; for an endpoint the tokens that it counted.
+        tokens: number of sampled tokens, those of retried attempts included; for an endpoint, the number that it
+            reports.
         ending: name of the `Status` that ended the episode, in lower case.
         fault: the environment's fault; empty if it did not fail.
         seconds: wall-clock time.
-        usage: the policy's own counts, over all tries.
+        usage: the counts that the policy reports, summed over all attempts.
         measures: the entries of the last `info` that the environment's `MEASURES` names, 0 if an entry is absent.
         calls: tool calls that the answers asked for.
         tool_errors: number of steps in which a tool failed.
-        signals: rewards by name, summed over the steps.
+        signals: signals by name, each summed over the steps.
         sample: number of the task's sample, from 0.
         reason: why the last request got no answer, if that ended the episode.
         failures: the kinds of failed answers, as `agentrl.evaluate.failures.Example`s.
+        said: the beginning of the first answer of an episode without any tool call.
     """
 
     task: str
@@ -71,6 +73,7 @@ class Outcome:
     sample: int = 0
     reason: str = ""
     failures: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class Report:
         benchmark: the name under which the results are reported.
         policy: description of the policy.
         outcomes: the episodes, in the order of the panel; the samples of a task follow one another.
-        panel: name of the panel.
+        panel: hash of the panel's task keys (`panel_hash`).
         facts: further facts of the environment.
         samples: how often each task was played.
         wall_seconds: wall-clock time of the evaluation.
@@ -165,8 +168,8 @@ def _per_task(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def _interval(outcomes: Sequence[Outcome]) -> list[float]:
-    """95% interval of the success rate over tasks. The samples of a task count as one observation, their mean: they
-    are not independent, so that the interval is not narrower than that of one sample per task."""
+    """95% interval of the success rate over tasks. The samples of a task are not independent, so their mean counts as
+    one observation."""
     rates = _per_task(outcomes)
     return list(wilson(sum(rates.values()), len(rates)))
 
@@ -203,6 +206,7 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
         sample=record.copy,
         reason=record.reason,
         failures=failures.failures_of(record),
+        said=failures.first_words(record),
     )
 
 
@@ -230,7 +234,7 @@ async def evaluate(
         on_episode: called with each record that ends, and its outcome.
 
     Raises:
-        TooManyFaults: see `Limits.fault_share`. It is raised as soon as the share is certain.
+        TooManyFaults: more than `Limits.fault_share` of all episodes are lost. It is raised as soon as this is certain.
         ValueError: the first prompt of a task does not fit the model's context.
     """
     began, outcomes, lost = time.monotonic(), dict(known), 0

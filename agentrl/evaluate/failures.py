@@ -1,4 +1,4 @@
-"""Why answers and episodes failed, by kind, each kind with an example and the option to change."""
+"""Counts failed answers and episodes by kind; each kind has an example and advice, such as an option to change."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -8,13 +8,29 @@ from agentrl.rollout import EpisodeRecord, StepRecord
 from agentrl.types import Status
 
 EXAMPLE_CHARS = 200
-# Kinds of failed answers, in the order in which one is chosen, with the words of their line.
+# First words of refusals in plain text. They count only if no action could be read in the answer.
+REFUSALS = (
+    "i can't help with",
+    "i cannot help with",
+    "i can't assist",
+    "i cannot assist",
+    "i'm unable to help",
+    "i am unable to help",
+    "i'm unable to assist",
+    "i am unable to assist",
+    "i'm not able to help with",
+    "i won't help with",
+    "i can't comply",
+    "i cannot comply",
+)
+APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand before a refusal
+# Kinds of failed answers with the words of their line; an answer has the first kind that fits.
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
-        "refused": "were refused or broken off by a content filter",
+        "refused": "were refused by the model or broken off by a content filter",
         "empty": "were empty",
         "cut": "were cut off at the token limit",
-        "no_format": "held an action without what the format asks for beside it",
+        "no_format": "held an action, but lacked another part of the format",
         "no_action": "held no action that could be read",
         "bad_action": "held an action that is not allowed",
         "tool_error": "called a tool that failed",
@@ -30,6 +46,10 @@ EPISODES: Mapping[str, str] = MappingProxyType(
     }
 )
 MORE_TOKENS = "raise limits.turn_tokens"
+PARSED_AWAY = (
+    "although the answer ended by itself: the server's reasoning parser took the whole answer for reasoning, so start "
+    "the server with another --reasoning-parser or without one"
+)
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
         "cut": MORE_TOKENS,
@@ -43,8 +63,8 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
-    `thoughts` counts the answers that had reasoning beside them, `cut` those that ended at the token limit; `missing`
-    is what the format asks for.
+    `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at the token limit. `missing`
+    names the part of the format that an answer lacked.
     """
 
     times: int
@@ -55,7 +75,7 @@ class Example(NamedTuple):
 
 
 def kind_of_answer(step: StepRecord) -> str:
-    """The kind of failure of a step's answer; empty if it is none."""
+    """The kind of failure of a step's answer; empty if the answer did not fail."""
     answer = step.generation
     if answer.finish == "abort":
         return "refused"
@@ -64,10 +84,22 @@ def kind_of_answer(step: StepRecord) -> str:
     if answer.finish == "length":
         return "cut"
     if step.status == Status.PARSE_ERROR:
-        return "no_format" if step.missing else "no_action"
+        if step.missing:
+            return "no_format"
+        return "refused" if refuses(answer.text) else "no_action"
     if not step.valid:
         return "bad_action"
     return "tool_error" if step.status == Status.TOOL_ERROR else ""
+
+
+def refuses(text: str) -> bool:
+    """Does a text begin with words of `REFUSALS`, perhaps after one of `APOLOGIES`?"""
+    words = " ".join(text[:EXAMPLE_CHARS].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
+    for apology in APOLOGIES:
+        if words.startswith(apology):
+            words = words.removeprefix(apology).lstrip(",.;!:- ").removeprefix("but ")
+            break
+    return words.startswith(REFUSALS)
 
 
 def failures_of(record: EpisodeRecord) -> dict[str, Example]:
@@ -87,12 +119,19 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
     return found
 
 
+def first_words(record: EpisodeRecord) -> str:
+    """The beginning of an episode's first answer that is not empty; empty if the episode has a tool call."""
+    if any(step.calls for step in record.steps):
+        return ""
+    return next((words for step in record.steps if (words := _shown("", step))), "")
+
+
 def _shown(kind: str, step: StepRecord) -> str:
     """The text that shows a failure: the answer, or else the reasoning or refusal."""
     answer = step.generation
     text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
     words = " ".join(text.split())
-    if kind == "cut":  # the end shows where it was cut
+    if kind == "cut":  # the end of the text shows where the answer was cut off
         return words if len(words) <= EXAMPLE_CHARS else "..." + words[-EXAMPLE_CHARS:]
     return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
 
@@ -102,7 +141,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
     Args:
         outcomes: the `Outcome`s of a report.
-        tool_calls: how an endpoint is asked to call tools (native or text); empty without tools.
+        tool_calls: how an endpoint gets tools and returns calls (native or text); empty without tools.
 
     Returns:
         Per kind: `count`, `of`, `share`, `example` (its `text`, `task` and `episode`, the position in the report) and
@@ -126,7 +165,8 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
     if tool_calls and answers and not any(o.calls for o in outcomes):
         other = {"native": "text", "text": "native"}[tool_calls]
         advice = f"if the model can call tools, try endpoint.tool_calls={other}"
-        example = {"text": "", "task": outcomes[0].task, "episode": 0}
+        number, first = next(((n, o) for n, o in enumerate(outcomes) if o.said), (0, outcomes[0]))
+        example = {"text": first.said, "task": first.task, "episode": number}
         found["answers.no_call"] = _entry("answers called no tool", advice, answers, answers, example)
     for kind, words in EPISODES.items():
         ended = [(number, o) for number, o in enumerate(outcomes) if o.ending == kind]
@@ -139,14 +179,22 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
 
 def _advice(kind: str, total: Example) -> str:
-    """What to do about failed answers of a kind."""
+    """The advice on failed answers of a kind."""
     if kind == "no_format":
         lost = "; the server took the reasoning out of the text" if total.thoughts else ""
         return f"missing is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:
-        return f"reasoning_content had text{_in(total.thoughts, total.times)}: {MORE_TOKENS}"
+        had = f"reasoning_content had text{_in(total.thoughts, total.times)}"
+        if not total.cut:
+            return f"{had}, {PARSED_AWAY}"
+        ended = (
+            ""
+            if total.cut == total.times
+            else f"; {total.times - total.cut} ended by themselves, see --reasoning-parser of the server"
+        )
+        return f"{had} and the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}{ended}"
     return f"the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}" if total.cut else ""
 
 

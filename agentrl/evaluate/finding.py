@@ -1,4 +1,4 @@
-"""What a rule about a run's health found; the rules are in `agentrl.run.health` and `agentrl.evaluate.certainty`."""
+"""Findings on a run's health, as a type; the rules are in `agentrl.run.health` and `agentrl.evaluate.certainty`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,14 +8,14 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a rule found.
+    """A finding of a health rule on a run.
 
     Attributes:
-        rule: its name.
-        severity: error (the run is broken), warning (it is likely to learn nothing) or note.
-        text: one sentence with numbers and the next move.
-        stage, iteration: stage and step of the row at which the rule was first broken.
-        subject: what the finding is about, where a rule can be broken by several things; else empty.
+        rule: name of the rule.
+        severity: error (the run is broken), warning (the run is likely to learn nothing) or note.
+        text: one sentence with numbers and advice.
+        stage, iteration: `stage` and `step` of the line of metrics at which the rule was broken.
+        subject: the thing that breaks the rule, such as a decision, if several things can break it; else empty.
     """
 
     rule: str

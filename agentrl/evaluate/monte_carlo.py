@@ -22,8 +22,8 @@ def branch_summary(
 
     Args:
         place: the step.
-        records: its new continuations.
-        returns: [n] returns of all its continuations, of earlier calls too.
+        records: the new continuations from the step.
+        returns: [n] returns of all continuations from the step, those of earlier calls included.
         path: file of the graph.
     """
     graph, row = place.graph, place.row
@@ -57,7 +57,7 @@ def branch_summary(
 
 
 def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
-    """r + V(next) - V of the step with Monte Carlo values; V(next) is 0 after a terminated step.
+    """r + V(next) - V of the step, with the Monte Carlo values V; V(next) is 0 after a terminated step.
 
     None if one of the two states has no Monte Carlo value.
     """

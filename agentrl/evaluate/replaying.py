@@ -1,4 +1,4 @@
-"""Replay stored rollouts: carry out the recorded actions again, and compare all texts, rewards and signals."""
+"""Replay stored rollouts: carry out the recorded actions again, and compare observations, rewards and signals."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ class Replayed:
         paths: number of paths that were played again, each with the chains of the agents that it called.
         steps: number of rows that were played again.
         skipped: number of paths that were not played again, because an environment error had ended them.
-        differences: in the order of the graph.
+        differences: all differences, in the order of the graph.
         signals: name -> (stored, recomputed), each [N] float64, NaN on rows that do not report the signal or were not
             played again.
     """
@@ -58,15 +58,15 @@ class Replayed:
 
 
 class Stage(NamedTuple):
-    """Environment pool of an agent, and the limits that it had in the run; the limits decide whether the last action of
-    a chain was carried out."""
+    """Environment pool of an agent, and the limits of the agent in the run. The limits say whether the last action of a
+    chain was carried out."""
 
     pool: Pool
     limits: Limits
 
 
 def task_keys(graph: StepGraph) -> dict[int, str]:
-    """Episode number -> key of its task; without the chains of called agents, whose tasks come from their callers."""
+    """Episode number -> task key. Episodes of called agents are left out: their tasks come from the callers."""
     names = graph.names["episode"]
     return {int(e): names[int(e)].rpartition("#")[0] for e in np.unique(graph.episode[graph.caller < 0])}
 
@@ -77,10 +77,10 @@ async def replay(
     """Carry out every root-to-leaf path of played steps again.
 
     Args:
-        graph: with the texts of observations and actions, as runs store it.
-        pool, limits: stage of the agent that tasks are given to, see `Stage`.
+        graph: a step graph with the texts of observations and actions, as runs store it.
+        pool, limits: see `Stage`; those of the agent that gets the tasks.
         tasks: tasks by key.
-        called: stages of the agents that it may call, by name.
+        called: agent name -> `Stage`, for the agents that this agent may call.
     """
     walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all() and graph.caller[rows[0]] < 0]
     failed = graph.failed()
@@ -126,7 +126,7 @@ class _Again:
         self.reward = own_reward(graph)  # [N]
         self.signals: dict[str, np.ndarray] = {name: np.full(len(graph), math.nan) for name in signal_names(graph)}
         self.walked: set[int] = set()
-        self.chains: dict[int, list[np.ndarray]] = {}  # by calling row, the rows of each chain it called
+        self.chains: dict[int, list[np.ndarray]] = {}  # calling row -> the rows of each chain that the step called
         for row in np.flatnonzero(graph.first & (graph.caller >= 0)).tolist():
             rows = np.flatnonzero(graph.episode == graph.episode[row])
             self.chains.setdefault(int(graph.caller[row]), []).append(rows)
@@ -146,9 +146,9 @@ class _Again:
         return walk
 
     async def answer(self, errand: Errand, rows: np.ndarray) -> "_Walk":
-        """Play the chain of a called agent again; `reply` of the walk goes to its caller.
+        """Play the chain of a called agent again; the walk's `reply` goes to the caller.
 
-        A chain that an environment error had ended is not played, and its reply says no more than that.
+        A chain that an environment error had ended is not played; its reply holds only the status ENV_ERROR.
         """
         stage = self.called[self.graph.names["agent"][self.graph.agent[rows[0]]]]
         if self.graph.ending[rows[-1]] == Status.ENV_ERROR:
@@ -194,9 +194,9 @@ class _Walk:
         return str(self.graph.names["action"][int(self.graph.action[row])])
 
     async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
-        """The result of the recorded action, and of replaying the agents that it calls.
+        """The result of the recorded action; if the action calls agents, their chains are played again first.
 
-        None if the action calls another number of agents than the stored one did.
+        None if the action calls another number of agents than in the stored rollout.
         """
         result = await handle.step(self.action(row))
         errands: tuple[Errand, ...] = result.info.get("errands", ())
@@ -224,7 +224,7 @@ class _Walk:
         return bool(tails[episode + 1] == tails[episode])
 
     async def judged(self, handle: Handle, result: StepResult | None, last: bool) -> tuple[float, dict[str, Any]]:
-        """Reward and info of a step; if a limit ended the episode here, with the environment's verdict (`Env.cut`)."""
+        """Reward and info of a step, with the environment's verdict (`cut`) if a limit ended the episode here."""
         reward, info = (result.reward, dict(result.info)) if result is not None else (0.0, {})
         over = result is not None and (result.terminated or result.truncated)
         if last and not over and self.ending in LIMITS:
@@ -234,7 +234,7 @@ class _Walk:
         return reward, info
 
     def compare(self, turn: int, row: int, reward: float, info: Mapping[str, Any]) -> list[Difference]:
-        """Compare reward and signals of one step; the recomputed signals are stored."""
+        """The differences of one step's reward and signals; writes the new signals to the columns of the replay."""
         differences = []
         if abs(reward - self.again.reward[row]) > CLOSE:
             differences.append(self.difference(turn, "the reward", float(self.again.reward[row]), reward))

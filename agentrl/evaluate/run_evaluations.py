@@ -15,7 +15,7 @@ def evaluations(run: Path, mode: str) -> list[Path]:
 
 
 def evaluation_rank(path: Path) -> tuple[int, int]:
-    """When a run made the evaluation in this file: (stage, iteration); (-1, 0) for another file."""
+    """(position in STAGES, iteration) of the evaluation in a file, to sort files by age; (-1, 0) for another file."""
     match = re.fullmatch(r"(start|clone|iteration|end)(?:-(\d+))?-(greedy|sampled)\.json", path.name)
     return (-1, 0) if match is None else (STAGES.index(match[1]), int(match[2] or 0))
 
@@ -24,11 +24,11 @@ def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
     """Two report files to compare, the later first if they are evaluations of one run.
 
     Args:
-        a, b: report files, or run folders, whose last evaluation is taken.
-        mode: of run folders' evaluations; None: greedy if both have it, else sampled.
+        a, b: report files or run folders. Of a run folder, the last evaluation is taken.
+        mode: mode of the evaluations of run folders; None: greedy if every run folder has one, else sampled.
 
     Raises:
-        ValueError: a run folder has no evaluation of this mode; `mode` is given and neither is a folder.
+        ValueError: a run folder has no evaluation of this mode, or `mode` is given and neither path is a folder.
     """
     folders = [path for path in (a, b) if path.is_dir()]
     if mode is not None and not folders:

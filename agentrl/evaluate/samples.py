@@ -1,4 +1,4 @@
-"""What several samples per task tell: pass@k, majority@k, and success against what it cost. Pure functions.
+"""Statistics of several samples per task: pass@k, majority@k, and success against cost. Pure functions.
 
 Letters: T tasks, n samples of a task, c of them right.
 """
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentrl.evaluate.stats import Interval, paired_bootstrap
+from agentrl.evaluate.stats import Interval, paired_bootstrap, wilson
 
-SUBSETS = 2000  # subsets of samples for majority@k: up to this number all are taken, above it this number is drawn
-RESAMPLED = 2000
+SUBSETS = 2000  # most subsets of samples for majority@k; if there are more, this number of subsets is drawn
+RESAMPLED = 2000  # bootstrap samples per interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class Sample:
         task: key of the task.
         success: did it succeed?
         answer: the last action; empty if it is not known.
-        tokens: tokens sampled.
-        actions: tool calls, or steps where the environment has no tools.
-        price: in USD; NaN if it is not known.
+        tokens: number of sampled tokens.
+        actions: number of tool calls, or of steps if the episode has no tool calls; of a stored graph, of steps.
+        price: price in USD; NaN if it is not known.
     """
 
     task: str
@@ -54,16 +54,16 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed: int = 0) -> float:
-    """The probability that the answer which most of k samples give is right; equally frequent answers share it.
+    """The probability that the most frequent answer of k samples is right; equally frequent answers count equally.
 
     Source: Wang et al., "Self-Consistency", arXiv:2203.11171. The mean over all subsets of k samples, or over SUBSETS
-    drawn ones if there are more. Samples without an answer take part in no majority; without any answer it is 0.
+    drawn subsets if there are more. Samples without an answer are not counted; a subset without any answer counts as 0.
 
     Args:
-        answers: [n] of the samples of one task.
-        right: [n] whether each is right; the same answer may be right in one sample only, and then counts in part.
+        answers: [n] the answers of the samples of one task.
+        right: [n] whether each sample is right. If an answer is right in some samples only, its share counts.
         k: size of a subset, 1..n.
-        seed: of the drawn subsets.
+        seed: seed of the drawn subsets.
 
     Raises:
         ValueError: k is not in 1..n.
@@ -106,7 +106,7 @@ def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, d
 
     Args:
         samples: scored episodes. A task with fewer than k samples is left out at k, and `tasks` says how many stay.
-        ks: default: powers of two up to the largest number of samples that every task has.
+        ks: values of k; default: the largest number of samples that every task has, and the powers of two below it.
     """
     tasks = by_task(samples)
     most = min((len(own) for own in tasks.values()), default=0)
@@ -127,23 +127,26 @@ def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, d
 
 
 def _interval(values: np.ndarray) -> Interval:
-    """95% bootstrap interval of a mean over tasks; values [T]."""
+    """95% bootstrap interval of the mean of values [T] over tasks; Wilson's interval if all values are equal."""
+    if np.all(values == values[0]):
+        return wilson(float(values.sum()), len(values))
     return paired_bootstrap(values, np.zeros_like(values), samples=RESAMPLED)
 
 
 def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[dict[str, float]]:
-    """Success against a budget per episode: which share of all episodes succeeds at a cost of no more than x?
+    """Success against a budget per episode: the share of all episodes that succeed at a cost of at most the budget.
 
-    An episode that would cost more than the budget counts as no success, so the curve rises with x to the success rate.
+    An episode that costs more than the budget counts as no success, so the curve rises with the budget up to the
+    success rate.
 
     Args:
         samples: scored episodes.
-        cost: tokens, actions or price.
-        points: number of budgets: quantiles of the costs.
+        cost: the field of a sample that is its cost: tokens, actions or price.
+        points: number of budgets; the budgets are quantiles of the costs.
 
     Returns:
-        `budget`, `success` (share of all episodes) and `within` (share of episodes that end within the budget); empty
-        if no episode has such a cost.
+        One row per budget with `budget`, `success` (share of all episodes) and `within` (share of episodes that end
+        within the budget); empty if the cost of an episode is unknown or all costs are 0.
     """
     costs = np.array([float(getattr(one, cost)) for one in samples])  # [E]
     if not len(costs) or np.isnan(costs).any() or not costs.any():
@@ -157,7 +160,7 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, object]:
-    """Pass and majority curves, success against each cost that is known, and the cost of a success."""
+    """Pass and majority curves, success against each known cost, and the total cost divided by the successes."""
     won = sum(one.success for one in samples)
     costs: Mapping[str, list[dict[str, float]]] = {
         name: curve for name in ("tokens", "actions", "price") if (curve := cost_curve(samples, name))

@@ -1,4 +1,4 @@
-"""What an evaluation plays: the environment with its held-out tasks, and the line that says so."""
+"""Resolves the environment that an evaluation plays, with its held-out tasks, and describes it in one line."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -15,8 +15,8 @@ def evaluated_entry(
 ) -> Entry[EnvironmentFile]:
     """The environment as an evaluation plays it.
 
-    Unless the user says otherwise, it plays the held-out tasks (`EnvironmentFile.held_out`), and speaks to language
-    models in the words for them (`EnvironmentFile.for_models`).
+    Unless the user gives other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`), and a
+    language model that was not trained here gets the options `EnvironmentFile.for_models`.
 
     Args:
         name: name of the environment.
@@ -38,13 +38,13 @@ def evaluated_entry(
 
 
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
-    """The options that select the held-out tasks, if the configuration has those to train on; else none."""
+    """The options that select the held-out tasks if the configuration selects training tasks; else empty."""
     split = getattr(entry.config, "split", None)
     field = type(entry.config).model_fields.get("split")
     if field is None or split not in (TRAINED_ON, field.default):
         return {}
     if getattr(entry.config, "games", "") or (split != TRAINED_ON and getattr(entry.config, "rows", "")):
-        return {}  # files of the user's own are played whole
+        return {}  # all tasks of the user's own files are played
     if entry.hooks.held_out:
         return entry.hooks.held_out
     return {"split": "test"} if split == TRAINED_ON and "test" in get_args(field.annotation) else {}
@@ -65,13 +65,13 @@ def header(
 
     Args:
         entry: the environment.
-        prompt: how it speaks to the policy.
+        prompt: the environment's prompt.
         policy: description of the policy.
         tasks: number of tasks.
         samples: how often each task is played.
         panel: file of task keys, if there is one.
         masked: answers are restricted to the admissible actions.
-        speaks: is the policy a language model?
+        speaks: True if the policy is a language model; the line then also names the prompt and the sampling.
     """
     parts = [f"panel {panel}" if panel else _split(entry), *_options(entry)]
     parts.append(f"{tasks} tasks, " + ("each once" if samples == 1 else f"{samples} samples of each"))
@@ -93,7 +93,7 @@ def _split(entry: Entry[EnvironmentFile]) -> str:
 
 
 def _options(entry: Entry[EnvironmentFile]) -> list[str]:
-    """What tasks there are: the environment's own words, else the options that say it."""
+    """The words that say which tasks there are: from the hook `played`, else the options `CONFIG_KEYS` that are set."""
     if entry.hooks.played is not None:
         return [entry.hooks.played(entry.config)]
     values = {key: getattr(entry.config, key, None) for key in CONFIG_KEYS}

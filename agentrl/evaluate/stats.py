@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 Z95 = 1.959963984540054
-BLOCK = 1_000_000  # resampled tasks that are held at once
+BLOCK = 1_000_000  # resampled tasks that are in memory at once
 
 
 class Interval(NamedTuple):
@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: float, n: int, z: float = Z95) -> Interval:
-    """Wilson score interval of a proportion, which it always contains; (0, 1) for n = 0.
+    """Wilson score interval of the proportion successes / n. It always contains this proportion; (0, 1) for n = 0.
 
     Source: Wilson 1927; Brown, Cai and DasGupta 2001, Eq. 4.
     """
@@ -27,7 +27,7 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
     p, z2 = successes / n, z * z
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    # Rounding could put a bound beyond p where it equals p: where no sample or every sample is a success.
+    # If no sample or every sample is a success, a bound equals p, and rounding could put it on the wrong side of p.
     return Interval(max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)))
 
 
@@ -45,14 +45,14 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def minimum_detectable(difference: np.ndarray, power: float = 0.8) -> float:
-    """The smallest true difference that a comparison of n tasks finds with this probability, at p < 0.05.
+    """The smallest true difference that a comparison of n tasks finds with probability `power`, at p < 0.05.
 
-    (z_0.975 + z_power) s / sqrt(n) with s the standard deviation of the paired differences (Cohen 1988, section 2.3,
-    for paired means). Without a discordant task s is 0, though only few were looked at; then the upper 95% bound of the
-    share of discordant tasks takes the place of s^2.
+    (z_0.975 + z_power) s / sqrt(n), where s is the standard deviation of the paired differences (Cohen 1988, section
+    2.3, for paired means). If no task is discordant, s would be 0 even for few tasks; the upper 95% bound of the share
+    of discordant tasks then replaces s^2.
 
     Args:
-        difference: [n] of the outcomes of two policies on the same n tasks, each in -1..1.
+        difference: [n] differences of the outcomes of two policies on the same n tasks, each from -1 to 1.
         power: probability of finding the difference.
 
     Returns:
@@ -76,7 +76,7 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: in
     runs, n = difference.shape
     means = np.empty(samples)
     if runs == 1:
-        block = max(1, BLOCK // max(1, n))  # samples at once; the draws are the same, one after the other
+        block = max(1, BLOCK // max(1, n))  # samples per block; the size of a block does not change the draws
         for start in range(0, samples, block):
             size = min(block, samples - start)
             means[start : start + size] = difference[0][rng.integers(n, size=(size, n))].mean(1)

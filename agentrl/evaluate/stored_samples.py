@@ -1,4 +1,4 @@
-"""Samples of tasks from what is stored: the step graphs of a run, or the report and episodes of an evaluation."""
+"""Reads samples of tasks from the step graphs of a run, or from the report and episodes of an evaluation."""
 
 import math
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
     """The scored episodes of a graph, each path from its root to its last step; `actions` counts its steps.
 
     Args:
-        graph: as a run stores it.
-        name: prefix of the keys of tasks, so that a task counts as another task in another graph, which another policy
-            played.
+        graph: a step graph as a run stores it.
+        name: prefix of the task keys. With different prefixes, equal tasks of two graphs count as different tasks,
+            because different policies played them.
     """
     at = ends(graph)
     rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L']
@@ -43,7 +43,7 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
 
 
 def samples_of_report(report: Mapping[str, Any], path: Path) -> list[Sample]:
-    """The scored episodes of a report; their answers come from the folder of its episodes, if it is there.
+    """The scored episodes of a report; the answers come from the folder of stored episodes, if there is one.
 
     Raises:
         ValueError: an episode's file is damaged.
@@ -75,5 +75,5 @@ def _answers(folder: Path) -> dict[tuple[str, int], str]:
 
 
 def _plain(text: str) -> str:
-    """In lower case and with single blanks, so that equal answers are equal texts."""
+    """The text in lower case and with single blanks, so that small differences in writing do not count."""
     return " ".join(text.lower().split())

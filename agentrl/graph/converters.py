@@ -146,7 +146,7 @@ def from_verl_rollouts(rollouts: Sequence[Mapping[str, Any]]) -> list[Row]:
             of training are a group.
 
     Raises:
-        ValueError: a rollout lacks one of them, or its score is no number.
+        ValueError: a rollout lacks `input`, `output` or `score`, or its score is no number.
     """
     return [
         _single(number, one["input"], one["output"], _number(f"rollout {number}: score", one["score"]), one.get("step"))
@@ -160,14 +160,15 @@ OF_TRL = ("mode", "step", "prompt", "completion", "advantage", "images", "image"
 def from_trl(completions: Sequence[Mapping[str, Any]], rewards: Sequence[str] = ()) -> list[Row]:
     """Steps of TRL's logged completions (`log_completions=True`, completions_NNNNN.parquet).
 
-    A completion of text is one step; of one that is a list of messages each assistant message is a step. Completions of
-    one prompt in one step of training are a group.
+    A completion that is a text is one step. In a completion that is a list of messages, each assistant message is one
+    step. Completions of one prompt in one step of training are a group.
 
     Args:
         completions: each with `prompt` and `completion` (text, or messages) and a column per reward function; maybe
             `step`.
-        rewards: the columns to add up; default: all columns of numbers that are no part of the log itself, which is
-            TRL's reward if no reward weights are set. Null is a reward function that did not apply.
+        rewards: names of the columns whose sum is the reward. Default: all columns of numbers except TRL's own columns
+            (`OF_TRL`); the sum equals TRL's reward if no reward weights are set. A null in a column means that the
+            reward function did not apply to this completion, and adds nothing.
 
     Raises:
         ValueError: a completion has no prompt, no completion or no reward.
@@ -204,7 +205,7 @@ def _group(prompt: str, step: Any) -> str:
 
 
 def _prompt_text(prompt: Any) -> str:
-    """The text of a prompt; of messages, those that are not the system's."""
+    """The text of a prompt. If the prompt is a list of messages, their texts without system messages, one per line."""
     if not isinstance(prompt, list):
         return str(prompt)
     return "\n".join(_text(message.get("content")) for message in _messages(prompt) if message["role"] != "system")
@@ -230,7 +231,7 @@ def _number(where: str, value: Any) -> float:
 
 
 def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
-    """Messages in OpenAI's format; ValueError if they are not."""
+    """The same messages; ValueError if they are not in OpenAI's format."""
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         raise ValueError(f"messages: {messages!r:.80} is no list of messages")
     for message in messages:

@@ -1,4 +1,7 @@
-"""A step graph as a NetworkX multigraph or node-link JSON: to look at, and as a test oracle. Updates never use it."""
+"""Exports a step graph as a NetworkX multigraph or as node-link JSON, for people to look at and for tests.
+
+Training never reads these forms.
+"""
 
 import json
 from typing import Any
@@ -16,18 +19,19 @@ def to_networkx(
 ) -> Any:
     """The steps of one group or one episode as a `networkx.MultiDiGraph`.
 
-    A node is a state: its id, with `text`. An edge is a step from `state` to `next_state`. Its key is the step's row;
-    its attributes are `episode`, `kind` (played, candidate, probe or demo), `turn`, `action`, `reward`, `ending`,
-    `terminated`, `truncated`, `valid`, and `advantage` where the step has one. Steps of several episodes that leave one
-    state leave one node, so the result is the merged graph.
+    A node is the id of a state, with the attribute `text`. The node -1 stands for unknown states. An edge is a step
+    from `state` to `next_state`. The key of an edge is the step's row. The attributes of an edge are `episode`, `kind`
+    (played, candidate, probe or demo), `turn`, `action`, `reward`, `ending`, `terminated`, `truncated`, `valid`, and
+    `advantage` if the step has one. Steps of several episodes that begin in the same state leave the same node, so the
+    result is the merged graph.
 
     Args:
         graph: any step graph.
-        group, episode: the number of what to show; give exactly one of the two.
+        group, episode: the id of the group or of the episode to export; give exactly one of the two.
         advantage: [N] float, NaN where a step has none; default: the graph's own column, if it has one.
 
     Raises:
-        ValueError: group and episode are both given or both missing, or the graph has no such number.
+        ValueError: group and episode are both given or both missing, or the graph has no such id.
     """
     import networkx
 
@@ -47,12 +51,13 @@ def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarra
     rows = np.flatnonzero(graph.columns[kind] == number)
     if not len(rows):
         known = np.unique(graph.columns[kind])
-        raise ValueError(f"there is no {kind} {number}: the graph has {', '.join(map(str, known[:20]))}")
+        shown = ", ".join(map(str, known[:20])) + (f", ... {known[-1]}" if len(known) > 20 else "")
+        raise ValueError(f"there is no {kind} {number}: the graph has {shown}")
     return rows
 
 
 def word(graph: StepGraph, kind: str, number: int) -> str:
-    """The name of a group, state or action, or its number where names are not stored; empty for -1, which is none."""
+    """The text of an id of a group, state or action; the id if the graph holds no text for it; empty for -1."""
     if number < 0:
         return ""
     words = graph.names.get(kind, ())

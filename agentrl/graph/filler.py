@@ -1,4 +1,4 @@
-"""Fillers: between rollout and credit, they fill columns that need the policy or a memory.
+"""Fillers compute columns that need the policy or a memory. They run between rollout and credit.
 
 A catalogue file (a credit method, a context policy) that needs such columns offers `filler(config) -> Filler`. A filler
 sees the graph and the policy that produced it. It may keep a state between iterations: the run's checkpoints store the
@@ -23,13 +23,13 @@ class PolicyReader(Protocol):
         ...
 
     def encode(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text; control tokens spelled out in it become ordinary text."""
+        """[T] int64 ids of a text; control tokens that are spelled out in the text become ordinary text."""
         ...
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
         """[S] float64 nats, log-probabilities of the sampled tokens of `rows` under the current policy; NaN elsewhere.
 
-        `temperature`: None uses the temperature of the sampling.
+        `temperature`: None takes the sampling temperature of the run.
         """
         ...
 
@@ -43,5 +43,5 @@ class Filler(Protocol):
         ...
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
-        """The columns by name: columns of steps [N], columns of tokens [S]."""
+        """The filled columns by name: columns of steps [N], columns of tokens [S]."""
         ...

@@ -1,4 +1,4 @@
-"""Parts of step graphs with their tokens, and step graphs that are put together.
+"""Cuts whole episodes out of a step graph, and joins several step graphs into one. Both operations keep the tokens.
 
 Letters: N steps, S tokens, E episodes.
 """
@@ -27,7 +27,8 @@ def extract(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 
     Args:
         graph: any step graph.
-        rows: [n] ascending; all rows of an episode or none, and with a row the rows that it continues.
+        rows: [n] ascending. It holds all rows of an episode or none of them, and for each row also the rows that the
+            row continues.
     """
     part = graph.take(rows)
     columns, episodes = dict(part.columns), np.unique(part.episode)
@@ -69,13 +70,14 @@ def _tails_of(tails: Mapping[str, np.ndarray], episodes: np.ndarray) -> dict[str
 def concatenate(graphs: Sequence[StepGraph], into: Sequence[Mapping[int, int]] | None = None) -> StepGraph:
     """The rows of all graphs, one graph after the other.
 
-    States and actions of one group with equal text get equal ids, wherever they come from, so that the steps of an
-    earlier batch meet those of a later one. A column that only some graphs have is NaN, False or -1 on the other rows.
+    States and actions of one group with equal texts get equal ids, also if they are from different graphs. Credit can
+    then compare the steps of an earlier batch with steps of a later one. A column that only some graphs have is NaN,
+    False or -1 on the rows of the other graphs.
 
     Args:
         graphs: at least one; either all or none with tokens.
-        into: for each graph after the first one, its group -> the group of the result that its rows join; None joins
-            groups with equal names.
+        into: for each graph after the first one, a mapping from a group of this graph to the group of the result that
+            the group's rows join. Groups without an entry, and all groups if `into` is None, join by equal names.
 
     Raises:
         ValueError: some graphs have tokens and others none.
@@ -109,7 +111,7 @@ def concatenate(graphs: Sequence[StepGraph], into: Sequence[Mapping[int, int]] |
 def _joined(graph: StepGraph, groups: list[str], into: Mapping[int, int]) -> dict[int, int]:
     """The group of the result for each group of a graph; names of new groups are appended to `groups`.
 
-    A group without a name meets no other, unless `into` says so.
+    A group without a name becomes a new group, unless `into` names a group that it joins.
     """
     found: dict[int, int] = {}
     for group in np.unique(graph.group).tolist():
@@ -194,7 +196,7 @@ def _rename_in_groups(
 
 
 def _word(words: Sequence[str], number: int, graph: int) -> str:
-    """The word of an id; an id without a word, such as a state without a description, equals no id of another graph."""
+    """The text of an id. An id without a text gets a placeholder that differs from all texts of other graphs."""
     return words[number] if number < len(words) else f"\0{graph} {number}"
 
 

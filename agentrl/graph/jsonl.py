@@ -1,7 +1,8 @@
 """Reads `steps.jsonl`, one JSON object per line and one line per step, as a step graph.
 
 Required: group, episode, turn, reward. Optional: the other `FIELDS` of `agentrl.graph.jsonl_line`. `parent` and
-`caller` are `[episode, turn]` of the same group. Bad input raises a ValueError that names the line and the field.
+`caller` name a step of the same group as `[episode, turn]`. Bad input raises a ValueError that names the line and the
+field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -152,7 +153,7 @@ def _ids(items: Sequence[Any]) -> Ids:
 
 
 def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The values that each id column but `tree` numbers: N per column, for `state` the N states and N next states.
+    """The values that get ids, by column: N values per column; for `state` the N states, then the N next states.
 
     Equal texts of states or actions in different groups are different values.
     """
@@ -209,7 +210,10 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
 
 
 def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns of values [N]. A column of `NUMERIC` is NaN where a line lacks it, left out if all lines lack it."""
+    """Columns of values [N]. A column of `NUMERIC` is NaN where a line lacks the field.
+
+    If all lines lack the field, there is no such column.
+    """
     n = len(rows)
     status = np.array([Status[str(r.fields.get("status", "ok")).upper()] for r in rows], np.int8)  # [N]
     terminated = flags(rows, "terminated", False)  # [N]
@@ -239,17 +243,21 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
 
 
 def numbers(rows: Sequence[Row], name: str) -> np.ndarray:
-    """[N] float64, NaN where absent."""
+    """[N] float64, the field `name` of each row; NaN where a row lacks it."""
     return np.array([row.fields.get(name, np.nan) for row in rows], np.float64)
 
 
 def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
-    """[N] bool."""
+    """[N] bool, the field `name` of each row; `default` where a row lacks it."""
     return np.array([row.fields.get(name, default) for row in rows], bool)
 
 
 def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.ndarray:
-    """[N] float64, the score of each row's episode: the one that its lines give, else the sum of its rewards."""
+    """[N] float64, the score of each row's episode: the field `score` of its lines, else the sum of its rewards.
+
+    Raises:
+        ValueError: two lines of one episode give different scores.
+    """
     out = np.bincount(episode, reward)  # [E]
     first_scored: dict[int, Row] = {}  # episode -> its first row with a score
     for row, e in zip(rows, episode.tolist(), strict=True):
@@ -267,10 +275,11 @@ def scores(rows: Sequence[Row], episode: np.ndarray, reward: np.ndarray) -> np.n
 
 
 def token_table(rows: Sequence[Row], parent: np.ndarray) -> Tokens | None:
-    """Tokens without ids, with the column `token_value` [S] where any line has it; None if no line has token fields.
+    """A token table whose token ids are all 0; None if no line has `n_tokens` or `token_value`.
 
-    A step has `observation_tokens` tokens (default 0) that were not sampled, then `n_tokens` sampled ones; its context
-    is its parent.
+    A step has `observation_tokens` tokens (default 0) that were not sampled, then `n_tokens` sampled tokens (default:
+    one per entry of `token_value`). The context of a step is its parent. If any line has `token_value`, the table has
+    the column `token_value` [S], NaN where no value is given.
     """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
         return None

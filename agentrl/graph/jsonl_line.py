@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from agentrl.types import Status
 
 LARGEST = sys.float_info.max
-MOST = 2**62  # turns and the like are int64
+MOST = 2**62  # turns are stored as int64
 
 
 class Kind(NamedTuple):
-    """A type of JSON value: `word` names it in error sentences, `accepts` tests a value."""
+    """A type of JSON value: `word` names the type in error messages, `accepts` tests whether a value has the type."""
 
     word: str
     accepts: Callable[[Any], bool]
@@ -78,7 +78,7 @@ class Row(NamedTuple):
 
 
 def _start(value: Any) -> str:
-    """The beginning of a value in an error sentence."""
+    """The first 60 characters of a value as JSON, for error messages."""
     try:
         return json.dumps(value)[:60]
     except RecursionError:

@@ -1,6 +1,6 @@
 """Recognises the logs of other tools, and reads them as step graphs through the converters.
 
-A JSONL file, or a Parquet table (extra `data`), of
+A log is a JSONL file or a Parquet table (extra `data`) with one of these forms:
   - steps (`agentrl.graph.jsonl`): group, episode, turn, reward;
   - chat trajectories in OpenAI's format: messages, group, reward;
   - a verl batch: uid, traj_uid, rewards or token_level_rewards; verl's stored rollouts: input, output, score;
@@ -25,7 +25,7 @@ def read_log(path: Path) -> StepGraph:
     """The step graph of a file of steps, or of another tool's log.
 
     Raises:
-        ValueError: the file cannot be read as either; the sentence names the file and the row.
+        ValueError: the file is neither; the message names the file and the line or row.
     """
     rows = _parquet(path) if path.suffix == ".parquet" else None
     convert = _converter(_first(path) if rows is None else next(iter(rows), {}))
@@ -66,7 +66,7 @@ def _verl_columns(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _first(path: Path) -> Any:
-    """The first value of a JSONL file; None if its first line holds none, which the reader of steps will say."""
+    """The first value of a JSONL file; None if it cannot be read, for which `read_steps` then raises the error."""
     try:
         return next((value for _, value in read_jsonl(path, "file of steps")), None)
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Values on merged graphs: the states of a group as nodes, its executed steps as edges.
+"""Values on merged graphs. The nodes of a merged graph are the states of a group, its edges the executed steps.
 
 Letters: E edges (steps), K nodes.
 """
@@ -24,7 +24,7 @@ def graph_values(
     Args:
         u, v: [E] int64 nodes in 0..K-1; parallel edges count as often as they occur.
         fixed: [K] float, the known value of a node, NaN where the value is to be computed. For distances, the nodes
-            that are not NaN are the goals (value 0).
+            whose entry is not NaN are the goals, and their value is 0.
         how: `distance`: the number of edges on the shortest path to a goal, inf if there is none.
             `bellman`: V(u) = mean over the edges out of u of gain + gamma * V(v), 0 for nodes without edges.
         gamma: discount, for `bellman`.
@@ -53,7 +53,10 @@ def graph_values(
 
 
 def _distances(u: np.ndarray, v: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Breadth-first search from the nodes at distance 0 against the edges; edges of settled nodes are dropped."""
+    """Breadth-first search from the nodes at distance 0, against the direction of the edges.
+
+    Edges out of nodes whose distance is known are dropped.
+    """
     level = 0
     while True:
         reached = u[(d[v] == level) & np.isinf(d[u])]

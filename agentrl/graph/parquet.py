@@ -1,8 +1,8 @@
 """Step graphs as Parquet tables (extra `data`) for pandas, DuckDB, Polars, Spark; docs/run-folder.md has the schema.
 
 Three tables per graph, one file each: `steps` (one row per step: an edge from a state to the next), `names` (one row
-per id: states are the nodes) and `tails` (one row per episode). All that a stored graph holds is in them, so that
-`read_tables` gives an equal graph back.
+per id: states are the nodes) and `tails` (one row per episode). The tables hold all data of a stored graph, so that
+`read_tables` returns an equal graph.
 """
 
 import json
@@ -20,7 +20,7 @@ from agentrl.graph.tokens import Tokens
 FORMAT, VERSION = "agentrl.step_graph.parquet", 1
 HEAD = b"agentrl"  # the metadata entry of each file: format, version, note, and texts that Parquet cannot hold
 TABLES = ("steps", "names", "tails")
-TEXT, TOKEN, NAME = "text.", "token.", "_name"  # beginnings and the end of names of columns
+TEXT, TOKEN, NAME = "text.", "token.", "_name"  # two prefixes and a suffix of column names
 OFFSETS, ALLOWED = "tail_offsets", "allowed_ids"
 PER_TOKEN = ("ids", "sampled", "logprobs")
 PER_STEP = ("context", "context_tokens")
@@ -34,9 +34,9 @@ def write_tables(graph: StepGraph, folder: Path, name: str, note: Mapping[str, o
 
     Args:
         graph: any step graph.
-        folder: where to; made if it does not exist.
-        name: of the files, and the value of the column `graph`.
-        note: a small JSON value that the files keep.
+        folder: the folder FOLDER; it is made if it does not exist.
+        name: name of the files, and the value of the column `graph`.
+        note: a small JSON object that is stored in the metadata of each file.
 
     Raises:
         ValueError: pyarrow is missing, or a file cannot be written.
@@ -63,7 +63,7 @@ def read_tables(folder: Path, name: str) -> StepGraph:
     """The graph that `write_tables` wrote.
 
     Raises:
-        ValueError: pyarrow or a file is missing, or a file is damaged, something else, or of another version.
+        ValueError: pyarrow or a file is missing, or a file is damaged, holds something else, or has another version.
     """
     steps, names, tails = (_read(folder / table / f"{name}.parquet", table) for table in TABLES)
     try:
@@ -116,7 +116,7 @@ def _tokens(tokens: Tokens, pa: Any) -> dict[str, Any]:
 
 
 def _names(graph: StepGraph, pa: Any) -> dict[str, Any]:
-    """One row per id: the column that holds it, the id, its text."""
+    """One row per id: the column that holds the id, the id, and the text of the id."""
     rows = [(column, i, word) for column, words in graph.names.items() for i, word in enumerate(words)]
     columns, ids, words = ([row[k] for row in rows] for k in range(3))
     return {"column": pa.array(columns, pa.string()), "id": pa.array(ids, pa.int64()), "name": words}
@@ -137,9 +137,10 @@ def _other_tails(graph: StepGraph) -> dict[str, np.ndarray]:
 
 
 def _held(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
-    """The columns, lists of words as text; and, by column and row, words with half of a surrogate pair.
+    """(the columns, with lists of words as text columns; words that Parquet cannot hold, by column and row).
 
-    Parquet cannot hold these: a "?" stands in their place, and the metadata keeps them.
+    Parquet cannot hold a word with half of a surrogate pair. Its column has "?" for the half, and the file's metadata
+    keep the word.
     """
     pa = _pyarrow()
     held, broken = {}, dict[str, dict[str, str]]()

@@ -10,7 +10,12 @@ from agentrl.graph.tokens import Tokens
 
 
 class Paths(NamedTuple):
-    """Two parallel arrays [P rows], path by path and root first: `row`, and `leaf`, the dense number of the path."""
+    """Two parallel arrays [P rows], one path after another, each from its root to its leaf.
+
+    Attributes:
+        row: row of the graph.
+        leaf: number of the path, 0 to the number of paths - 1.
+    """
 
     row: np.ndarray
     leaf: np.ndarray
@@ -33,14 +38,17 @@ def paths(graph: StepGraph) -> Paths:
 
 
 def forked(graph: StepGraph) -> bool:
-    """Does any path run through several episodes, or a row have several children? Then episodes are not chains."""
+    """Does a path run through several episodes, or has a row several children? If so, paths are not episodes."""
     inner = graph.parent >= 0
     crosses = graph.episode[graph.parent[inner]] != graph.episode[inner]
     return bool(graph.branched or crosses.any())
 
 
 def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
-    """The sub-graph of `rows` with their tokens and token columns, for credit only: tokens lose their contexts."""
+    """The sub-graph of `rows` (ascending) with their tokens and token columns.
+
+    It serves credit only: the contexts of the rows and the allowed sets of the tokens are dropped.
+    """
     part = graph.take(rows)
     if graph.tokens is None:
         return part
@@ -65,7 +73,8 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
     """A graph with one episode per root-to-leaf path, which holds copies of the path's rows and all their rewards.
 
     A path belongs to the rollout of its leaf and, if there is a `score` column, takes the score of its leaf's episode.
-    Where branches start from different states, `next_state` is set per path. Tokens and their columns are dropped.
+    Where branches start from different states, `next_state` is set per path. Tokens and their columns are dropped, and
+    every `caller` is -1.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path
@@ -84,8 +93,8 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
 def _next_on_path(graph: StepGraph, on: Paths, start: np.ndarray) -> np.ndarray:
     """[P rows] int64, the next state of each copy.
 
-    It is the state of the next row on the path, unless no child of the row begins in the row's own `next_state`: then
-    that `next_state` stays.
+    If some child of the row begins in the row's `next_state`, it is the state of the next row on the path. Otherwise,
+    and on the last row of a path, it is the row's `next_state`.
     """
     below = np.flatnonzero(graph.parent >= 0)
     agrees = graph.state[below] == graph.next_state[graph.parent[below]]

@@ -10,11 +10,11 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
-CONSTANT = 1e-12  # a group whose spread is below this share of its values is constant: the spread is rounding
+CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| (or of 1)
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
-    """Dense ids of the distinct tuples of `columns`, numbered by first appearance in sorted order.
+    """Dense ids of the distinct tuples of `columns`, numbered in ascending order of the tuples.
 
     Args:
         columns: each [N], of any sortable type; at least one.
@@ -45,7 +45,7 @@ def mean(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None) -> np
 
 
 def group_max(x: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Maximum over each row's group, [N]; -inf rows are ignored unless all are."""
+    """Maximum over each row's group, [N]; -inf if all rows of the group are -inf."""
     top = np.full(int(key.max(initial=-1)) + 1, -np.inf)  # [K]
     np.maximum.at(top, key, x)
     on_rows: np.ndarray = top[key]  # [N]
@@ -57,10 +57,10 @@ class Moments(NamedTuple):
 
     Attributes:
         n: sum of the weights.
-        mean: weighted mean; for a constant group exactly its value.
-        std: standard deviation.
+        mean: weighted mean; for a constant group exactly its largest value.
+        std: standard deviation; 1 for groups without spread (see `moments`).
         constant: are all counted values of the group equal, up to rounding?
-        tolerance: differences up to this one count as rounding.
+        tolerance: the largest difference that counts as rounding.
     """
 
     n: np.ndarray
@@ -73,8 +73,8 @@ class Moments(NamedTuple):
 def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, std: Std = "sample") -> Moments:
     """Weighted moments of each row's group, in two passes (no cancellation).
 
-    `weight` is a frequency: the sample variance divides by its sum - 1; rows of weight 0 do not count. The standard
-    deviation is 1 for a constant group, for a group of one, and for every group if `std="none"`.
+    `weight` is a frequency: the sample variance divides by the sum of the weights minus 1. Rows of weight 0 do not
+    count. The standard deviation is 1 for a constant group, for a group of one, and for every group if `std="none"`.
     """
     w = np.ones(len(x)) if weight is None else np.asarray(weight, np.float64)
     counted = w > 0  # [N]
@@ -102,7 +102,7 @@ def centred(x: np.ndarray, m: Moments) -> np.ndarray:
 
 
 def alone(x: np.ndarray, singleton: Singleton) -> np.ndarray:
-    """[N] what a group of one gets before it is scaled: 0, its raw value, or its sign."""
+    """[N] the unscaled result for groups of one: 0, the value x itself, or the sign of x."""
     if singleton == "pass":
         return x
     return np.sign(x) if singleton == "sign" else np.zeros(len(x))
@@ -117,10 +117,10 @@ def group_norm(
     singleton: Singleton = "zero",
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(x - mean) / (std + eps) inside each group; "none" only subtracts the mean.
+    """(x - mean) / (std + eps) inside each group; `std="none"` only subtracts the mean.
 
-    A group of two or more whose counted rows are equal (up to rounding) gives exactly 0: the float32 formulas of the
-    released codes give up to 0.15 there. A row of weight 0 that differs from such a constant group gets
+    If a group has two or more counted rows, all equal up to rounding, these rows get exactly 0. The float32 formulas of
+    the released codes give up to 0.15 there. A row of weight 0 that differs from such a constant group gets
     (x - mean) / (1 + eps): dividing by a standard deviation of 0 + eps would turn a format penalty of 0.1 into an
     advantage of -100,000.
 
@@ -129,7 +129,8 @@ def group_norm(
         key: [N] int64 group ids.
         std: sample (n - 1), population (n) or none.
         eps: added to the standard deviation.
-        singleton: what a group of one gets: `zero`; `pass`, its value with mean 0 and std 1; or `sign`, its sign.
+        singleton: what a group of one gets: 0 (`zero`), x normalised with mean 0 and standard deviation 1 (`pass`), or
+            the sign of x (`sign`).
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
             normalised by them.
 
@@ -150,7 +151,7 @@ def leave_one_out(
 ) -> np.ndarray:
     """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
 
-    `weight` and `singleton` are those of `group_norm`.
+    `weight` and `singleton` mean the same as in `group_norm`.
     """
     x = np.asarray(x, np.float64)
     if not len(x):
@@ -259,13 +260,13 @@ def gae(
 
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """[N] bool, did the step lead to a state in which its path had been, the state before the step included?
+    """[N] bool, did the step lead to a state that its path had visited before (the state it left included)?
 
     Args:
         state, next_state: [N] ids of the states before and after each step, equal where the states are equal.
         parent: [N] the step before, -1 at a root.
     """
-    been: list[frozenset[int]] = []  # of each row, the states of its path
+    been: list[frozenset[int]] = []  # for each row, the states on its path
     found = np.zeros(len(state), bool)  # [N]
     rows = zip(parent.tolist(), state.tolist(), next_state.tolist(), strict=True)
     for row, (above, here, there) in enumerate(rows):
@@ -275,7 +276,9 @@ def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> n
 
 
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
-    """[N] dense id of the last k states of each row, its own included; a shorter history never equals a longer one.
+    """[N] dense id of each row's last k states, the row's own state included.
+
+    A history of fewer than k states never gets the id of a longer history.
 
     Source: HGPO (arXiv 2602.22817), the context of length k.
     """
@@ -300,10 +303,11 @@ def whiten(
     std: Std = "sample",
     key: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[N] (x - mean) / sqrt(variance + eps) over all rows; a single row gives 0, its sample variance is undefined.
+    """[N] (x - mean) / sqrt(variance + eps) over all rows. A single row gives 0: its sample variance is undefined.
 
-    A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64 rows of equal key
-    are whitened by themselves, such as those of one agent: scores of different agents have different meanings.
+    A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64, the rows of each
+    key are whitened with their own mean and variance. For example, the key is the agent, because scores of different
+    agents have different meanings.
     """
     x = np.asarray(x, np.float64)
     if len(x) == 0:

@@ -1,10 +1,10 @@
 """Clusters of similar texts: the greedy first fit of the released GiGPO code, with bounds that skip nearly all
 comparisons.
 
-A text joins the first cluster of its group whose first member it resembles, else it opens a new cluster. Two texts
-resemble each other if their Ratcliff-Obershelp ratio (2 * matched characters / total characters, as
-`difflib.SequenceMatcher` with its popular-character heuristic, the new text first) reaches the threshold. The ratio is
-not symmetric, and the partition depends on the order of the rows.
+A text joins the first cluster of its group whose first member it resembles. If it resembles none, it opens a new
+cluster. Two texts resemble each other if their Ratcliff-Obershelp ratio, 2 * matched characters / total characters,
+reaches the threshold. The ratio is that of `difflib.SequenceMatcher` with its popular-character heuristic and the new
+text as first argument. The ratio is not symmetric, and the partition depends on the order of the rows.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
 
 
 def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
-    """[N] int64 cluster of each row's state, numbered inside its group (copies of a task, agent by agent).
+    """[N] int64 cluster of each row's state, numbered inside the group of the row (one agent in the copies of a task).
 
     Raises:
         ValueError: the graph does not hold the texts of its states.
@@ -38,8 +38,8 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
 def first_fit(groups: list[int], texts: list[str], threshold: float) -> np.ndarray:
     """[N] int64 cluster number of each text inside its group, in the given order.
 
-    Equal texts of a group join the same cluster, because every cluster before it refuses them again. Each distinct text
-    is therefore compared once.
+    A text that occurs again in its group joins the same cluster as before, because the same earlier clusters refuse it.
+    Each distinct text is therefore compared only once.
     """
     known: dict[int, dict[str, int]] = defaultdict(dict)
     clusters: dict[int, list[Representative]] = defaultdict(list)

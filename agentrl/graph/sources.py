@@ -8,8 +8,10 @@ from agentrl.graph.step_graph import StepGraph
 
 
 def read_any(steps: Path) -> StepGraph:
-    """The step graph of a stored graph (.safetensors), of the newest graph in a run folder, or of a file of steps or of
-    another tool's log (`agentrl.graph.logs`).
+    """The step graph that a path holds.
+
+    The path is a stored graph (.safetensors), a run folder (its newest graph is read), a file of steps, or a log of
+    another tool (`agentrl.graph.logs`).
 
     Raises:
         ValueError: the file cannot be read as steps or as a stored graph, or the run folder holds no graph.

@@ -17,8 +17,8 @@ from agentrl.graph.segments import keys
 from agentrl.graph.tokens import Tokens, check_tokens
 from agentrl.types import Status
 
-# `kind`: executed; sampled and not executed; a Monte Carlo continuation; a chain of an expert or of a stored success
-# that joined the group
+# The column `kind`. PLAYED: executed. CANDIDATE: sampled and not executed. PROBE: a Monte Carlo continuation. DEMO: a
+# step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
 COLUMNS: Mapping[str, type] = MappingProxyType(
@@ -97,13 +97,13 @@ class StepGraph:
         return self.tokens is not None and name in self.tokens.columns
 
     def column(self, name: str, needed_by: str = "this method") -> np.ndarray:
-        """A column [N]; if it is missing, a ValueError that says who needs it and how to get it."""
+        """A column [N]. If the graph lacks the column, a ValueError says what needs it and how to get it."""
         if not self.has(name):
             raise _absent(name, needed_by, "of tokens, read it by token_column" if self.has_token_column(name) else "")
         return self.columns[name]
 
     def token_column(self, name: str, needed_by: str = "this method") -> np.ndarray:
-        """A column [S] of the token table; if it is missing, a ValueError that says who needs it and how to get it."""
+        """A column [S] of the token table. If the table lacks it, a ValueError says what needs it and how to get it."""
         if self.tokens is None or name not in self.tokens.columns:
             raise _absent(name, needed_by, "of steps, read it by column" if self.has(name) else "")
         return self.tokens.columns[name]
@@ -135,7 +135,8 @@ class StepGraph:
     def peers(self) -> np.ndarray:
         """[N] int64, dense ids of (group, agent): the steps of one agent in the copies of one task.
 
-        Scores of different agents have different meanings, so that statistics "of a group" are taken over these.
+        Scores of different agents have different meanings. Statistics "of a group" are therefore taken over the rows
+        with one id of `peers`.
         """
         return keys(self.group, self.agent)
 
@@ -209,9 +210,9 @@ class StepGraph:
             failed |= np.isin(self.episode, self.episode[below])
 
     def take(self, rows: np.ndarray) -> "StepGraph":
-        """The sub-graph of `rows` (ascending), with parents, callers and contexts renumbered.
+        """The sub-graph of `rows` (ascending), with parents and callers renumbered.
 
-        A parent outside the selection becomes -1. Tokens, with their columns, and tails are dropped: the result
+        A parent or caller outside the selection becomes -1. Tokens, token columns and tails are dropped: the result
         serves credit and statistics.
         """
         renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
@@ -231,7 +232,7 @@ def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarra
         score: [N] or one number, the sum of the rewards that the environment paid.
 
     Returns:
-        bool, of the shape of both.
+        bool, with the shape of `word` and `score` broadcast together.
     """
     return np.where(np.isnan(word), np.greater(score, 0), np.greater(word, 0))
 

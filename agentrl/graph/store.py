@@ -1,4 +1,4 @@
-"""Step graphs on disk: safetensors segments, columns and offsets as tensors, words as UTF-8 blobs."""
+"""Stores step graphs as safetensors files: columns and offsets as tensors, words as UTF-8 bytes with offsets."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
 
 
 def graph_to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -> bytes:
-    """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON value."""
+    """The graph as one safetensors file; equal graphs give equal bytes. `note` is a small JSON object."""
     tensors = {f"column/{name}": x for name, x in graph.columns.items()}
     if graph.tokens is not None:
         tensors |= {f"tokens/{name}": getattr(graph.tokens, name) for name in TABLE}
@@ -55,7 +55,7 @@ def graph_to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -
 
 
 def graph_from_bytes(data: bytes) -> StepGraph:
-    """The graph that `graph_to_bytes` wrote in this version; its arrays can be written to."""
+    """The graph that `graph_to_bytes` of this version wrote; the arrays of the graph are writable."""
     return _from_tensors({name: np.array(x) for name, x in load(data).items()})
 
 
@@ -102,10 +102,11 @@ def read_graph(path: Path) -> StepGraph:
 
 
 def _check_ids(graph: StepGraph) -> None:
-    """Columns of a file have the types of `COLUMNS`, and ids have words.
+    """Check the types and the values of the columns that were read from a file.
 
     Raises:
-        ValueError: they do not.
+        ValueError: a column has another type than in `COLUMNS`, a column of floats is not finite, `kind`, `status` or
+            `ending` has an unknown value, or an id is beyond the names of its column.
     """
     for name, kind in COLUMNS.items():
         found = graph.columns[name]
@@ -130,7 +131,7 @@ def _as_version_2(tensors: Mapping[str, np.ndarray], path: Path) -> dict[str, np
     one entry per token was cut in this way and is dropped.
 
     Raises:
-        ValueError: a column does not have one entry per step, and its name is none that version 1 stored per token.
+        ValueError: a column does not have one entry per step, and is not one of `TOKEN_COLUMNS_OF_VERSION_1`.
     """
     moved = {f"column/{name}": f"token_column/{name}" for name in TOKEN_COLUMNS_OF_VERSION_1}
     steps, tokens = len(tensors["column/parent"]), len(tensors.get("tokens/ids", ()))

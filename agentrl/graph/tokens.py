@@ -7,7 +7,7 @@ Glossary:
     step: one turn of one agent: the observation, the answer and the reward.
     row: the place of a step in the columns of a graph, 0 to N-1.
     token: the place of one piece of text in the token table, 0 to S-1.
-    token id: the entry of the tokenizer's vocabulary that a token is.
+    token id: the number of a token's entry in the tokenizer's vocabulary.
     packed index: the place of a token in the packed input of one forward pass.
     path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by its end.
     decision: a sampled token that had an alternative.
@@ -27,10 +27,10 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tokens:
-    """What each step adds to its context, and the context it continues.
+    """The tokens that each step adds to its context, and the context that the step continues.
 
-    A step stores only the tokens it adds. The model saw the tokens of the path: the first `context_tokens[n]` tokens of
-    the path of row `context[n]`, then the tokens of row n.
+    A step stores only the tokens that it adds. By the end of row n, the model has read or sampled the path of row n:
+    the first `context_tokens[n]` tokens of the path of row `context[n]`, then the tokens of row n.
 
     Attributes:
         offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
@@ -100,7 +100,7 @@ def check_tokens(tokens: Tokens, n: int) -> None:
 
 
 def path_lengths(tokens: Tokens) -> np.ndarray:
-    """[N] int64, number of tokens on each row's path, which the model has read and sampled by its end."""
+    """[N] int64, number of tokens on each row's path: all that the model has read and sampled by the end of the row."""
     return tokens.context_tokens + np.diff(tokens.offsets)
 
 
@@ -155,7 +155,7 @@ def append_rows(
 
 
 def take_rows(tokens: Tokens, rows: np.ndarray) -> Tokens:
-    """The table of `rows` (ascending), their contexts renumbered; rows that they continue must be among them."""
+    """The table of `rows` (ascending), with their contexts renumbered; each context must be one of `rows`, or -1."""
     mask = np.isin(token_rows(tokens), rows)  # [S]
     sizes = np.diff(tokens.allowed_offsets)  # [S]
     place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry serves -1

@@ -14,11 +14,11 @@ def to_messages(graph: StepGraph) -> Iterator[dict[str, Any]]:
     """One object per episode that was played or demonstrated.
 
     `messages` holds one user message (the observation) and one assistant message (the answer) per step, from the root
-    of the graph on; a branch repeats the steps before it. `group`, `episode` and `agent` are names, `reward` is the
-    score, `status` how the episode ended, `kind` played or demo. `agentrl.graph.from_messages` and `agentrl credit
-    --steps` read this form.
+    of the path on; the object of a branch repeats the steps before the branch. `group`, `episode` and `agent` are
+    names, `reward` is the episode's score, `status` says how the episode ended, `kind` is played or demo.
+    `agentrl.graph.from_messages` and `agentrl credit --steps` read this form.
 
-    System messages and the words of a chat template are not in it: they are tokens of a graph, not texts.
+    System messages and the words of a chat template are left out: a graph holds them only as tokens, not as texts.
 
     Raises:
         ValueError: the graph has no texts of observations or answers.

@@ -1,7 +1,7 @@
 """Checks that an environment keeps the promises of `agentrl.env.Env`, by random walks over some tasks.
 
-Each broken promise becomes one sentence, which `agentrl check ENV` prints. The checker is stricter than Gymnasium's
-checker, and runs that one too.
+Each broken promise becomes one sentence, which `agentrl check ENV` prints. The checker is stricter than Gymnasium's own
+checker, which it also runs.
 """
 
 import copy
@@ -113,9 +113,9 @@ def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
 
 
 def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walks: int = 3) -> str:
-    """How the first task differs when it is played twice, by short random walks; empty if it does not.
+    """The first difference between two plays of the first task, by short random walks; empty if there is none.
 
-    An environment that cannot be played says nothing here: whoever plays it meets the error.
+    Also empty if the environment cannot be played: the user meets that error when the environment is played.
     """
     try:
         found = (_check_again(Walk(entry, tasks_of(entry)[0], seed, steps)) for seed in range(walks))
@@ -125,7 +125,7 @@ def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walk
 
 
 def branches_by(entry: Entry[EnvironmentFile]) -> Literal["snapshot", "replay"]:
-    """How a step of the environment is played again: from a copy, or by carrying out the recorded actions again."""
+    """How a branch gets to a state of the environment: from a snapshot, or by a replay of the recorded actions."""
     walk = Walk(entry, tasks_of(entry)[0], 0, 1)
     try:
         walk.reset()
@@ -178,7 +178,7 @@ class Walk:
         return result
 
     def run(self, steps: int | None = None) -> "Walk":
-        """Reset, then random listed actions or random calls of the tools, to the end of the episode or the walk."""
+        """Reset, then take random listed actions or random tool calls until the episode ends, at most `steps`."""
         self.reset()
         rng = random.Random(self.seed)
         for _ in range(self.steps if steps is None else steps):
@@ -194,7 +194,7 @@ class Walk:
         return rng.choice(observation.actions or GARBAGE)
 
     def again(self, actions: Sequence[str]) -> "Walk":
-        """Reset, then these actions."""
+        """Reset, then carry out these actions."""
         self.reset()
         for action in actions:
             self.step(action)
@@ -211,14 +211,14 @@ def line(result: StepResult) -> str:
 
 
 def difference(a: Sequence[str], b: Sequence[str]) -> str:
-    """Where two transcripts differ first: the step and both texts, shortened."""
+    """The first step at which two transcripts differ, and both texts, shortened."""
     step, x, y = next((i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     at = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
     return f"at step {step}: ...{x[max(0, at - 20) : at + 40]!r} and ...{y[max(0, at - 20) : at + 40]!r}"
 
 
 def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
-    """There are tasks, the same ones in a second list, with unique keys that find them; they can be pickled."""
+    """There are tasks; a second list has the same tasks; keys are unique and find their tasks; tasks can be pickled."""
     first, second = tasks_of(entry), entry.hooks.tasks(entry.config)
     sample = [first[i] for i in range(min(len(first), 200))]
     if len(first) != len(second) or sample != [second[i] for i in range(len(sample))]:
@@ -257,17 +257,17 @@ def _check_walk(walk: Walk) -> Iterator[str]:
 
 
 def _refused(result: StepResult) -> bool:
-    """Did the environment refuse the action? A tool that was called and raised has carried it out: an error is a legal
-    answer of a tool."""
+    """Did the environment refuse the action? A tool that was called and raised an error has not refused: an error is a
+    legal answer of a tool."""
     if result.info.get("status", Status.OK) == Status.TOOL_ERROR and result.info.get("calls"):
         return bool(result.info.get("refused"))
     return bool(result.info.get("status", Status.OK) != Status.OK)
 
 
 def _check_again(walk: Walk) -> Iterator[str]:
-    """The same task and actions give the same bytes: in this instance after another episode, and in a new instance.
+    """The same task and actions give the same results: in this instance after an episode, and in a new instance.
 
-    The state of the global random generators makes no difference.
+    The state of the global random generators must make no difference.
     """
     transcript = walk.run().transcript()
     actions = list(walk.actions)
@@ -324,7 +324,7 @@ def _check_pickle(walk: Walk) -> Iterator[str]:
 
 
 def _check_words(walk: Walk) -> Iterator[str]:
-    """Prompts are texts; `parse` gives back every listed action that `answer` wrote; no text makes `parse` raise."""
+    """Prompts are texts; `parse` reads every listed action from what `answer` wrote; no text makes `parse` raise."""
     prompt = prompt_of(walk.entry)
     walk.run()
     past = [Past(o, a) for o, a in zip(walk.observations[:-1], walk.actions, strict=True)]
@@ -359,7 +359,7 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
 
 
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:
-    """Every listed expert plays accepted actions."""
+    """The actions of every expert in `EXPERTS` are accepted."""
     make = entry.hooks.expert
     if make is None:
         return

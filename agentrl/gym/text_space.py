@@ -1,4 +1,4 @@
-"""A Gymnasium space of all Unicode strings; Gymnasium's own `Text` keeps tables of its character set."""
+"""A Gymnasium space of all Unicode strings. Gymnasium's `Text` would need large tables of its character set."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gymnasium.vector.utils import read_from_shared_memory
 
 
 class CodePoints(Sequence[str]):
-    """Every Unicode code point, as the character set of a space, without a million entries in memory."""
+    """A sequence of all Unicode code points, the character set of a space; it stores no entries in memory."""
 
     def __len__(self) -> int:
         return sys.maxunicode + 1
@@ -74,7 +74,7 @@ class UnicodeText(Text):
         return isinstance(x, str) and self.min_length <= len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A short printable text; under a mask, the sample of `Text.sample`."""
+        """A random text of printable ASCII; with a mask or probabilities, the sample of `Text.sample`."""
         if mask is not None or probability is not None:
             return str(super().sample(mask, probability))
         length = self.np_random.integers(self.min_length, max(self.min_length, min(64, self.max_length)) + 1)
@@ -95,10 +95,11 @@ def _flatten(  # type: ignore[misc]
 
 
 class SharedTexts(Sequence[str]):
-    """The texts that n environments hold in shared memory at the moment; a deep copy is a tuple of them.
+    """The current texts of n environments in shared memory; a deep copy is a tuple of the texts.
 
-    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and deep-copies that value after each step. This works
-    for arrays, which are views of the memory; a tuple would stay at the first texts.
+    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and deep-copies the result after each step. An array
+    shows the new observations, because it is a view of the memory. A tuple would keep the first texts, so this class is
+    a view, too.
     """
 
     def __init__(self, rows: np.ndarray) -> None:

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from agentrl.model.forward import Network
     from agentrl.model.gguf import convert_gguf
     from agentrl.model.layout import unshared
-    from agentrl.model.loading import Loaded, check_shape, load_model, load_tokenizer, restore_model, save_model
+    from agentrl.model.loading import (
+        Loaded,
+        check_path,
+        check_shape,
+        load_model,
+        load_tokenizer,
+        restore_model,
+        save_model,
+    )
     from agentrl.model.logprobs import EntropyMode, TokenStats, token_stats
     from agentrl.model.packing import Batch, Sharing, microbatches, pack
     from agentrl.model.probing import network
@@ -32,6 +40,7 @@ __all__ = [
     "WeightFolder",
     "Weights",
     "add_adapters",
+    "check_path",
     "check_room",
     "check_shape",
     "convert_gguf",
@@ -67,6 +76,7 @@ _HOME = {
     "WeightFolder": "agentrl.model.weights",
     "Weights": "agentrl.model.weights",
     "check_room": "agentrl.model.publishing",
+    "check_path": "agentrl.model.loading",
     "check_shape": "agentrl.model.loading",
     "convert_gguf": "agentrl.model.gguf",
     "export_model": "agentrl.model.exporting",

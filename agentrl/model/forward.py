@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from agentrl.model.layout import Layout
 from agentrl.model.packing import Batch, Sharing
-from agentrl.model.tree_attention import BLOCK, NAME, attending_over_trees, make_plan
+from agentrl.model.tree_attention import BLOCK, NAME, TreePlan, attending_over_trees, make_plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +42,7 @@ class Network:
 
     @property
     def device(self) -> torch.device:
-        """Where the passes run. The weights of a divided model may lie elsewhere."""
+        """The device on which the passes run. The weights of a divided model may be on another device."""
         weight: Any = next(self.model.parameters())
         kind = weight.device_mesh.device_type if hasattr(weight, "device_mesh") else weight.device.type
         if kind == weight.device.type:
@@ -59,7 +59,7 @@ class Network:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context of forward passes alone: no gradient, no dropout; `attending` is open in it."""
+        """Context for forward passes without gradient and dropout; it includes `attending`."""
         model: Any = self.model
         training = model.training
         model.eval()
@@ -96,11 +96,15 @@ class Network:
         states: Tensor = model.get_decoder()(input_ids=ids, use_cache=False, **options).last_hidden_state
         return states
 
+    def plan(self, layout: Layout) -> TreePlan:
+        """What the attention layers need to know about a layout."""
+        return make_plan(layout, self.device)
+
     def _over_tree(self, batch: Batch) -> Tensor:
         layout, ids = batch.layout, batch.ids
         if self.device.type == "cuda":
             layout, ids = _whole_blocks(layout, ids)
-        plan = make_plan(layout, self.device)
+        plan = self.plan(layout)
         row, position = (torch.from_numpy(x).to(self.device)[None] for x in (ids, layout.position))
         assert self.config._attn_implementation == NAME, "call hidden inside `with network.attending()`"
         return self.decoder(row, position_ids=position, tree_plan=plan)[0, : len(batch)]

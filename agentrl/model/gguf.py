@@ -11,15 +11,15 @@ from agentrl.files import refuse_existing, writing
 from agentrl.model.loading import Loaded, quietly
 
 MAGIC = b"GGUF"
-ORIGIN = "origin"  # key of config.json: where the weights come from, which reports repeat
+ORIGIN = "origin"  # key of config.json that says where the weights come from; reports repeat it
 
 
 class Card(NamedTuple):
     """What the card of a converted model says beside the types that it was dequantised from.
 
     Attributes:
-        name: of the model.
-        about: a text for people.
+        name: name of the model.
+        about: a text for readers of the card.
         head: further lines of the card's YAML header, such as the licence.
     """
 

@@ -1,7 +1,8 @@
 """The tokens of some rows as a trie in pre-order: the layout that a packed batch is cut from.
 
-A row continues the path of the row `Tokens.context` after its first `Tokens.context_tokens` tokens, possibly in the
-middle. Beyond that only prompt tokens with equal ids are merged. Sampled tokens are never merged, even when equal.
+Row n continues the path of row `Tokens.context[n]` after the first `Tokens.context_tokens[n]` tokens of that path,
+possibly in the middle of a row. Beyond that, only prompt tokens with equal ids are merged. Sampled tokens are never
+merged, even when equal.
 
 Letters: T packed tokens, S tokens of the graph, N rows.
 """
@@ -22,10 +23,10 @@ class Layout:
 
     Attributes:
         source: [T] int64, index of each packed token in the graph's token table; for merged prompts, of the first copy.
-        position: [T] int64, number of tokens before it on its path.
-        predictor: [T] int64, packed index of the previous token of its path, whose hidden state predicts this token;
+        position: [T] int64, number of tokens before each token on its path.
+        predictor: [T] int64, packed index of the previous token on the path, whose hidden state predicts this token;
             -1 at a root.
-        subtree_end: [T] int64, packed index after the last token of its subtree.
+        subtree_end: [T] int64, packed index after the last token of each token's subtree.
     """
 
     source: np.ndarray
@@ -98,7 +99,7 @@ def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
 def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
     """[N] int64, how many leading tokens of each row's path `rows` need.
 
-    Each of `rows` needs its whole path; a row that it continues is needed up to that point.
+    Each of `rows` needs its whole path. A row that one of them continues is needed up to the point of continuation.
     """
     need = np.zeros(len(tokens.context), np.int64)
     need[rows] = path_lengths(tokens)[rows]

@@ -16,7 +16,7 @@ from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
 # What the libraries raise for damaged files of a model or a tokenizer.
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
-# What transformers adds to a tokenizer's options when it reads a folder: saved again, a resumed run would differ.
+# Options that transformers adds to a tokenizer when it reads a folder. If they were saved, a resumed run would differ.
 HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
 
 
@@ -37,7 +37,7 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
         entities: strings that are one token in a new model's tokenizer.
 
     Raises:
-        ValueError: no such folder or name, not a model, peft missing, no texts for a new model.
+        ValueError: there is no such folder or name, it holds no model, peft is missing, or a new model has no texts.
     """
     import torch
 
@@ -104,8 +104,10 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Hide the progress bars of transformers, as checkpoints every few iterations would bury the run's own progress,
-    and its tables of missing weights, which are an error here."""
+    """Hide the progress bars of transformers, and its tables of missing weights.
+
+    With checkpoints every few iterations, the bars would bury the run's own progress. Missing weights raise an error.
+    """
     from transformers.utils import logging
 
     enabled, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
@@ -183,6 +185,15 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
     return model
 
 
+def check_path(path: str) -> bool:
+    """Is `path` a folder, and not a name on the hub? ValueError if it is a folder that does not hold a model."""
+    folder = Path(path).expanduser()
+    if not folder.exists() and not path.startswith((".", "~", os.sep)) and path.count("/") < 2:
+        return False
+    _check_folder(folder)
+    return True
+
+
 def _check_folder(folder: Path) -> None:
     if not folder.exists():
         raise ValueError(f"the model folder {folder} does not exist: check the path")
@@ -196,8 +207,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = Path(path).expanduser()
-    if folder.exists() or path.startswith((".", "~", os.sep)) or path.count("/") > 1:
-        _check_folder(folder)
+    if check_path(path):
         path = str(folder)
     try:
         with quietly():
@@ -238,14 +248,14 @@ def own_memory(model: Any) -> None:
     """Move every parameter and buffer into memory that torch allocates, as that of a new model is.
 
     Tensors read from safetensors lie inside the file's memory, at any multiple of 8 bytes. CPU kernels choose their
-    blocks by alignment and then round differently, so that a resumed run would not be the uninterrupted one.
+    blocks by alignment, and other blocks round differently. A resumed run would then differ from an uninterrupted run.
     """
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
 
 
 def _check_finite(model: Any, path: str) -> None:
-    """Raises ValueError if a weight is NaN or infinite, which sampling would find much later and in other words."""
+    """Raises ValueError if a weight is NaN or infinite. Without this check, only sampling would fail, much later."""
     import torch
 
     for name, weight in model.named_parameters():

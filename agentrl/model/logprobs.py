@@ -22,7 +22,7 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 
 class TokenStats(NamedTuple):
-    """Log-probability [K] of each target, and entropy [K] of the distribution it is from, in nats; or None."""
+    """In nats: the log-probability [K] of each target, and the entropy [K] of each target's distribution, or None."""
 
     logprob: Tensor
     entropy: Tensor | None
@@ -49,7 +49,7 @@ def token_stats(
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64 token ids.
         vocabulary: V.
-        temperature: divides the logits: one number, or [K] for each target its own.
+        temperature: divides the logits; one number, or [K], one per target.
         entropy: "gradient" if the entropy is part of the loss, "value" if it is a metric only, "none" to leave it out.
         chunk: most logits in memory at a time.
 
@@ -57,7 +57,7 @@ def token_stats(
         ValueError: a target is outside its allowed set.
     """
     size = np.diff(allowed_offsets)  # [K]
-    order = np.argsort(size, kind="stable")  # unrestricted ones first, then sets of similar size together
+    order = np.argsort(size, kind="stable")  # unrestricted targets first, then allowed sets of similar size together
     step = max(1, chunk // vocabulary)
     one_piece = len(target) <= step
     free = int((size == 0).sum())

@@ -29,7 +29,7 @@ class Batch:
         target: [K] int64 token ids of the targets.
         at: [K] int64 packed index of the token whose hidden state predicts the target. At a fork one hidden state
             predicts several targets.
-        source: [K] int64 index of the target in the graph's token table (as `Layout.source` is for packed tokens).
+        source: [K] int64 index of the target in the graph's token table.
         row: [K] int64 row of the graph that the target belongs to.
         weight: [K] float64 aggregation weight, already divided by the denominator of the whole mini-batch.
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
@@ -68,7 +68,7 @@ def pack(
         weight: [S] aggregation weight of each token; read at the decisions of `rows`.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
-        targets: [S] bool, the targets, if they are not the decisions (a critic reads values before other tokens).
+        targets: [S] bool, the targets; None for the decisions. A critic, for example, reads values before other tokens.
 
     Raises:
         ValueError: a target has no token before it.
@@ -108,7 +108,7 @@ def _on_one_path(layout: Layout, place: np.ndarray, row: np.ndarray) -> np.ndarr
     """The places [K] of each target on one path: the first path that has all targets of the target's row.
 
     Args:
-        layout: of whole paths.
+        layout: layout of whole paths (`unshared`).
         place: packed indices of all targets, on every path.
         row: [S] row of each token of the graph.
     """
@@ -203,8 +203,8 @@ def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[B
 def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
     """Ascending packed indices of the tokens on the paths to the packed indices `at`, which are included.
 
-    Every token before the smallest of `at` that lies on one of the paths lies on the path to the smallest. So only that
-    path, and the stretch from the smallest to the largest of `at`, are searched, whatever the length of the batch.
+    A token before the smallest index of `at` is on one of the paths only if it is on the path to that smallest index.
+    Only that path and the range from the smallest to the largest index are therefore searched, not the whole batch.
     """
     if not len(at):
         return np.zeros(0, np.int64)

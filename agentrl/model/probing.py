@@ -23,8 +23,8 @@ from agentrl.model.layout import Layout
 from agentrl.model.packing import Batch, Sharing
 from agentrl.model.tree_attention import attending_by
 
-TOLERANCE = 1e-3  # relative; a probe in float32 or wider that differs by more is not rounding
-NOISE_FACTOR = 4.0  # in half precision, times the difference between two plain evaluations of the same paths
+TOLERANCE = 1e-3  # relative; a larger difference of a probe in float32 or wider is not rounding
+NOISE_FACTOR = 4.0  # allowed difference in half precision, in differences of two plain evaluations
 PROBED_LAYERS, PROBED_WIDTH, PROBED_VOCABULARY = 2, 64, 64  # of the copy in float32
 WIDE = (torch.float32, torch.float64)
 PATHS = ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7])  # packed indices of the small tree's two paths
@@ -110,9 +110,9 @@ def _probe_structure(model: Any) -> str:
 
 
 def _probe_noise(model: Any) -> str:
-    """Why a model in half precision is off over a tree by more than its own noise; empty if it is not.
+    """Why a half-precision model differs between tree and paths by more than its own noise; empty if it does not.
 
-    The noise is what two plain evaluations of the same paths differ by, whose attention rounds differently.
+    The noise is the difference of two plain evaluations of the same paths whose attentions round differently.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary

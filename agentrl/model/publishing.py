@@ -1,8 +1,8 @@
 """Writes weights for engines in other processes: a folder that any program can load, with every weight in it.
 
 A checkpoint leaves out the output head of a model whose head is tied to its embedding. A server that reloads such a
-folder may keep a head that it has packed for its own kernels, and then answers with a new body and an old head. So the
-head is always written (`lm_head.weight`).
+folder may keep the head that it has packed for its own kernels, and then answers with new layers and an old head. The
+head is therefore always written (`lm_head.weight`).
 """
 
 import shutil
@@ -24,8 +24,8 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
     Args:
         model: a transformers causal language model, or peft around one, whose adapters are merged into the weights.
         tokenizer: its tokenizer.
-        folder: where to.
-        state: the weights by name, if the model does not hold them whole, such as a model that is sharded over ranks.
+        folder: the folder to write.
+        state: the weights by name, if the model does not hold whole weights because it is sharded over ranks.
 
     Raises:
         ValueError: the folder cannot be written; the sentence says how much room it needs.
@@ -95,7 +95,7 @@ def whole_state(model: Any) -> Mapping[str, Any]:
 
 
 def _unshared(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights, each with memory of its own, so that none is left out because another shares it."""
+    """The weights, each in its own memory, because weights that share memory would be written only once."""
     whole: dict[str, Any] = {}
     places: set[int] = set()
     for name, weight in state.items():

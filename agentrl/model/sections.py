@@ -14,7 +14,7 @@ class Lora(BaseModel):
         r: rank.
         alpha: scale, divided by r.
         dropout: dropout of the adapters' input in training.
-        target_modules: names of the adapted layers; empty for all linear ones but the output layer.
+        target_modules: names of the adapted layers; empty for all linear layers except the output layer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,12 +32,12 @@ class NewModel(BaseModel):
         layers, hidden, heads, kv_heads, intermediate: shape of the model; each head is hidden / heads wide.
         max_positions: most tokens per context.
         init_std: standard deviation of the random weights.
-        tied: the output layer is the embedding.
+        tied: the output layer has the weights of the embedding.
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
         compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
-        vocabulary: closed knows the words of its expert's episodes, and every other word is one unknown token; open
-            knows those of random episodes too, and spells every other word.
+        vocabulary: closed knows the words of the expert's episodes, and every other word is one unknown token; open
+            also knows the words of random episodes, and spells every other word.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

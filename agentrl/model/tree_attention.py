@@ -1,9 +1,9 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
-Any causal language model that calls transformers' attention interface can so run on one packed sequence [1, T]: token q
-attends to kv iff kv <= q < subtree_end[kv]. On CUDA this is FlexAttention under a block mask. On the CPU it is at most
-two calls of the flash kernel per unbranched run of the trie (faster than padded buckets of trees, and than masks). The
-rest of the model works on the flat tokens, without padding.
+With it, a causal language model with plain full attention runs on one packed sequence [1, T], if the model calls
+transformers' attention interface. Token q attends to token kv iff kv <= q < subtree_end[kv]. On CUDA this is
+FlexAttention under a block mask. On the CPU it is at most two calls of the flash kernel per unbranched run of the trie.
+The rest of the model works on the flat tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def make_plan(layout: Layout, device: torch.device) -> TreePlan:
     """The plan of a layout on a device. On CUDA the layout's length must be a multiple of `BLOCK`."""
     if device.type == "cuda":
         return TreePlan(runs=[], block_mask=block_mask(layout.subtree_end, device))
-    if device.type != "cpu":
+    if device.type not in ("cpu", "meta"):  # tensors on meta have no values: a memory forecast
         raise ValueError(
             f"attention over a tree runs on cpu and cuda, not on {device.type}: set model.device to cpu or cuda"
         )
@@ -75,7 +75,7 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
 
 def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Number of key blocks that each query block sees [1, 1, n]; and their numbers, first in each row [1, 1, n, n]."""
+    """Per query block, how many key blocks `table` marks [1, 1, n], and all key blocks, marked first [1, 1, n, n]."""
     order = np.argsort(~table, axis=1, kind="stable")
     count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
     return count[None, None], listed[None, None]

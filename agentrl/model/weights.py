@@ -13,9 +13,9 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
 class Mark(NamedTuple):
-    """Which weights: how many were loaded before them, and their version.
+    """Identifies weights: `load` counts the weights loaded before them, `version` is the version of the weights.
 
-    The version alone does not say it: a run loads version 0 twice, before the cloning and after it.
+    The version alone is not unique: a run loads version 0 twice, before cloning and after it.
     """
 
     load: int
@@ -27,7 +27,7 @@ class WeightFolder(NamedTuple):
 
     Attributes:
         path: a folder of `agentrl.model.publish`, or of peft adapters (`publish_adapter`).
-        adapter: it holds adapters of the model that the engine began with, and no whole weights.
+        adapter: the folder holds adapters of the model that the engine began with, and no whole weights.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class WeightFolder(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights by name of the policy: each a model in this process, or a `WeightFolder`.
+    """The weights of each policy, by the policy's name: a model in this process, or a `WeightFolder`.
 
     Within one process the models are the trainer's own objects, not copies: read them only between two updates. A
     folder must stay until the next weights are loaded, because a server that is started again reads it.
@@ -45,7 +45,7 @@ class Weights:
     models: Mapping[str, Any]
 
     def copy(self) -> "Weights":
-        """The same weights in memory of their own, to generate with while the trainer changes its own."""
+        """A copy of the weights, with which an engine generates while the trainer changes the original."""
         return Weights({name: deepcopy(model).eval() for name, model in self.models.items()})
 
     def state(self) -> State:
@@ -105,8 +105,8 @@ class Weights:
 def _changing(model: Any) -> dict[str, Any]:
     """The tensors that training may change, by name; tied weights once.
 
-    The whole copy of a divided learner, with which process 0 generates, is not trained itself and does not say which of
-    its parameters change: then it is all of them.
+    Process 0 of a divided learner generates with a whole copy, none of whose parameters is marked as trained. For such
+    a model, all parameters are returned.
     """
     every = dict(model.named_parameters())
     trained = {name: tensor for name, tensor in every.items() if tensor.requires_grad}

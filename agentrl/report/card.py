@@ -1,6 +1,6 @@
-"""The card of an exported model: README.md with the header that the Hugging Face hub reads, from a run's stored data.
+"""Writes the card of an exported model (README.md with the Hugging Face hub's header) from a run's stored data.
 
-Nothing is measured here and nothing is guessed: what the run has not stored is said to be unknown.
+Nothing is measured or guessed: the card says "unknown" if the run has not stored a value.
 """
 
 import json
@@ -26,14 +26,14 @@ STAGES = {"start": "before training", "clone": "after the warm-up"}
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What a card is about.
+    """An exported model.
 
     Attributes:
         run: the folder of the run.
         checkpoint: the folder of the checkpoint.
         policy: name of the policy.
-        form: model, merged or adapter, see `agentrl.model.exporting`.
-        licence: as the hub abbreviates it; empty if nobody stated one.
+        form: what was exported: all weights (model), all weights with merged adapters (merged), or adapters alone.
+        licence: the hub's abbreviation of the licence; empty if none was stated.
     """
 
     run: Path
@@ -75,11 +75,11 @@ def model_card(exported: Exported) -> str:
 
 
 def of_these_weights(rows: Sequence[Row], lines: int) -> tuple[list[Row], list[Row]]:
-    """Evaluations of the weights of a checkpoint, and those of earlier weights.
+    """(evaluations of the weights of a checkpoint, evaluations of earlier weights), as lines of metrics.
 
     Args:
-        rows: all of a run's metrics.
-        lines: how many of them were written before the checkpoint; an evaluation of its weights may follow it.
+        rows: all lines of a run's metrics.
+        lines: number of metrics lines before the checkpoint; an evaluation of its weights may follow it.
     """
     changed = [i for i, row in enumerate(rows) if row["stage"] != "eval"]
     last = max((i for i in changed if i < lines), default=-1)
@@ -93,7 +93,7 @@ def _title(exported: Exported, config: Mapping[str, Any]) -> str:
 
 
 def _header(exported: Exported, config: Mapping[str, Any]) -> str:
-    """The YAML header; texts are written as JSON, which is YAML."""
+    """The YAML header; values are written as JSON, because JSON is valid YAML."""
     base = str(setting(config, "model.path") or "")
     head: dict[str, Any] = {"library_name": "peft" if exported.form == "adapter" else "transformers"}
     head["license"] = exported.licence or "unknown"
@@ -140,7 +140,7 @@ def _origin(exported: Exported) -> str:
 
 
 def _cell(value: object) -> str:
-    """Text as one cell of a table: no line end, and no sign that Markdown or HTML would read."""
+    """A value as one cell of a table: on one line, with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([|<>`\\])", r"\\\1", " ".join(str(value if value is not None else "").split()))
 
 
@@ -200,7 +200,7 @@ def _use(exported: Exported, config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _options(config: Mapping[str, Any]) -> list[str]:
-    """The options of the environment that is evaluated which are not its defaults, as words of a command."""
+    """The options of the evaluated environment that differ from its defaults, as words of a command."""
     options: dict[str, Any] = {}
     for prefix in ("env.", "eval.env."):
         for option in recipe_difference(config) or ():
@@ -232,7 +232,7 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
 
 
 def _recipe(config: Mapping[str, Any], name: str) -> Iterator[str]:
-    """The keys that differ from the defaults; agentrl.toml beside the card has all."""
+    """The section on the recipe: the keys that differ from the defaults; agentrl.toml beside the card has all keys."""
     yield "## Recipe\n"
     if name:
         yield f"Name of the recipe: {_cell(name)}."

@@ -1,7 +1,7 @@
-"""What the credit page shows, as data: one typed, versioned form.
+"""The data of the credit page, as typed and versioned classes.
 
-The page reads nothing else, and `agentrl credit ... --html OUT --json` prints it. Arrays lie in columns: one entry per
-shown step. NaN becomes null, which is not 0: no credit was given.
+The page reads nothing else, and `agentrl credit ... --html OUT --json` prints the data. Values per step are columns
+with one entry per shown step. NaN becomes null: a step without credit has null and not 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Numbers = Sequence[float | None]
 
 
 class TokenData(NamedTuple):
-    """A sampled token: its text, its log-probability in nats, and what it was chosen from.
+    """A sampled token: its text, its log-probability in nats, and the set of tokens that it was chosen from.
 
     `allowed` is an index into `CreditData.allowed`, -1 if every token was allowed.
     """
@@ -25,7 +25,7 @@ class TokenData(NamedTuple):
 
 
 class AllowedSet(BaseModel, frozen=True):
-    """Tokens that an answer could go on with: how many, and the words of the first of them."""
+    """The tokens that were allowed at one place of an answer: their number, and the texts of the first ones."""
 
     size: int
     words: Sequence[str]
@@ -35,14 +35,14 @@ class MethodData(BaseModel, frozen=True):
     """One method on the shown steps.
 
     Attributes:
-        name: the method.
-        options: its options, defaults included.
-        advantage: one number per step, null where the method gives no credit.
-        weight: paths through a step times how often each is used.
-        parts: named numbers per step, such as `episode_advantage`.
-        ids: names of the parts that number groups, such as `step_group`: steps with an equal number were compared.
+        name: name of the method.
+        options: the options of the method, defaults included.
+        advantage: one number per step, null if the method gives the step no credit.
+        weight: the weight of the step in the credit: the number of paths through it times how often each is used.
+        parts: name of a part of the credit, such as `episode_advantage` -> one number per step.
+        ids: names of the parts that are group numbers, such as `step_group`: steps with equal numbers were compared.
         meanings: option or part -> what it means.
-        why: one text per step, the arithmetic of its credit in words; empty for a method that has no such words.
+        why: one text per step, the arithmetic of its credit in words; empty if the method does not give such texts.
     """
 
     name: str
@@ -59,15 +59,15 @@ class EpisodeData(BaseModel, frozen=True):
     """One agent's chain of steps, in the order of the page.
 
     Attributes:
-        name, agent: words of the graph, or numbers where none are stored.
+        name, agent: names from the graph, or numbers if the graph stores no names.
         group: index into `groups`.
-        score: sum of the rewards on its path, or the stored score.
-        succeeded: did it succeed?
-        ending: how it ended, such as `done` or `turn_limit`; empty if the graph does not say.
-        failed: it ended by an environment error, so that no statistic counts it.
+        score: sum of the rewards on the episode's path, or the stored score.
+        succeeded: did the episode succeed?
+        ending: how the episode ended, such as `done` or `turn_limit`; empty if the graph does not say.
+        failed: True if the episode ended by an environment error; no statistic counts such an episode.
         kind: `played`, `candidate`, `probe` or `demo`.
-        lane: how many calls lie between it and the main agent.
-        steps: its steps, ascending.
+        lane: number of agent calls between the main agent and this episode's agent; 0 for the main agent.
+        steps: indices of the episode's shown steps, in the order of their turns.
     """
 
     name: str
@@ -83,7 +83,7 @@ class EpisodeData(BaseModel, frozen=True):
 
 
 class EdgeData(BaseModel, frozen=True):
-    """An action between two states, by all steps of a group that took it."""
+    """An action that leads from one state to another, with all steps of a group that took it."""
 
     source: int
     target: int
@@ -92,13 +92,14 @@ class EdgeData(BaseModel, frozen=True):
 
 
 class TreeNode(BaseModel, frozen=True):
-    """What was done after one history: steps whose episodes had seen and done the same until then, and now too.
+    """Steps of several episodes with the same history, the same state and the same action.
 
     Attributes:
         parent: index into `GroupData.tree` of the step before, or of the step that called this agent; -1 at a root.
-        called: `parent` is a caller.
-        steps: the steps.
-        value: mean score of its continuations, step by step; null if none was played to its end.
+        called: True if `parent` is a step that called this agent.
+        steps: indices of the shown steps.
+        value: mean of the steps' values, which are the mean scores of their continuations, averaged at each branch;
+            null if no continuation was played to its end.
     """
 
     parent: int
@@ -111,14 +112,14 @@ class GroupData(BaseModel, frozen=True):
     """The copies of one task.
 
     Attributes:
-        name: the task.
-        episodes: indices into `episodes`, best score first; the episodes of called agents stand after their caller's.
-        states: the states that its played steps and candidates leave or reach, by first visit.
-        visits: how many steps leave each of `states`.
-        score: mean score of the episodes that leave it, null for a state that nothing leaves.
+        name: key of the task.
+        episodes: indices into `episodes`, best score first; the episodes of called agents follow those of the caller.
+        states: the states that the group's steps leave or reach (probes excepted), in the order of the first visit.
+        visits: for each of `states`, the number of played steps that leave it.
+        score: for each of `states`, the mean score over the played steps that leave it; null if no played step does.
         first: the column (see `StepsData.column`) of the first visit of each of `states`.
-        edges: what leads from state to state.
-        tree: the same steps by their histories, parents before children.
+        edges: the actions that lead from state to state.
+        tree: the same steps as a tree by their histories, parents before children.
     """
 
     name: str
@@ -136,14 +137,15 @@ class StepsData(BaseModel, frozen=True):
 
     Attributes:
         row: the step's row in the graph.
-        turn: its number in the episode.
-        column: where it stands on the time line: steps before it on its path, a called agent's from its caller on.
-        parent, caller: shown steps, -1 for none.
+        turn: number of the step in its episode.
+        column: place of the step on the time line: the number of steps before it on its path. The steps of a called
+            agent begin at the column of the calling step.
+        parent, caller: indices of shown steps, -1 for none.
         state, next_state, action: indices into `states` and `actions`.
         observation, answer: indices into `texts`, -1 where the graph stores no text.
         status: such as `ok` or `parse_error`.
         values: further columns by name (value, old_value, mc_value, signals and so on), null for NaN.
-        tokens: for each step its sampled tokens.
+        tokens: the sampled tokens of each step.
     """
 
     row: Sequence[int]

@@ -1,6 +1,7 @@
 """Why a step has its credit: the arithmetic in words, and what options and parts of a method mean.
 
-A method gets words only if their arithmetic gives its own numbers on every step.
+A method's credit is explained in words only if the arithmetic in the words gives the same credit on every step that has
+credit and whose group has at least two members.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +20,14 @@ PARTS = {
     "returns": "the rewards from this step on, or what the method puts in their place",
     "episode_advantage": "what the whole episode earned, compared with the other episodes of its group",
     "step_advantage": "what followed this step, compared with the other steps that left the same state",
-    "step_return": "the rewards from this step on, each later one multiplied by gamma once more",
+    "step_return": "the discounted rewards from this step on, or what the method puts in their place",
     "step_group": "the number of the set of steps that this one is compared with: those that left the same state",
 }
 NO_DEVIATION = "the differences in a group are not divided by their standard deviation (std=none)"
 
 
 def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[str]) -> dict[str, str]:
-    """Option or part -> what it means, of those that are explained somewhere; options as `--explain` has them."""
+    """The meaning of each option and part that has an explanation; the text of an option is that of `--explain`."""
     found: dict[str, str] = {}
     if method in catalogue.names("credit"):
         config = catalogue.load("credit", method).config
@@ -36,8 +37,7 @@ def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[s
 
 
 def about_under(about: str, options: Mapping[str, Any]) -> str:
-    """A method's sentence, with a note where its options differ from it: without a standard deviation nothing is
-    normalised."""
+    """The sentence about a method; with std=none it says that nothing is divided by a standard deviation."""
     if options.get("std") != "none":
         return about
     sentence = about.replace("normalised inside its group", "less the mean of its group").rstrip(".")
@@ -47,7 +47,7 @@ def about_under(about: str, options: Mapping[str, Any]) -> str:
 def adding_up(total: float, terms: Sequence[float]) -> tuple[str, str, list[str]]:
     """A sum as printed: the total, "=" or "is about", and its terms.
 
-    There are three decimals, or as many more, up to six, as it takes until the printed terms give the printed total.
+    The numbers have the fewest decimals, from three to six, with which the printed terms give the printed total.
     """
     for digits in range(3, 7):
         whole, *texts = _rounded((total, *terms), digits)
@@ -58,14 +58,14 @@ def adding_up(total: float, terms: Sequence[float]) -> tuple[str, str, list[str]
 
 
 def _rounded(values: Sequence[float], digits: int) -> list[str]:
-    """With so many decimals, and no sign on a zero."""
+    """The values with this number of decimals, and without a sign on a zero."""
     return [f"{round(x, digits) + 0.0:.{digits}f}" for x in values]
 
 
 def sum_in_words(advantage: float, terms: Sequence[tuple[str, float]]) -> str:
     """The credit and its parts, such as "-1.571 = episode_advantage -0.875 + step_advantage -0.696"."""
     names = [name for name, _ in terms]
-    if abs(advantage - sum(x for _, x in terms)) > 2e-5 * max(1.0, abs(advantage)):  # stored with six digits
+    if abs(advantage - sum(x for _, x in terms)) > 2e-5 * max(1.0, abs(advantage)):  # numbers of a page have six digits
         return ", ".join([f"{advantage:+.3f}", *(f"{name} {x:+.3f}" for name, x in terms)])
     whole, sign, texts = adding_up(advantage, [x for _, x in terms])
     return f"{whole} {sign} {' + '.join(f'{name} {text}' for name, text in zip(names, texts, strict=True))}"
@@ -76,8 +76,8 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
 
     Args:
         graph: all steps.
-        credit: of one method on it.
-        options: of the method.
+        credit: the credit that one method gives the steps.
+        options: the options of the method.
         rows: [M] the steps that are shown.
     """
     parts, by_step = credit.parts, options.get("unit") == "step"

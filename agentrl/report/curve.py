@@ -1,6 +1,7 @@
 """The learning curve of a run as an SVG picture: success on training tasks, and held-out evaluations with intervals.
 
-Its numbers are those of the run's page (`CurveData`). It needs no library, and the same run gives the same bytes.
+The picture shows the same numbers as the run's page (`CurveData`). No drawing library is needed, and the same run gives
+the same bytes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 96, 40, 48
 COLOURS = {"sampled": "#1f5fa8", "greedy": "#b4532a"}
 GREY, LINE, INK = "#8a93a5", "#dfe3ea", "#1d2330"
-STEP_WORDS = 8  # numbers along the axis of iterations, about
+STEP_WORDS = 8  # largest number of intervals between the numbers on the axis of iterations
 
 
 def learning_curve(folder: RunFolder) -> Path:
@@ -45,7 +46,7 @@ def curve_svg(curve: CurveData) -> str:
         *_training(curve, last),
     ]
     most = max((point.episodes for point in curve.evaluations), default=0)
-    cloned = any(point.name == "clone" for point in curve.evaluations)  # then the clone is iteration 0, else the start
+    cloned = any(point.name == "clone" for point in curve.evaluations)  # iteration 0 shows the clone, else the start
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
         points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]
@@ -89,7 +90,10 @@ def _training(curve: CurveData, last: int) -> list[str]:
 
 
 def _evaluations(points: Sequence[EvaluationPoint], mode: str, shift: float, last: int, most: int) -> list[str]:
-    """The marks of a mode and a line between them; marks of fewer than `most` tasks are small, and make it thin."""
+    """The marks of a mode's evaluations, and a line through them.
+
+    A mark is small if its evaluation has fewer than `most` tasks; if any mark is small, the line is thin.
+    """
     at = [(_across(p.iteration, last) + shift, _up(p.success), p) for p in points]
     colour, width = COLOURS[mode], 2 if all(p.episodes == most for p in points) else 1
     lines = [_line([(x, y) for x, y, _ in at], f'stroke="{colour}" stroke-width="{width}"')]

@@ -14,7 +14,7 @@ from agentrl.report.step_tokens import AllowedSets, Decode
 from agentrl.report.tree import lanes, tree_nodes, values_below
 from agentrl.types import Status
 
-TEXT_CHARS = 8_000  # of one observation or answer; the page says how much was cut
+TEXT_CHARS = 8_000  # most characters of one observation or answer; the page says how many were cut off
 
 
 def credit_data(
@@ -35,11 +35,11 @@ def credit_data(
         graph: any step graph.
         credits: the credit of each method on the whole graph, in the order of the page.
         options: the options of each method.
-        title, subtitle: of the page.
+        title, subtitle: title and subtitle of the page.
         groups: numbers of the groups to show; default: those that `choose` takes.
-        at_most: steps to show; whole groups only, one at least. What is left out is said in `shown`.
-        decode: token ids to one text each; default: ids are shown as numbers.
-        text_chars: characters of one text; the page says how many were cut off.
+        at_most: most steps to show. Groups are shown whole, and at least one; `shown` gives the numbers.
+        decode: function from token ids to one text each; default: ids are shown as numbers.
+        text_chars: most characters of one text; the page says how many were cut off.
 
     Raises:
         ValueError: a group does not exist.
@@ -128,7 +128,7 @@ class _Places(NamedTuple):
 
 
 class _Words:
-    """The words of the ids that are shown, each once."""
+    """Numbers the words (names of states or actions) that the page shows; equal words get the same number."""
 
     def __init__(self, graph: StepGraph, kind: str, text_chars: int) -> None:
         self.graph, self.kind, self.text_chars = graph, kind, text_chars
@@ -169,7 +169,7 @@ def _method(graph: StepGraph, name: str, credit: Credit, options: Mapping[str, A
 
 
 def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[list[EpisodeData], dict[int, list[int]]]:
-    """The episodes of the chosen groups, and the indices of those of each group."""
+    """The episodes of the chosen groups, and group number -> indices of its episodes."""
     score, succeeded, failed = graph.score, graph.succeeded, graph.failed()
     episodes: list[EpisodeData] = []
     by_group: dict[int, list[int]] = {}
@@ -199,7 +199,7 @@ def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[lis
 
 
 def _order(graph: StepGraph, rows: np.ndarray, score: np.ndarray) -> list[int]:
-    """Episodes of one group: rollouts with the best main episode first, inside a rollout as they were begun."""
+    """The episodes of one group, ordered by rollout (the best main episode first), then by their first row."""
     main = rows[graph.caller[rows] < 0]
     best: dict[int, float] = {}
     for rollout, value in zip(graph.rollout[main].tolist(), score[main].tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""The credit page and the page of a run: each one HTML file that needs no network, from its data.
+"""Writes the credit page and the page of a run from their data; each is one HTML file that needs no network.
 
-The data is gzipped JSON in base64 inside the file, so that no text of a model or an environment is ever parsed as HTML;
-the page's script writes texts by `textContent`. A content security policy admits this one script and nothing from
-outside.
+The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
+never parses a text of a model or an environment as HTML. A content security policy allows this one script and nothing
+from outside.
 """
 
 import base64
@@ -20,7 +20,7 @@ from agentrl.report.run_schema import RunData
 
 
 def credit_page(data: CreditData) -> str:
-    """The page; the same data gives the same bytes."""
+    """The text of the credit page; the same data gives the same bytes."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
     stored = f'<script type="application/octet-stream" id="data">{packed}</script>\n'
     return _page(data.title, scripts=("credit.js", "words.js", "graph.js"), styles=("credit.css",), data=stored)
@@ -52,7 +52,8 @@ def _page(
     policy: str = "",
     shell: str = "credit.html",
 ) -> str:
-    """The shell with its parts; the policy admits this script alone, and what `policy` adds."""
+    """The HTML file `shell` with its parts filled in. The page's security policy allows only `scripts`, and the sources
+    that `policy` adds."""
     static = files("agentrl.report") / "static"
     script = "".join((static / name).read_text() for name in scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

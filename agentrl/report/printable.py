@@ -1,4 +1,4 @@
-"""Texts and numbers as a file can hold them: JSON of other programs may hold lone surrogates, which are no UTF-8."""
+"""Makes texts and numbers fit for a file: JSON of other programs may hold lone surrogates, which UTF-8 lacks."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 def printable(value: Value) -> Value:
-    """A value of JSON with a question mark for each lone surrogate in its texts and keys."""
+    """A JSON value in which each lone surrogate, in texts and keys, is replaced by a question mark."""
     return _printable(value)  # type: ignore[no-any-return]
 
 
@@ -30,5 +30,5 @@ def cut(text: str, most: int) -> str:
 
 
 def numbers(values: np.ndarray) -> list[float | None]:
-    """Numbers for JSON, six digits: null for NaN and for infinities."""
+    """Numbers for JSON, rounded to six significant digits; None for NaN and infinities."""
     return [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.asarray(values, np.float64).tolist()]

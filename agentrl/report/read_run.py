@@ -1,4 +1,4 @@
-"""The data of a run's page: a pure function of the run's folder (and of another one, to compare with)."""
+"""Reads the data of a run's page from the run's folder, and from the folder of another run to compare with."""
 
 import contextlib
 import inspect
@@ -49,13 +49,13 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-RECENT = 10  # stored iterations at each end of the run that failures and decisions are counted over
-SITUATIONS = 15  # of the most frequent ones
-NEEDED = {  # stage -> the texts and numbers that each of its rows has
+RECENT = 10  # number of latest stored iterations that are counted, and of first ones that they are compared with
+SITUATIONS = 15  # most situations on the page; the most frequent ones are shown
+NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # ends of names of numbers
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # names with these endings: numbers
 Situation = Callable[..., str] | None
 
 
@@ -111,7 +111,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def _wrong_in(row: Any) -> str:
-    """What a row of metrics lacks, or has that no run writes; empty if nothing."""
+    """What is wrong with a line of metrics, in words; empty if a run may have written it."""
     if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
         return "it needs a stage and a step"
     texts, numbers = NEEDED.get(row["stage"], ((), ()))
@@ -150,8 +150,7 @@ def _situation(config: Mapping[str, Any]) -> Situation:
 
 
 def _words_of(situation: Situation) -> str:
-    """How the environment explains the names of its situations: the first two paragraphs of the hook's
-    documentation."""
+    """The first two paragraphs of the documentation of the environment's hook `situation`, which explain its names."""
     paragraphs = (inspect.getdoc(situation) or "").split("\n\n")[:2] if situation else []
     return printable(" ".join(" ".join(paragraphs).split()))
 
@@ -159,7 +158,7 @@ def _words_of(situation: Situation) -> str:
 def _decisions(
     files: Mapping[int, Path], recent: Mapping[int, StepGraph], situation: Situation
 ) -> tuple[tuple[list[SituationData], tuple[int, int]], list[Finding]]:
-    """The decisions of the last stored iterations, how many are left out, and those that became certain too early."""
+    """((shown situations, numbers of situations and decisions left out), findings of `certain_too_early`)."""
     now = [row for i, graph in recent.items() for row in situation_rows(graph, i, situation)]
     first = [i for i in [*files][:RECENT] if i not in recent]
     then = [row for i in first for row in situation_rows(read_graph(files[i]), i, situation)]
@@ -193,7 +192,10 @@ def _parts(
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
     budget: Budget,
 ) -> tuple[list[PartData], list[int]]:
-    """What the page can open, the last iteration first; and the iteration of each, -1 - n for the n-th evaluation."""
+    """The parts that the page can open, the last iteration first; and a number per part.
+
+    The number of a training part is its iteration. That of the n-th evaluation, from 0, is -1 - n.
+    """
     method, decode = own_method(config), _words(run)
     parts, numbers = [], []
     for order, i in enumerate(sorted(graphs, reverse=True)):
@@ -213,7 +215,7 @@ def _words(run: Path) -> Decode:
     """The words of token ids; ids are shown if the tokenizer of the newest checkpoint is damaged or missing."""
     try:
         return token_words(run)
-    except Exception:  # noqa: BLE001  tokenizers raises bare Exceptions; words are no result
+    except Exception:  # noqa: BLE001  the package tokenizers raises bare Exceptions; the page works without words
         return None
 
 
@@ -241,7 +243,7 @@ def _failures(
     numbers: Sequence[int],
     situation: Situation,
 ) -> Iterator[FailureData]:
-    """Of the last evaluations, then of the last stored iterations of training."""
+    """The failures of the last evaluations, then those of the last stored iterations of training."""
     links = links_into(parts, numbers)
     for order, (mode, (path, graph)) in enumerate(held_out.items()):
         report = read_outcomes(path)
@@ -299,7 +301,7 @@ def _in_short(
 
 
 def _ways(one: FailureData) -> str:
-    """What failed episodes do, in a sentence; empty where only outcomes are stored."""
+    """A sentence on failed episodes that repeat themselves; empty if only the outcomes of the episodes are stored."""
     if one.back_and_forth is None or one.looping is None:
         return ""
     (back, failed, back_won, won), (loops, *_) = one.back_and_forth, one.looping

@@ -23,11 +23,11 @@ def about_data(
     """See `AboutData`.
 
     Args:
-        run: the folder.
-        config: its config.toml.
-        rows: of metrics.jsonl.
-        timings: of timings.jsonl.
-        curve: of these rows.
+        run: the run's folder.
+        config: the content of its config.toml.
+        rows: the lines of metrics.jsonl.
+        timings: the lines of timings.jsonl.
+        curve: the learning curve of the same lines.
     """
     recipe = recipe_difference(config)
     return AboutData(
@@ -87,7 +87,10 @@ def _facts(config: Mapping[str, Any], rows: Sequence[Row], curve: CurveData) -> 
 
 
 def recipe_difference(config: Mapping[str, Any]) -> list[OptionData] | None:
-    """The keys whose value is not the default of the same environment, model and entries; None if these do not load."""
+    """The keys whose value differs from the default under the same environment, model and catalogue entries.
+
+    None if the environment, the model or an entry cannot be loaded.
+    """
     bare: dict[str, Any] = {
         name: {"name": config[name]["name"]} for name in ENTRIES if isinstance(config.get(name), Mapping)
     }

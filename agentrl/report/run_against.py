@@ -1,4 +1,4 @@
-"""Is A better than B? Two runs on one panel, paired by task, and where their episodes part."""
+"""Is A better than B? Compares two runs on one panel, paired by task, and finds where their episodes first differ."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
-PAIRS = 6  # tasks per kind that are shown side by side
+PAIRS = 6  # tasks that only A solved, and tasks that only B solved, which are shown side by side
 TEXT_CHARS = 400  # characters of a state or an action in these tables
 
 
@@ -99,7 +99,7 @@ def _per_type(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _pairs(reports: Sequence[Mapping[str, Any]], graphs: Sequence[StepGraph | None]) -> list[PairData]:
-    """Tasks that one of the two alone solved, the first of each kind in the order of the panel."""
+    """Tasks that only one of the two runs solved: for each run, the first `PAIRS` of them in the order of the panel."""
     a, b = (_scored(report) for report in reports)
     found = []
     for winner in ("A", "B"):
@@ -140,7 +140,7 @@ def _steps(graph: StepGraph, task: str) -> list[PlayedStep]:
 
 
 def first_difference(a: Sequence[PlayedStep], b: Sequence[PlayedStep]) -> int | None:
-    """The first step at which two episodes differ in what was seen or done; None if they are equal."""
+    """The index of the first step whose state or action differs between two episodes; None if they are equal."""
     for number, (x, y) in enumerate(zip(a, b, strict=False)):
         if (x.state, x.action) != (y.state, y.action):
             return number

@@ -14,7 +14,7 @@ from agentrl.report.run_schema import CurveData, EvaluationPoint
 
 Row = Mapping[str, Any]
 ORDER = ("sampled", "greedy")  # sampled first: it is how the policy acts in training
-AT_MOST = 1_000  # iterations in the page; of longer runs every n-th is taken
+AT_MOST = 1_000  # about the most iterations on the page; of a longer run every n-th is shown, and the last
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
@@ -29,10 +29,10 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
     """The learning curve.
 
     Args:
-        name: of the run.
-        run: its folder, for the outcomes of its evaluations.
-        rows: of metrics.jsonl.
-        timings: of timings.jsonl, one line per line of metrics; else CPU seconds are unknown.
+        name: name of the run.
+        run: the run's folder, for the outcomes of its evaluations.
+        rows: the lines of metrics.jsonl.
+        timings: the lines of timings.jsonl. CPU seconds are unknown unless there is one per line of metrics.
     """
     spent = _cpu_seconds(rows, timings)  # [R]
     sampled = list(accumulate(_tokens(row) for row in rows))  # [R]
@@ -54,27 +54,27 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
 
 
 def thinned(indices: Sequence[int]) -> list[int]:
-    """At most `AT_MOST` of the indices: every n-th, and the last."""
+    """Every n-th of the indices, at most `AT_MOST`, and the last one."""
     stride = math.ceil(len(indices) / AT_MOST) or 1
     kept = list(indices[::stride])
     return kept if not indices or kept[-1] == indices[-1] else [*kept, indices[-1]]
 
 
 def number(value: Any) -> float | None:
-    """A number for JSON with nine digits; None if it is no number, infinite or NaN."""
+    """A number for JSON, rounded to nine significant digits; None if the value is no number, infinite or NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.9g}")
 
 
 def _tokens(row: Row) -> int:
-    """Tokens that were sampled in the iteration of a row, filtered rollouts included."""
+    """Tokens that were sampled in the iteration of a line of metrics, filtered rollouts included; 0 if not training."""
     found = row.get("generated_tokens", row.get("tokens", 0)) if row["stage"] == "train" else 0
     return int(found)
 
 
 def _cpu_seconds(rows: Sequence[Row], timings: Sequence[Row]) -> list[float | None]:
-    """[R] CPU seconds of the run up to each row and with it."""
+    """[R] CPU seconds of the run up to and including each line; None for all lines if the timings do not fit."""
     if [(r["stage"], r["step"]) for r in rows] != [(t.get("stage"), t.get("step")) for t in timings]:
         return [None] * len(rows)
     return [float(f"{x:.6g}") for x in accumulate(sum(phase_seconds(row).values()) for row in timings)]
@@ -95,7 +95,7 @@ def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
         mode=str(row["mode"]),
         iteration=0 if row["name"] in ("start", "clone") else int(row["step"]),
         success=rate,
-        low=min(float(low), rate),  # older runs store bounds beyond the rate
+        low=min(float(low), rate),  # in older runs, rounding could put a bound on the wrong side of the rate
         high=max(float(high), rate),
         episodes=int(row["episodes"]),
         panel=str(row["panel"]),
@@ -133,9 +133,10 @@ def read_outcomes(report: Path) -> dict[str, Any]:
 
 
 def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two reports, each with the outcomes of the tasks that both played, as if these were one panel.
+    """Two reports, reduced to the tasks that both played and given the same panel, so that they can be compared.
 
-    Evaluations during a run play the first tasks of the panel that the others play.
+    This is needed because the evaluations during a run play only the first tasks of the panel of the other evaluations.
+    Reports of one panel, of different benchmarks or without a common task are returned unchanged.
     """
     if a["benchmark"] != b["benchmark"] or a["panel"] == b["panel"]:
         return dict(a), dict(b)

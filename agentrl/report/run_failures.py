@@ -21,7 +21,7 @@ from agentrl.report.run_schema import (
 from agentrl.types import Status
 
 MOST = 8  # entries of a list
-EXAMPLES = 3  # steps that an entry opens
+EXAMPLES = 3  # most steps that an entry links to
 LOOP = 3  # an episode that leaves one state so often is in a loop
 TEXT_CHARS = 200
 Key = TypeVar("Key", bound=Hashable)
@@ -175,7 +175,7 @@ def _goes_back(graph: StepGraph, one: Ended) -> bool:
 
 
 def _loops(graph: StepGraph, one: Ended) -> dict[str, int]:
-    """State -> the row that leaves it the `LOOP`-th time, of an episode."""
+    """Each state that one episode leaves at least `LOOP` times -> the row that leaves it the `LOOP`-th time."""
     seen: Counter[int] = Counter()
     found: dict[str, int] = {}
     for row in one.rows.tolist():

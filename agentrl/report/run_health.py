@@ -1,4 +1,4 @@
-"""Is it healthy? The findings of the health rules, and the series that they look at."""
+"""Is the run healthy? The findings of the health rules, and the metrics of training as series."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ NOT_SERIES = ("stage", "step")
 
 
 def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -> HealthData:
-    """The findings that the run has stored, those of its rows, and those of its decisions, each once.
+    """The findings that the run has stored, those on its metrics, and those on its decisions, each once.
 
     Args:
-        stored: the run's health.json, which may be absent. It has findings that the rows do not show, such as words
-            that the model does not know.
-        rows: of metrics.jsonl.
+        stored: path of the run's health.json, which may be absent. The file has findings that the metrics do not show,
+            such as words that the model does not know.
+        rows: the lines of metrics.jsonl.
         certain: findings of `agentrl.evaluate.certain_too_early`.
     """
     found = [FindingData(**_of(one)) for one in (*read_findings(stored), *findings(rows), *certain)]

@@ -1,4 +1,4 @@
-"""Who gets the credit, and what was said? The stored steps that the page of a run shows."""
+"""Which steps get the credit? Chooses the stored steps that the page of a run shows, and computes their credit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +19,16 @@ from agentrl.report.run_schema import PartData, StepLink
 Decode = Callable[[Sequence[int]], Sequence[str]] | None
 BESIDE = ("grpo", "gigpo")  # what the run's own method is compared with
 ITERATIONS = 3  # stored iterations to show: the first, one in the middle, the last
-SINGLED_OUT_CHARS = 80
+SINGLED_OUT_CHARS = 80  # most characters of an action in the story
 AS_STORED = "as stored"
 
 
 class Budget(NamedTuple):
-    """Limits of the page: steps of the last iteration, of each other iteration and of the evaluation; characters of a
-    text."""
+    """Limits of the page.
+
+    The largest number of steps that it shows of the last iteration, of each other iteration and of each evaluation, and
+    the largest number of characters of a text.
+    """
 
     last: int = 1_600
     other: int = 500
@@ -42,7 +45,7 @@ class Stored(NamedTuple):
 
 
 def stored_graphs(run: Path) -> dict[int, Path]:
-    """Iteration -> file of its rollouts, ascending."""
+    """Iteration -> file of its rollouts, in the order of the iterations."""
     files = [file for file in (run / "graphs").glob("*.safetensors") if file.stem.isdecimal()]
     return {int(file.stem): file for file in sorted(files)}
 
@@ -63,9 +66,9 @@ def own_method(config: Mapping[str, Any]) -> Entry[CreditMethod] | None:
 def training_part(
     stored: Stored, method: Entry[CreditMethod] | None, at_most: int, decode: Decode, text_chars: int
 ) -> PartData:
-    """Groups of a stored iteration with the credit of the run's method and of those that it is compared with.
+    """Groups of a stored iteration with the credit of the run's method and of the methods `BESIDE`.
 
-    A method that cannot load here is replaced by the advantages that the run has stored.
+    If the run's method cannot be loaded here, the advantages that the run has stored take its place.
     """
     graph = stored.graph
     credits, options = _credits(graph, method)
@@ -85,7 +88,7 @@ def training_part(
 
 
 def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: int) -> PartData:
-    """Held-out episodes, those that failed first."""
+    """Groups of held-out episodes; groups in which an episode failed are chosen first."""
     graph = stored.graph
     numbers = np.unique(graph.group)
     failed = {int(g) for g in np.unique(graph.group[~graph.succeeded & (graph.kind == PLAYED)])}
@@ -111,14 +114,14 @@ def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: in
 
 
 def links_into(parts: Sequence[PartData], iterations: Sequence[int]) -> Callable[[int, int], list[StepLink]]:
-    """Where the page shows a row of an iteration's graph.
+    """A function that finds where the page shows a row of a stored graph.
 
     Args:
-        parts: what is shown.
-        iterations: of each part; -1 for an evaluation.
+        parts: the parts of the page.
+        iterations: number of each part: the iteration, or -1 - n for the n-th evaluation.
 
     Returns:
-        (iteration, row) -> at most one link.
+        A function (number of a part, row) -> a list with one link, empty if the page does not show the row.
     """
     places = {iteration: (number, set(parts[number].data.steps.row)) for number, iteration in enumerate(iterations)}
 
@@ -132,7 +135,10 @@ def links_into(parts: Sequence[PartData], iterations: Sequence[int]) -> Callable
 def _credits(
     graph: StepGraph, method: Entry[CreditMethod] | None
 ) -> tuple[dict[str, Credit], dict[str, Mapping[str, Any]]]:
-    """The credit of each method on the whole graph, the run's own first; without methods that need other columns."""
+    """Method -> credit on the whole graph, and method -> options; the run's own method first.
+
+    A method that needs a column which the graph lacks is left out.
+    """
     credits: dict[str, Credit] = {}
     options: dict[str, Mapping[str, Any]] = {}
     entries = [] if method is None else [method]
@@ -152,7 +158,7 @@ def _credits(
 
 
 def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
-    """A method to compare with, under the options that it shares with the run's own, such as how groups are divided."""
+    """A method to compare with. It takes over those options of the run's method that it also has."""
     loaded = catalogue.load(CreditMethod, name)
     given = {} if own is None else own.config.model_dump(exclude={"preset"})
     shared = {key: value for key, value in given.items() if key in loaded.config.model_fields}
@@ -163,7 +169,7 @@ def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
 
 
 def _about(name: str, own: Entry[CreditMethod] | None) -> str:
-    """The first sentence of a method's file, and its paper; empty for stored advantages."""
+    """The first sentence of a method's file, and its paper; for stored advantages, a sentence that says so."""
     if name == AS_STORED:
         return "the advantages that the run has stored; its method cannot be loaded here"
     hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)
@@ -172,7 +178,10 @@ def _about(name: str, own: Entry[CreditMethod] | None) -> str:
 
 
 def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:
-    """Groups to show, ascending, and why each: one that all copies won, one that all lost, and the widest spreads."""
+    """Numbers of the groups to show, ascending, and the reason for each.
+
+    These are one group in which all copies succeeded, one in which all failed, and those with the widest spreads.
+    """
     numbers = np.unique(graph.group).tolist()
     played = graph.kind == PLAYED
     reasons: dict[int, str] = {}
@@ -193,10 +202,10 @@ def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tu
 
 
 def _story(data: CreditData) -> tuple[str, list[int]]:
-    """What the first method singles out in the group of the widest spread: its best and its worst credited step.
+    """A sentence on the steps with most and with least credit in the group with the widest spread of credit.
 
     Returns:
-        The sentence, and the rows of these two steps; none if no step stands out.
+        The sentence for the first method, and the rows of these two steps; no rows if all steps have equal credit.
     """
     if not data.methods or not data.groups:
         return "", []
@@ -226,7 +235,7 @@ def _story(data: CreditData) -> tuple[str, list[int]]:
 
 
 def _short_name(episode: str, group: str) -> str:
-    """The name of an episode without that of its task, as the page's rows show it."""
+    """The name of an episode without the name of its task."""
     return (episode[len(group) :] if episode.startswith(group) else "") or episode
 
 

@@ -1,4 +1,4 @@
-"""What the page of a run shows, as data: one typed, versioned form, which `agentrl report RUN --json` prints.
+"""The data of a run's page, as typed and versioned classes, which `agentrl report RUN --json` prints.
 
 Each class answers one question of the page. Shares lie between 0 and 1; an unknown number is null, which is not 0.
 """
@@ -33,9 +33,9 @@ class AboutData(BaseModel, frozen=True):
 
     Attributes:
         facts: label and text, such as ("held-out tasks", "200 of alfworld-gen, panel 5824b8317430").
-        recipe: the keys that differ from the defaults; the whole recipe where `defaults` is false.
-        defaults: the defaults could be found. False if a part of the recipe cannot be loaded here, such as an
-            environment in a file that is not there.
+        recipe: the keys that differ from the defaults; all keys if `defaults` is false.
+        defaults: True if the defaults are known. False if a part of the recipe cannot be loaded here, such as an
+            environment whose file is missing.
         versions: of Python and the packages, as the run stored them.
         command: the command that trains such a run again.
         seconds: CPU seconds by phase, over all lines of timings.
@@ -58,9 +58,9 @@ class EvaluationPoint(BaseModel, frozen=True):
         iteration: updates of training before it; 0 for `start` and `clone`.
         success, low, high: success rate and its 95% interval (Wilson).
         episodes: scored episodes.
-        panel: which tasks these were, in short; only evaluations of one panel compare point by point.
-        tokens: sampled in training before it.
-        cpu_s: CPU seconds of the run before it, evaluations included; null without whole timings.
+        panel: hash of the task keys; only evaluations of the same panel can be compared.
+        tokens: number of tokens sampled in training before the evaluation.
+        cpu_s: CPU seconds of the run up to and including this evaluation; null if the timings are incomplete.
         reward, steps: means per episode.
         per_type: type of task -> [episodes, success rate, low, high].
     """
@@ -84,12 +84,12 @@ class CurveData(BaseModel, frozen=True):
     """Does it learn?
 
     Attributes:
-        name: of the run.
-        iteration: of the training columns that follow, which are parallel.
-        success, reward: of the batch, on training tasks.
-        tokens: sampled in training up to and with the iteration.
-        cpu_s: CPU seconds of the run up to and with the iteration.
-        evaluations: in the order of the run.
+        name: name of the run.
+        iteration: the shown iterations; the next four columns have one entry for each of them.
+        success, reward: success rate and mean reward of the batch, on training tasks.
+        tokens: number of tokens sampled in training up to and including the iteration.
+        cpu_s: CPU seconds of the run up to and including the iteration.
+        evaluations: the evaluations on held-out tasks, in the order of the run.
         verdicts: one sentence per mode: success before and after training, and whether chance can explain the
             difference.
     """
@@ -120,8 +120,8 @@ class HealthData(BaseModel, frozen=True):
 
     Attributes:
         findings: the broken rules.
-        rules: how many rules were looked at.
-        looked_at: rule -> what it would have found, with its threshold.
+        rules: number of rules that were checked.
+        looked_at: rule -> the condition under which it is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
         mass: turn -> share of the credit's absolute mass per iteration, where the run measured it.
     """
@@ -134,7 +134,7 @@ class HealthData(BaseModel, frozen=True):
 
 
 class EndingCell(BaseModel, frozen=True):
-    """Episodes by ending and type of task; `examples` are last steps."""
+    """The number of episodes with one ending and one type of task; `examples` are last steps of such episodes."""
 
     ending: str
     kind: str
@@ -144,7 +144,7 @@ class EndingCell(BaseModel, frozen=True):
 
 
 class LastStep(BaseModel, frozen=True):
-    """A state and what was done there last, before episodes failed."""
+    """A state and an action that were the last step of failed episodes."""
 
     state: str
     action: str
@@ -161,7 +161,7 @@ class LastKind(BaseModel, frozen=True):
 
 
 class LoopState(BaseModel, frozen=True):
-    """A state that single episodes left three times or more."""
+    """A state that at least one episode left three times or more."""
 
     state: str
     episodes: int
@@ -184,12 +184,14 @@ class FailureData(BaseModel, frozen=True):
     Attributes:
         source: which episodes, in words.
         episodes, failed: scored episodes, and those without success; episodes lost to the environment are in `cells`.
-        cells: by ending and type of task.
-        last: most frequent last steps of failed episodes; null where only outcomes are stored.
-        last_kinds: the same by situation.
-        looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null like `last`.
-        loops: the states of the loops.
-        back_and_forth: like `looping`, of episodes that repeat an action in a state, or go to a state and back at once.
+        cells: numbers of episodes by ending and type of task.
+        last: most frequent last steps of failed episodes; null if only the outcomes of the episodes are stored.
+        last_kinds: the last steps of failed episodes, counted by situation.
+        looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null under the same condition
+            as `last`.
+        loops: the states that were left three times or more.
+        back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to a state and at once
+            back.
         invalid: invalid answers by text.
         answers: number of all answers, valid and invalid.
     """
@@ -234,7 +236,7 @@ class PartData(BaseModel, frozen=True):
         kind: `training` or `evaluation`.
         reasons: for each group of `data`, why it is shown.
         story: one sentence on what the credit singles out; empty for an evaluation.
-        singled_out: rows of the steps that the story names: the one credited most, and the one blamed most.
+        singled_out: rows of the steps that the story names: the step with most credit, then the step with least.
         methods: method of `data` -> what it is, in a sentence.
         seconds: for each step of `data`, wall-clock seconds of [answer, environment]; empty if the run stored none.
         data: the steps.
@@ -251,7 +253,7 @@ class PartData(BaseModel, frozen=True):
 
 
 class PlayedStep(NamedTuple):
-    """A step of an episode that is laid beside another one."""
+    """A step of an episode that the page shows beside an episode of another run."""
 
     state: str
     action: str
@@ -262,12 +264,12 @@ class PairData(BaseModel, frozen=True):
     """One task that two runs played.
 
     Attributes:
-        task: its key.
-        kind: its type.
-        won: `A` or `B`, the one that succeeded.
-        a, b: their steps; empty where the steps of the evaluation are not stored.
-        a_ending, b_ending: how they ended.
-        diverged: the first step at which they differ, in what they saw or in what they did; null without steps.
+        task: key of the task.
+        kind: type of the task.
+        won: `A` or `B`, the run that succeeded.
+        a, b: steps of the episode of A, and of that of B; empty if the steps of the evaluation are not stored.
+        a_ending, b_ending: how each of the two episodes ended.
+        diverged: index of the first step whose state or action differs; null if they are equal or not both stored.
     """
 
     task: str
@@ -286,7 +288,7 @@ class AgainstMode(BaseModel, frozen=True):
     Attributes:
         a, b: names of the evaluations.
         per_type: type -> [tasks, success of A, success of B].
-        pairs: tasks that only one of the two solved, some of them.
+        pairs: some of the tasks that only one of the two runs solved.
     """
 
     mode: str
@@ -308,11 +310,11 @@ class AgainstData(BaseModel, frozen=True):
     """Is A better than B? A is the run of the page.
 
     Attributes:
-        name: of B.
+        name: name of B.
         verdicts: one sentence per mode, or why there is no comparison.
-        modes: the comparisons.
-        recipe: key, value of A, value of B for each key that differs.
-        curve: of B.
+        modes: the comparisons, one per mode.
+        recipe: (key, value of A, value of B) for each key that differs.
+        curve: learning curve of B.
     """
 
     name: str
@@ -329,12 +331,12 @@ class RunData(BaseModel, frozen=True):
     Version 2 has `panel`, `singled_out`, `situation_words`, and credit pages of version 2.
 
     Attributes:
-        name: of the run.
-        in_short: the answers in a few sentences.
-        situations_rest: number of rarer situations that are left out, and of their decisions.
-        situations_from: which iterations of training the situations are counted over; empty if none is stored.
-        situation_words: how the environment names situations, in its own words; empty if it has no names of its own.
-        left_out: what does not fit into the page, one sentence each.
+        name: name of the run.
+        in_short: the main results in a few sentences.
+        situations_rest: (number of rarer situations that are left out, number of their decisions).
+        situations_from: the iterations over which situations are counted, in words; empty if none is stored.
+        situation_words: the environment's explanation of its names of situations; empty if it has no such names.
+        left_out: sentences on the data that the page does not show.
     """
 
     schema_version: int = RUN_SCHEMA

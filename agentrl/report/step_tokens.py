@@ -9,11 +9,11 @@ from agentrl.report.credit_schema import AllowedSet, TokenData
 from agentrl.report.printable import printable
 
 Decode = Callable[[Sequence[int]], Sequence[str]] | None  # token ids to one text each; None: ids are shown as numbers
-MOST_MEMBERS = 60  # of an allowed set that the page lists
+MOST_MEMBERS = 60  # most tokens of an allowed set that the page lists
 
 
 class AllowedSets:
-    """The allowed sets of the shown tokens, each once.
+    """Collects the allowed sets of the shown tokens, each once, in `found`.
 
     Args:
         decode: see `Decode`.
@@ -47,7 +47,7 @@ class AllowedSets:
         ]
 
     def _of(self, ids: np.ndarray) -> int:
-        """The number of an allowed set; -1 for the empty one, which allows every token."""
+        """The index of an allowed set in `found`; -1 for the empty set, which means that every token was allowed."""
         if not len(ids):
             return -1
         key = ids.tobytes()

@@ -1,4 +1,4 @@
-"""The steps that a run has stored: what there is to show, and a search in it. Nothing is written."""
+"""Lists the step graphs that a run has stored, and searches their episodes. Nothing is written."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 def sources(run: Path) -> list[Source]:
     """The stored graphs of a run: iterations in their order, then evaluations by name.
 
-    A file appears there when it is complete; the temporary files of writers begin with a dot and are left out.
+    A writer renames a file when it is complete. Files that are still being written have other names and are left out.
     """
     iterations = sorted(p for p in (run / "graphs").glob("*.safetensors") if p.stem.isdecimal())
     evaluations = sorted(p for p in (run / "evaluations").glob("*.safetensors") if not p.name.startswith("."))
@@ -50,13 +50,13 @@ class Found(BaseModel, frozen=True):
     """An episode that a search has found.
 
     Attributes:
-        row: its first step that holds the text, else its first step.
+        row: row of the first step that holds the text; of the episode's first step if no text is searched for.
         episode, group: numbers in the graph.
-        task, agent, ending, kind: words.
-        score: its score.
-        succeeded: did it succeed?
-        steps: number of its steps.
-        snippet: the words around the text.
+        task, agent, ending, kind: task key, agent, ending and kind of the episode, as names.
+        score: score of the episode; null if it is not finite.
+        succeeded: did the episode succeed?
+        steps: number of steps of the episode.
+        snippet: the text that was found, with some characters around it.
     """
 
     row: int
@@ -73,12 +73,12 @@ class Found(BaseModel, frozen=True):
 
 
 class Asked(NamedTuple):
-    """What a search asks for; an empty text and None ask for nothing.
+    """The conditions of a search; an empty text and None set no condition.
 
     Attributes:
         task: a part of the task's name, in upper or lower case.
-        ending: such as `turn_limit`.
-        succeeded: only episodes that succeeded, or that did not.
+        ending: name of the episode's ending, such as `turn_limit`.
+        succeeded: True for episodes that succeeded, False for the others.
         text: a part of an observation, an answer, a state or an action, in upper or lower case.
     """
 
@@ -89,7 +89,7 @@ class Asked(NamedTuple):
 
 
 def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
-    """The episodes that fit everything that is asked for, in the order of the graph."""
+    """The episodes that meet all conditions, in the order of the graph."""
     hits = _hits(graph, asked.text)  # [N]
     score, succeeded = graph.score, graph.succeeded  # [N], [N]
     order = np.argsort(graph.episode, kind="stable")  # [N]
@@ -123,7 +123,7 @@ def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
 
 
 def _texts(graph: StepGraph, row: int) -> list[str]:
-    """What a step says: what it saw and answered, its state and its action."""
+    """The texts of a step: observation and answer (if stored), state and action."""
     said = [graph.texts[name][row] for name in ("observation", "answer") if name in graph.texts]
     return [*said, word(graph, "state", int(graph.state[row])), word(graph, "action", int(graph.action[row]))]
 
@@ -147,7 +147,7 @@ def _ids_with(words: Sequence[str], wanted: str) -> list[int]:
 
 
 def _snippet(graph: StepGraph, row: int, text: str) -> str:
-    """The place of the text in what the step says, with some characters around it."""
+    """The first occurrence of the text in the texts of a step, with some characters around it."""
     for said in _texts(graph, row):
         at = said.casefold().find(text.casefold())
         if at >= 0:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 
 def token_words(run: Path) -> Callable[[Sequence[int]], list[str]] | None:
-    """Token ids to one text each, as the run's newest checkpoint has them.
+    """A function from token ids to one text each, by the tokenizer of the run's newest checkpoint.
 
     Returns:
-        None if the folder has no checkpoint with a tokenizer, or policies with different ones.
+        The function; None if no checkpoint has a tokenizer, or if its policies have different tokenizers.
     """
     by_step: dict[str, list[Path]] = {}
     for file in sorted((run / "checkpoints").glob("*/*/tokenizer.json")):

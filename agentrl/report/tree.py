@@ -1,4 +1,4 @@
-"""The steps of a group as a tree: a node is what was done after one history, a branch is where episodes part."""
+"""The steps of a group as a tree: a node holds the steps that took one action after one history."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from agentrl.report.printable import numbers
 
 
 def lanes(graph: StepGraph) -> np.ndarray:
-    """[N] int64, calls between a step's agent and the main agent."""
+    """[N] int64, number of agent calls between the main agent and a step's agent; 0 for the main agent."""
     lane = np.zeros(len(graph), np.int64)
     called = np.flatnonzero(graph.caller >= 0)
     for _ in range(len(called)):
@@ -25,13 +25,13 @@ def tree_nodes(
 ) -> list[TreeNode]:
     """The tree of some steps, parents before children.
 
-    Steps are one node if their histories are the same (the same states and actions since the task began), and if they
-    did the same in the same state; so copies of a task share a stem until they part, and stored branches (`parent`)
-    leave the stem where they began. Steps without a stored state share no node.
+    Steps belong to one node if their histories are equal (the same states and actions since the task began) and they
+    took the same action in the same state. So the copies of a task share nodes until they differ, and a stored branch
+    (`parent`) begins at the node of the step it branched from. A step without a stored state has a node of its own.
 
     Args:
         graph: any step graph.
-        rows: [n] of whole episodes.
+        rows: [n] rows of whole episodes.
         place: [N+1], row -> shown step.
         lane: [N], see `lanes`.
         value: [N], see `values_below`.
@@ -66,10 +66,10 @@ def tree_nodes(
 
 
 def values_below(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
-    """[N] float64, the mean over a row's continuations, step by step (`tree_up`); a leaf has its episode's score.
+    """[N] float64, the value of each row: the mean of the values of its children (`tree_up`); of a leaf, the score.
 
-    Played steps and probes count for themselves. NaN for candidates, which nobody played, and for episodes that the
-    environment ended.
+    Played steps and probes are averaged separately. NaN for candidates, which were not played on, and for episodes that
+    ended by an environment error.
     """
     value = np.full(len(graph), np.nan)
     score, lost = graph.score, graph.failed()

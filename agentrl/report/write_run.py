@@ -1,4 +1,4 @@
-"""Writes the page of a run, with as many steps as fit into it."""
+"""Writes the page of a run, with as many steps as fit into `MOST_BYTES`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import RunData
 
 MOST_BYTES = 5_000_000
-BUDGETS = (  # the first whose page fits is taken
+BUDGETS = (  # the first budget whose page fits is taken; if none fits, the last
     Budget(),
     Budget(last=800, other=200, evaluation=400, text_chars=4_000),
     Budget(last=300, other=60, evaluation=100, text_chars=1_000),

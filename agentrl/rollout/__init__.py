@@ -121,7 +121,7 @@ _LATER = {  # most runs need no HTTP server
 
 
 def __getattr__(name: str) -> Any:
-    """A public name whose module is imported when it is first asked for."""
+    """A public name whose module is imported at the first use of the name."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

@@ -1,4 +1,4 @@
-"""Who answers in an episode."""
+"""Actors, which answer the turns of an episode."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from agentrl.types import Generation, Request
 
 
 class Actor(Sessions, Protocol):
-    """Who answers the turns of an episode: a policy, or an expert of the environment."""
+    """Answers the turns of an episode: a policy, or an expert of the environment."""
 
     name: str
     chat: Chat | None
@@ -21,7 +21,7 @@ class Actor(Sessions, Protocol):
 
 
 class PolicyActor(Actor):
-    """A policy as an actor. `name` goes into the graph's column `policy`; by default that of the engine."""
+    """A policy as an actor. `name` goes into the graph's column `policy`; None takes the name of the policy."""
 
     def __init__(self, policy: Policy, chat: Chat | None, context_limit: int | None, name: str | None = None) -> None:
         self.policy, self.chat, self.context_limit = policy, chat, context_limit

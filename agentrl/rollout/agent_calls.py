@@ -9,16 +9,16 @@ from agentrl.types import Reply, Status
 
 
 def session_below(session: int, number: int) -> int:
-    """The session number of the chain that call `number` of `session` begins.
+    """The session number of the chain that is played for call `number` of the chain with session `session`.
 
-    It is 2^61 or more, so it differs from the numbers of chains that no agent called.
+    The session number is 2^61 or more, so it differs from the numbers of chains that no agent called.
     """
     name = f"{session}/{number}".encode()
     return (1 << 61) | int.from_bytes(sha256(name).digest()[:7], "big")
 
 
 def reply_of(chain: EpisodeRecord) -> Reply:
-    """The reply of a played chain to its caller. If the environment failed, it says that and nothing else."""
+    """The reply of a played chain to its caller. If the environment failed, the reply has only the ending."""
     if chain.ending == Status.ENV_ERROR or not chain.steps:
         return Reply("", chain.ending)
     last = chain.steps[-1]
@@ -30,9 +30,9 @@ def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any
 
     Args:
         ending: how the chain ended.
-        action: its last action, which is the text of the reply unless `info` has a text `answer`.
-        score: sum of its rewards.
-        info: info of its last step.
+        action: the chain's last action, which is the text of the reply unless `info` has a text `answer`.
+        score: sum of the chain's rewards.
+        info: info of the chain's last step.
     """
     answer = info.get("answer", action)
     return Reply(answer if isinstance(answer, str) else action, ending, score, info)

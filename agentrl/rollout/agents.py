@@ -1,6 +1,6 @@
-"""The agents of a recipe: the environment that each plays, the prompt it gets, and the policy that answers for it.
+"""The agents of a recipe: the environment that an agent plays, its prompt, and the policy that answers for the agent.
 
-If a recipe has several agents, the tasks are given to the agent `main`, and the others are sections [agents.NAME]. An
+If a recipe has several agents, the agent `main` gets the tasks, and every other agent has a section [agents.NAME]. An
 environment may propose sections, `agents(config) -> {NAME: {...}}`; the options of the recipe override them.
 """
 
@@ -31,10 +31,10 @@ class Agent:
         trained: do its steps train that policy?
         env: the environment that it plays.
         prompt: the prompt of that environment.
-        context: its context policy.
-        limits: its limits.
+        context: the context policy of the agent.
+        limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
-        program: plays its episodes, see `agentrl.rollout.program`; None: the policy is asked turn by turn.
+        program: plays the agent's episodes, see `agentrl.rollout.program`; None asks the policy turn by turn.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Crew:
 
 
 def rows_of(graph: StepGraph, agents: Mapping[str, Agent], policy: str, trained: bool) -> np.ndarray:
-    """[N] bool, the rows of agents with a policy; with `trained` only of agents whose steps train it."""
+    """[N] bool, the rows of the agents that `policy` plays; with `trained`, only of agents that train `policy`."""
     names = graph.names.get("agent", ())
     of_policy = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
     rows: np.ndarray = np.array(of_policy, bool)[graph.agent]

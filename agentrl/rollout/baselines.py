@@ -56,11 +56,11 @@ class Random(Wordless):
 
 
 class ExpertActor(Actor):
-    """The environment's expert as an actor, in the same rollout as a model; with a `chat` its answers have token ids.
+    """The environment's expert as an actor of ordinary rollouts; with a `chat` its answers have token ids.
 
     If a request restricts the answer to choices, each token carries the allowed set that a model would have had, so
-    that cloning trains under the mask that sampling uses. A move that is none of the choices is played and has weight
-    0: no model could give it, so none is to clone it.
+    that cloning trains under the mask that sampling uses. A move that is not among the choices is played, but has
+    weight 0: a model cannot sample this move, so it must not clone it.
     """
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
@@ -90,10 +90,10 @@ class ExpertActor(Actor):
 
 
 class RandomActor(ExpertActor):
-    """The expert `random` of every environment that lists its actions, or tools."""
+    """The expert `random`, for every environment that lists its actions or its tools."""
 
     async def move(self, request: Request, handle: Handle) -> Move:
-        """A random action; the noise is that of the request."""
+        """A random action, drawn with the noise key of the request."""
         if request.rewrites is not None:
             raise ValueError(
                 "expert random cannot show how to keep a memory: choose another warmup.expert, or warmup.updates=0 and "
@@ -116,6 +116,6 @@ def drawn_action(observation: Observation, rng: np.random.Generator, who: str) -
 
 
 def expert_actor(agent: Agent, chat: Chat | None = None, context_limit: int | None = None) -> ExpertActor:
-    """Who demonstrates for an agent: its expert in its environment, or the player of random actions."""
+    """The actor that demonstrates for an agent: its environment's expert, or an actor that draws random actions."""
     kind = RandomActor if plays_at_random(agent.env.hooks, agent.expert) else ExpertActor
     return kind(agent.expert, agent.prompt, chat, context_limit)

@@ -19,12 +19,12 @@ from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
 from agentrl.rollout.scored_records import score_records
 from agentrl.scoring import ScoreStage
 
-FIRST_WAVE = 4  # under a budget, 1/4 of the groups are played first, to learn the cost per group
+FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure the cost per group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings), its metrics, and its steps as its own teacher reads them."""
+    """A batch: its graph, its records (for timings), its metrics, and `taught` for a policy that teaches itself."""
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
@@ -59,7 +59,7 @@ class Spent:
     replayed: int = 0
 
     def add(self, batch: Expansion) -> None:
-        """Add the costs of further groups."""
+        """Add the costs of the groups of `batch`."""
         self.groups += len(batch.groups)
         self.tokens += batch.tokens
         self.actions += batch.actions
@@ -104,58 +104,54 @@ async def collect(
     guide: Guide | None = None,
     demonstrate: Demonstrate | None = None,
 ) -> Collected:
-    """`tasks` groups of rollouts, or as many as the budget allows (one at least).
+    """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
-    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter. After the
-    last round the batch is filled up with unfiltered groups. Metrics count both kinds.
+    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, or until the
+    limit on rounds or on the budget is reached. Then groups of the last round that did not pass fill the batch. Metrics
+    count both kinds of groups.
 
     Args:
         player: plays the rollouts.
         sampler: draws the tasks.
         entry: the sampler's catalogue entry.
         tasks: number of groups.
-        copies: `batch.copies` of the recipe, which the rollout method interprets: chains per group.
+        copies: `batch.copies` of the recipe, from which the rollout method derives the number of chains per group.
         iteration: part of the noise keys.
         rollout: the rollout method; None plays independent chains.
         budget: limits of everything that is played, filtered groups included.
-        rewards: reward transforms, so that the sampler judges by the rewards that credit will get.
-        reported: names of signals that earlier batches reported; their columns exist, with NaN on steps that do not
-            report them.
-        scores: score the rollouts of each round, before rewards.
+        rewards: reward transforms. They are applied before the sampler judges a group, so that it sees the same rewards
+            as credit.
+        reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
+            without the signal.
+        scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
         on_episode: called with each finished record (progress).
         guide: changes how chains begin; None leaves the sampler's draws as they are.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
     """
-    rollout = rollout or resolve(RolloutMethod, {"name": "chain"})
     keep = entry.hooks.keep
     rounds = entry.config.max_rounds if keep else 1
     if scores is not None:
         scores.begin(iteration)
         reported = [*dict.fromkeys([*reported, *scores.names])]
+    group_player = _GroupPlayer(
+        player=player,
+        sampler=sampler,
+        rollout=rollout or resolve(RolloutMethod, {"name": "chain"}),
+        copies=copies,
+        rewards=rewards,
+        reported=reported,
+        scores=scores,
+        on_episode=on_episode,
+        guide=guide,
+        demonstrate=demonstrate,
+    )
     passed: list[list[EpisodeRecord]] = []  # groups that passed the filter
     spare: list[list[EpisodeRecord]] = []
     spent = Spent()
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
         while size := spent.room(budget, tasks - len(groups)):
-            draws, number = _first_wave(sampler, size, copies), iteration * rounds + attempt
-            if guide is not None:
-                draws = await guided(guide, draws, demonstrate)
-            batch = Expansion(player, draws, iteration=number, first=len(groups), on_episode=on_episode)
-            records = await rollout.hooks.rollout(rollout.config, batch, copies)
-            if isinstance(sampler, Allocator):
-                wave = leaf_episodes([records], rewards, reported).graph
-                left = size * copies - batch.begun()
-                batch.next_wave(_checked(batch, sampler.further(draws, wave, left), left))
-                records += await rollout.hooks.rollout(rollout.config, batch, copies)
-            records += await hinted(guide, batch, records, rollout, copies, player, demonstrate)
-            batch.finish()
-            if scores is not None:
-                await score_records(scores, records, player.limits.fault_share)
-            if guide is not None:
-                guide.observe(records)
-            groups += [[r for r in records if r.group == group] for group in batch.groups]
-            spent.add(batch)
+            groups += await group_player.play(size, iteration * rounds + attempt, len(groups), spent)
         order, graph = leaf_episodes(groups, rewards, reported)
         sampler.observe(_alone(groups, graph, rewards, reported))
         varied = groups if keep is None else varied_groups(groups, order, graph, keep(entry.config, graph))
@@ -168,20 +164,71 @@ async def collect(
     return collected(final_groups, metrics, rewards, reported)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _GroupPlayer:
+    """Plays groups of one batch; for the attributes see `collect`."""
+
+    player: Player
+    sampler: Sampler
+    rollout: Entry[RolloutMethod]
+    copies: int
+    rewards: Sequence[Entry[RewardTransform]]
+    reported: Sequence[str]
+    scores: ScoreStage | None
+    on_episode: Any
+    guide: Guide | None
+    demonstrate: Demonstrate | None
+
+    async def play(self, size: int, number: int, first: int, spent: Spent) -> list[list[EpisodeRecord]]:
+        """Draw and play `size` groups, and score them.
+
+        Args:
+            size: number of groups.
+            number: number of the round over all iterations, part of the noise keys.
+            first: number of the first group in its round.
+            spent: the costs of the batch; the costs of these groups are added to it.
+
+        Returns:
+            The records of each group.
+        """
+        draws = _first_wave(self.sampler, size, self.copies)
+        if self.guide is not None:
+            draws = await guided(self.guide, draws, self.demonstrate)
+        batch = Expansion(self.player, draws, iteration=number, first=first, on_episode=self.on_episode)
+        records = await self._expand(batch)
+        if isinstance(self.sampler, Allocator):
+            graph = leaf_episodes([records], self.rewards, self.reported).graph
+            left = size * self.copies - batch.begun()
+            batch.next_wave(_checked(batch, self.sampler.further(draws, graph, left), left))
+            records += await self._expand(batch)
+        records += await hinted(self.guide, batch, records, self.rollout, self.copies, self.player, self.demonstrate)
+        batch.finish()
+        if self.scores is not None:
+            await score_records(self.scores, records, self.player.limits.fault_share)
+        if self.guide is not None:
+            self.guide.observe(records)
+        spent.add(batch)
+        return [[r for r in records if r.group == group] for group in batch.groups]
+
+    async def _expand(self, batch: Expansion) -> list[EpisodeRecord]:
+        found: list[EpisodeRecord] = await self.rollout.hooks.rollout(self.rollout.config, batch, self.copies)
+        return found
+
+
 def collected(
     groups: Sequence[Sequence[EpisodeRecord]],
     metrics: dict[str, float],
     rewards: Sequence[Entry[RewardTransform]],
     reported: Sequence[str],
 ) -> Collected:
-    """The batch of these groups, which are numbered anew, with further metrics of how it came about."""
+    """The batch of these groups, with new group numbers; `metrics` are added to those of its records."""
     records = [record for group in renumbered(groups) for record in group]
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=batch_metrics(records) | metrics)
 
 
 def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
-    """The draws of a round; those of an allocator begin with at most `copies` chains each."""
+    """The draws of `size` groups; an allocator's first wave has at most `copies` chains per group."""
     draws = sampler.draw(size)
     if not isinstance(sampler, Allocator):
         return draws
@@ -205,7 +252,7 @@ def renumbered(groups: Sequence[Sequence[EpisodeRecord]]) -> list[list[EpisodeRe
 
 
 class Leaves(NamedTuple):
-    """The scored episodes of some groups, as a graph in which each is a chain with all rewards of its path.
+    """The scored episodes of some groups, as a graph in which each episode is a chain with all rewards of its path.
 
     `order[g]` is the index, in the list of groups, of the graph's group g.
     """
@@ -233,7 +280,7 @@ def _alone(
     rewards: Sequence[Entry[RewardTransform]],
     reported: Sequence[str],
 ) -> StepGraph:
-    """The graph of the groups that were played without help, from which a sampler learns; `graph` is that of all."""
+    """The graph of the chains without a guide's help, from which a sampler learns; `graph` holds all chains."""
     if not graph.has("guided"):
         return graph
     return leaf_episodes([[r for r in group if not r.guided] for group in groups], rewards, reported).graph
@@ -242,16 +289,19 @@ def _alone(
 def varied_groups(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
-    """The groups that have one of `rows` [N] bool, the rows that the filter keeps."""
+    """The groups with at least one row that the filter keeps; `rows` [N] bool marks these rows."""
     numbers = {order[group] for group in np.unique(graph.group[rows]).tolist()}
     return [group for number, group in enumerate(groups) if number in numbers]
 
 
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Success, lengths, endings and failures of a batch; shares are of scored episodes, each from root to leaf.
+    """Success, lengths, endings and failures of a batch.
 
-    Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`; a batch
-    in which all had help has no `success`.
+    An episode counts from root to leaf. Means and shares are over scored episodes, except `env_error_share` (over all
+    played episodes), `invalid_share` (over steps) and `constant_groups` (over groups).
+
+    Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
+    guide helped all chains, the batch has no `success`.
     `steps` is the mean length of an episode. `tokens` and `invalid_share` count a step once, even if episodes share it.
     """
     played = [r for r in records if r.kind == PLAYED]

@@ -1,7 +1,7 @@
 """Branch points: the moments from which an episode can be continued, and how an environment returns to them.
 
-An environment returns by `snapshot` and `restore` if it has them; else its task is reset and the recorded actions are
-carried out again. In both cases the observation after the return is compared with the recorded one.
+An environment returns by `snapshot` and `restore` if it has them; else it is reset to the task and the recorded actions
+are carried out again. In both cases the observation after the return is compared with the recorded one.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ class OpeningTurn(NamedTuple):
 class Opening:
     """A start state as data: the turns of an earlier episode that a chain begins with.
 
-    The environment is reset and the answers are carried out again. The chain then sees the prompt that the earlier
-    episode saw there, its tokens included; these turns are part of the prompt and are not trained.
+    The environment is reset and the answers are carried out again. The chain's first prompt is then the prompt that the
+    earlier episode had at this state. The turns of the opening are not trained.
 
     Attributes:
         turns: the turns that are carried out before the chain begins; at least one.
-        state: the state to which they lead, as `agentrl.rollout.same_state` names it.
+        state: the state to which the turns lead, as `agentrl.rollout.same_state` names it.
     """
 
     turns: Sequence[OpeningTurn]
@@ -50,7 +50,8 @@ class Point:
         history: what the context policy sees, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
         sampled: number of tokens sampled on the path so far.
-        snapshot: the environment's state; None if it has no snapshots, so that its actions are carried out again.
+        snapshot: the environment's state; None if the environment has no snapshots; its actions are then carried
+            out again.
     """
 
     history: History
@@ -79,7 +80,8 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
         Number of actions that were carried out again.
 
     Raises:
-        StateMismatch: text, state key or actions of its observation differ from the recorded ones.
+        StateMismatch: text, state key or actions of the environment's observation differ from the recorded ones, or the
+            recorded actions ended the episode.
         EnvFault: the environment failed.
     """
     history = point.history

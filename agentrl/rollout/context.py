@@ -1,4 +1,6 @@
-"""What a context policy is: history -> prompt. A file in `algorithms/context/` offers a frozen `Config` and
+"""The protocol of context policies: a context policy makes a prompt of the history of an episode.
+
+A file in `algorithms/context/` offers a frozen `Config` and
 
     def ask(config: Config, prompt: Prompt, history: History) -> Ask
 
@@ -55,8 +57,8 @@ class Ask(NamedTuple):
     Attributes:
         messages: the prompt as messages.
         token_ids: [T] int64, all that the model reads; empty without a tokenizer.
-        added: number of new tokens at the end of `token_ids`; the tokens before are the path of the previous turn. T
-            for a fresh prompt, 0 without a tokenizer.
+        added: number of new tokens at the end of `token_ids`; the tokens before are the path of the previous turn.
+            `added` is T for a fresh prompt, and 0 without a tokenizer.
         rewrites: the answer is the model's new memory and does not go to the environment; None for an ordinary turn.
         max_tokens: most tokens of the answer; None for the limits of the recipe.
     """
@@ -77,7 +79,7 @@ class ContextPolicy(CatalogueFile):
         rewritten: writes the answer to a prompt with `Ask.rewrites`, the model's new memory, into the history.
         words: texts of the context policy whose words a new tokenizer must know.
         speak: extends the environment's prompt, if answers must hold more than the action.
-        filler: reads columns from such answers.
+        filler: reads columns from the answers to a prompt that `speak` extended.
         paper: one line for listings.
     """
 

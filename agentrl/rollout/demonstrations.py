@@ -1,8 +1,9 @@
-"""Demonstrations that join the groups of a batch: chains of kind DEMO, of the agent's expert or of a stored success.
+"""Demonstrations that join the groups of a batch: chains of kind DEMO, from the agent's expert or a stored success.
 
-No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`; they count in its
-statistics if the guide says so (column `in_statistics`). One that was sampled by the policy can be trained by its ratio
-(column `in_gradient`). An expert has no log-probs, so that its chains have no ratio: a regularizer imitates them.
+No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`. Demonstrations
+count in the method's statistics if the guide says so (column `in_statistics`). A demonstration that the policy sampled
+has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). An expert's demonstration has
+no log-probs and no ratio; a regularizer can imitate it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +38,12 @@ class Demonstrating(Protocol):
         ...
 
     def demonstration(self, group: Fresh) -> StepGraph | None:
-        """What joins a group, as `demonstration_of` made it; None for nothing."""
+        """The demonstration that joins a group, as `demonstration_of` made it; None if none joins."""
         ...
 
 
 def demonstration_of(record: EpisodeRecord) -> StepGraph | None:
-    """A solved episode as a graph of kind DEMO, the agents that it called included; None if it failed."""
+    """A solved episode as a graph of kind DEMO, with the agents that it called; None if the episode failed."""
     if lost(record) or not record.success:
         return None
     graph = build_graph([record])
@@ -60,9 +61,9 @@ async def with_demonstrations(
     """The batch with the demonstrations of the guide, behind its own rows, and the share of groups that got one.
 
     Args:
-        guide: of the recipe; one that shows nothing leaves the batch as it is.
+        guide: the guide of the recipe; None, or a guide that is not `Demonstrating`, leaves the batch as it is.
         graph: the batch.
-        tasks: of the batch, by key.
+        tasks: the tasks of the batch, by key.
         demonstrate: lets the expert play.
         rewards, reported: see `agentrl.rollout.collect`; each demonstration is rewarded on its own.
     """
@@ -78,7 +79,7 @@ async def with_demonstrations(
 
 
 def _joined(graph: StepGraph, chosen: Sequence[tuple[int, StepGraph]], joins: Joins) -> StepGraph:
-    """The batch with demonstrations in its groups: (group, demonstration) each."""
+    """The batch with demonstrations in its groups; `chosen` has (group, demonstration) pairs."""
     before = {name: graph.columns.get(name, np.ones(len(graph), bool)) for name in Joins._fields}
     whole = concatenate([graph.with_columns(**before), *(one for _, one in chosen)], [{0: at} for at, _ in chosen])
     demo = whole.kind == DEMO  # [N]

@@ -1,8 +1,8 @@
-"""Plays episodes as independent coroutines, without lock step, so a finished episode costs nothing.
+"""Plays episodes as independent coroutines: no episode waits for the turns of another episode.
 
 A failure is data. A failure of the agent becomes a status, and the episode is scored. After a failure of the
-environment the task is started again; if the failure persists, the episode ends with `Status.ENV_ERROR`: the graph
-holds it for reports, and no statistic counts it.
+environment the task is started again; if the failure persists, the episode ends with `Status.ENV_ERROR`. The graph
+keeps such an episode for reports, and no statistic counts it.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from agentrl.types import (
     Task,
 )
 
-SHORTEST_S = 0.001  # an answer that is ready is taken, even if the time is over
+SHORTEST_S = 0.001  # shortest wait for an answer: one that is ready is taken after the time limit too
 
 
 async def play(
     player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
 ) -> list[EpisodeRecord]:
-    """`copies` episodes per task, in the order of the tasks, whichever finishes first.
+    """Play `copies` episodes per task; the records are in the order of the tasks, not of the episodes' ends.
 
     Args:
         player: plays the episodes.
@@ -74,13 +74,13 @@ async def play_starts(
     gate: asyncio.Semaphore | None = None,
     live: dict[int, EpisodeRecord] | None = None,
 ) -> list[EpisodeRecord]:
-    """Play all chains at once; their records in the order of `starts`. See `play`.
+    """Play all chains at once; returns the records in the order of `starts`. See `play`.
 
     Args:
         player, iteration, on_episode: see `play`.
         starts: the chains.
-        gate: limits how many are played at the same time; None: `limits.concurrency` of these chains.
-        live: gets the record of every chain when its play begins, by session.
+        gate: limits how many chains are played at once; None: `limits.concurrency` of them, or all if that is 0.
+        live: dict, by session, into which the record of every try is put when the try begins.
     """
     gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
 
@@ -95,7 +95,7 @@ async def play_starts(
 
 
 async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
-    """Run all chains at once; their records in the same order. If one raises, the others are cancelled."""
+    """Run all chains at once; returns the records in the same order. If a chain raises, the others are cancelled."""
     jobs = [asyncio.ensure_future(chain) for chain in chains]
     try:
         return await asyncio.gather(*jobs)
@@ -122,7 +122,7 @@ async def _open_and_play(
 async def _with_retries(
     player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
 ) -> EpisodeRecord:
-    """Play a chain; after an environment fault try again from its start, except after a StateMismatch."""
+    """Play a chain; after an environment fault try again from the chain's start, except after a StateMismatch."""
     started = time.monotonic()
     tokens = actions = replayed = 0
     usage: dict[str, float] = {}
@@ -177,7 +177,7 @@ def _program_episode() -> Any:
 
 
 class _Episode:
-    """One try at one chain."""
+    """One try to play one chain."""
 
     def __init__(
         self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
@@ -190,7 +190,7 @@ class _Episode:
         self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
 
     async def run(self) -> None:
-        """Play until the environment, a limit or `Start.turns` ends it."""
+        """Play until the environment, a limit or `Start.turns` ends the chain."""
         history = await self.begin()
         ending: Status | None = None
         while ending is None:
@@ -208,14 +208,14 @@ class _Episode:
             await self.judge()
         self.record.ending = ending
         self.record.final = history.now
-        # After an answer that was cut off there is no observation: `history` still holds the previous one.
+        # If the last action was not carried out, there is no new observation: `history` still holds the previous one.
         if history.chat is not None and self.record.steps and self.reached:
             ask = self.ask(history)
             self.record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
             self.record.tail_continues = ask.added < len(ask.token_ids)
 
     async def begin(self) -> History:
-        """Bring the environment to the chain's start; the history there."""
+        """Bring the environment to the chain's start; returns the history at this point."""
         point = self.start.point
         if point is None:
             first = await self.handle.reset(self.record.task)
@@ -227,7 +227,7 @@ class _Episode:
         return own_copy(point.history)
 
     async def carry_out(self, history: History) -> None:
-        """Carry out the turns of the opening again; StateMismatch if they lead to another state than they did then."""
+        """Carry out the opening again; StateMismatch if it leads elsewhere, ends the episode or calls agents."""
         opening = self.start.opening
         for number, turn in enumerate(() if opening is None else opening.turns):
             check_start(self.record.task, history.now, turn.state, number)
@@ -247,7 +247,7 @@ class _Episode:
             check_start(self.record.task, history.now, opening.state, len(opening.turns))
 
     def rewritten(self, history: History, ask: Ask, text: str) -> bool:
-        """Was the answer the model's new memory? Then it goes into the history."""
+        """Was the answer the model's new memory? If so, this writes the memory into the history."""
         if ask.rewrites is None:
             return False
         context = self.player.context
@@ -280,10 +280,10 @@ class _Episode:
     def no_room(self, ask: Ask) -> Status:
         """The ending of an episode whose prompt leaves no token for an answer.
 
-        A called agent's first prompt is written by its caller, whose reply then says TOKEN_LIMIT.
+        If the first prompt of a called agent is too long, the agent's reply to its caller has the status TOKEN_LIMIT.
 
         Raises:
-            ValueError: it is the first prompt of a chain that no agent called, so the settings cannot work.
+            ValueError: the chain has no step of its own yet and was not called, so the settings cannot work.
         """
         if not self.record.steps and self.start.caller is not None:
             return Status.TOKEN_LIMIT
@@ -297,7 +297,7 @@ class _Episode:
         return Status.TOKEN_LIMIT
 
     def cut(self) -> None:
-        """Mark the last step as the one after which a limit ended the episode; without a step there is no verdict."""
+        """Mark the last step as the one after which a limit ended the episode; does nothing before the first step."""
         if not self.record.own:
             return
         step = self.record.steps[-1]
@@ -372,9 +372,9 @@ class _Episode:
         return self.ended(step)
 
     async def answer(self, request: Request) -> Generation | None:
-        """The answer of the policy; None if `Limits.seconds` end before it.
+        """The answer of the policy; None if `Limits.seconds` have passed before the answer comes.
 
-        Local engines are waited for: they batch the requests of all episodes, and none of them is silent.
+        The time limit stops no request to a policy with a tokenizer: such engines batch all requests and always answer.
         """
         actor, left = self.player.actor, self.ends_at - time.monotonic()
         if self.limits.seconds is None or actor.chat is not None:
@@ -395,10 +395,10 @@ class _Episode:
         return NO_ANSWER[generation.finish]
 
     async def act(self, step: StepRecord) -> tuple[StepResult, tuple[Reply, ...]]:
-        """Carry the step's action out; its errands too, whose replies the environment gets.
+        """Carry out the step's action. Errands that it causes are played, and the environment gets the replies.
 
         Returns:
-            What the environment returned last, and the replies; none without errands.
+            What the environment returned last, and the replies to the errands; no replies without errands.
         """
         result = await self.handle.step(step.action)
         if not result.info.get("errands"):
@@ -453,7 +453,7 @@ class _Episode:
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play the errands of a step, all at once, while the caller's session rests; the replies of the called agents.
+    """Play all errands of a step at the same time, while the caller's session rests; returns the agents' replies.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.
@@ -493,7 +493,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
 
 
 def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
-    """The token ids of some answers, with the end token if it ends the turn; None without a tokenizer."""
+    """The token ids of each answer, with the end token if answers end the assistant turn; None without a tokenizer."""
     if chat is None:
         return None
     end = not continues(prompt)

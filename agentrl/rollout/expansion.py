@@ -1,4 +1,4 @@
-"""What a rollout method is: it decides which chains of a batch are played, and from where.
+"""The protocol of rollout methods: a method decides which chains of a batch are played, and where they start.
 
 A file in `algorithms/rollout/` offers a frozen `Config` (a `RolloutOptions`) and
 
@@ -32,10 +32,10 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every rollout method has.
 
     Attributes:
-        provision: groups that begin for each group that a batch takes, from 1 to 2. Above 1 a batch takes the groups
-            that finish first, which favours short episodes; see docs/overlap.md.
-        leftover: what happens to the groups that have not finished: `cancel`, or `keep`, which continues them in the
-            next iteration with its weights (partial rollouts).
+        provision: number of groups that start, divided by the number of groups of a batch; from 1 to 2. Above 1 a batch
+            takes the groups that finish first, which favours short episodes; see docs/overlap.md.
+        leftover: what happens to groups that have not finished when the batch is complete. `cancel` cancels them;
+            `keep` continues them in the next iteration, with the weights of that iteration (partial rollouts).
     """
 
     provision: float = Field(1.0, ge=1, le=2)
@@ -50,7 +50,8 @@ class RolloutMethod(CatalogueFile):
         rollout, leaves: see the module.
         fills: columns that its graphs have beyond the usual ones; `tree` if trees have several leaves.
         entropy: the method reads `Generation.entropy`.
-        uneven: it begins as many chains per group as `Expansion.spread` says, so that a sampler may choose the number.
+        uneven: the method begins as many chains per group as `Expansion.spread` says, so that a sampler may choose
+            the number.
         paper: one line for listings.
     """
 
@@ -67,7 +68,10 @@ class RolloutMethod(CatalogueFile):
 
 
 class Branch(NamedTuple):
-    """A branch: continue `record` from the point before its turn `turn`; it must have been played with `remember`."""
+    """A branch: a chain that continues `record` from the point before turn `turn` of this record.
+
+    Unless `turn` is 0, the record must have been played with `remember`.
+    """
 
     record: EpisodeRecord
     turn: int
@@ -76,7 +80,8 @@ class Branch(NamedTuple):
 class Expansion:
     """A batch that grows: one group per task, with chains from the task's beginning and branches of chains.
 
-    The noise of a chain depends on the player's seed and stage, the iteration, the chain's group and its number there.
+    The noise of a chain depends on the player's seed and stage, the iteration, the chain's group and the chain's number
+    in the group.
 
     Args:
         player: plays the chains.
@@ -84,15 +89,18 @@ class Expansion:
         iteration: part of the noise keys.
         first: number of the first draw's group.
         on_episode: called with each finished record (progress).
-        sessions: numbers of the engine's sessions, for several batches at once; None counts from 0.
-        gate: limits the episodes of several batches at once; None limits those of each call (`limits.concurrency`).
+        sessions: gives each new chain the number of its engine session. Batches that are played at the same time share
+            one iterator. None numbers the sessions from 0.
+        gate: limits the number of episodes that several batches play at the same time. None: each call of `begin` or
+            `go_on` plays at most `limits.concurrency` episodes at the same time.
 
     Attributes:
         groups: numbers of the groups.
-        tasks: the task of each group, by its number.
+        draws: the draw of each group, by the group's number.
         iteration: see above.
         played: all records so far.
-        live: the latest try of every chain that was begun, by its session; it may still be played.
+        live: the record of the latest try of every chain that has started, by the chain's session. The chain may
+            still be running.
     """
 
     def __init__(
@@ -120,21 +128,24 @@ class Expansion:
         return np.random.default_rng((self._player.seed, self._player.stage, self.iteration, *key))
 
     def spread(self, copies: int) -> list[int]:
-        """The group of each chain that this wave begins; `copies` where the sampler leaves the number open."""
+        """The group of each chain that starts in this wave; `copies` per group where the sampler sets no number."""
         wave = ((group, copies if own is None else own) for group, own in self._wave.items())
         return [group for group, own in wave for _ in range(own)]
 
     def next_wave(self, copies: Mapping[int, int]) -> None:
-        """Let `spread` name this many chains per group from now on, none of the groups that are not in `copies`."""
+        """From now on `spread` returns `copies[group]` chains per group; none for a group that is not in `copies`."""
         self._wave = {group: copies.get(group, 0) for group in self.groups}
 
     def draw_more(self, draws: Mapping[int, Draw]) -> None:
-        """Let the next wave begin the chains of these draws, in the groups that they are given for, and no others."""
+        """Replace the draws of these groups. The next wave starts only the chains of these draws.
+
+        A draw whose `copies` is None starts no chain.
+        """
         self.draws |= draws
         self.next_wave({group: draw.copies or 0 for group, draw in draws.items()})
 
     def begun(self) -> int:
-        """Number of chains so far."""
+        """Number of chains that have been started so far."""
         return sum(self._copies.values())
 
     async def begin(
@@ -145,7 +156,7 @@ class Expansion:
         Args:
             copies: chains per group.
             groups: numbers of groups; a group that is named twice gets twice as many chains. None for all.
-            turns: steps after which a chain stops, to be continued later; None plays it to its end.
+            turns: steps after which a chain stops, to be continued later; None plays each chain to its end.
             remember: store the points from which chains can be branched.
         """
         group_per_chain = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]
@@ -170,7 +181,7 @@ class Expansion:
     async def go_on(
         self, branches: Sequence[Branch], *, kind: int = PLAYED, turns: int | None = None, remember: bool = False
     ) -> list[EpisodeRecord]:
-        """Play a new chain per branch, in the tree of its record; a branch that is named twice is played twice.
+        """Play a new chain per branch, in the tree of the branch's record. A branch named twice is played twice.
 
         Args:
             branches: the points to continue.
@@ -237,7 +248,7 @@ class Expansion:
 
 
 def _options(draw: Draw) -> dict[str, Any]:
-    """What the chains of a draw have of it beside the task, as fields of `Start`."""
+    """The settings of a draw other than its task, as fields of `Start`."""
     return {
         "temperature": draw.temperature,
         "tokens": draw.tokens,
@@ -247,7 +258,7 @@ def _options(draw: Draw) -> dict[str, Any]:
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:
-    """Attach the chains that a shared step called to the first record in `kept` that contains the step.
+    """Attach the chains of agents that a shared step called to the first record in `kept` that contains the step.
 
     Args:
         kept: the records that stay in the batch.

@@ -1,4 +1,4 @@
-"""Faults of the environment in a batch: counts, and the limit beyond which a batch is no use."""
+"""Faults of the environment in a batch: counts, and an error if there are too many."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from agentrl.types import Status
 
 
 def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
-    """How many chains each fault of the environment ended, called agents' included, the most frequent first."""
+    """Number of chains that each fault of the environment ended, the most frequent first; called agents count."""
     ended = (chain for record in records for chain in record.chains() if chain.ending == Status.ENV_ERROR)
     return dict(Counter(chain.fault for chain in ended).most_common())
 
 
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if the environment failed in more than `share` of the chains, called agents' included."""
+    """Raises TooManyFaults if the environment failed in more than `share` of the chains; called agents count."""
     chains = [chain for record in records for chain in record.chains()]
     lost = [r for r in chains if r.ending == Status.ENV_ERROR]
     if len(lost) > share * len(chains):

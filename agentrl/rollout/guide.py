@@ -1,12 +1,12 @@
-"""What a guide is: it changes how a chain begins, so that tasks that always fail can be learnt.
+"""The protocol of guides: a guide changes how a chain starts, so that tasks that always fail can be learnt.
 
 A file in `algorithms/guide/` offers a frozen `Config` and
 
     def make(config: Config, seed: int) -> Guide
 
-A guide gets the draws of the sampler and returns them with an `Opening` (a start state) or with words. Chains that had
-such help are marked by the column `guided` of the graph. They are trained like the others; success rates, and what a
-sampler learns, leave them out. `GuideFile` lists what else a file may offer.
+A guide gets the draws of the sampler and returns them with an `Opening` (a start state) or with words. The column
+`guided` of the graph marks chains with such help. These chains are trained like other chains, but success rates and
+samplers leave them out. `GuideFile` lists what else a file may offer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ Demonstrate = Callable[[Sequence[Task]], Awaitable[list[EpisodeRecord]]]
 
 
 class Guide(Protocol):
-    """Changes how chains begin; what it does depends only on its seed and on the records that it saw."""
+    """Changes how chains start; its output depends only on its seed and on the records that it saw."""
 
     def begin(self, draws: Sequence[Draw]) -> list[Draw]:
-        """The draws of a batch, as they are to be played."""
+        """The draws of a batch with the guide's changes."""
         ...
 
     def observe(self, records: Sequence[EpisodeRecord]) -> None:
@@ -58,7 +58,7 @@ class Shown(Protocol):
 
 @runtime_checkable
 class Teacher(Protocol):
-    """A guide that has demonstrations imitated between two updates of reinforcement learning."""
+    """A guide that lets the policy imitate demonstrations between two updates of reinforcement learning."""
 
     def lesson(self) -> StepGraph | None:
         """The demonstrations to imitate now, as a graph with tokens; None if it is not time for a lesson."""
@@ -66,12 +66,12 @@ class Teacher(Protocol):
 
 
 class Teaching(NamedTuple):
-    """Who reads what the policy sampled, and says the log-prob of each token.
+    """The model that computes the log-prob of each token that the policy sampled.
 
     Attributes:
         source: `folder`, `endpoint` or `own`.
-        path, dtype, device: of a model in a folder.
-        url, model, api_key, concurrency, timeout_s: of an endpoint.
+        path, dtype, device: options of a model in a folder.
+        url, model, api_key, concurrency, timeout_s: options of an endpoint.
     """
 
     source: str
@@ -93,11 +93,11 @@ class GuideFile(CatalogueFile):
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
         words: texts whose words a new tokenizer must know.
-        plain: it gives groups further chains with words (`agentrl.rollout.hints.Hinting`): (config) -> are they trained
-            behind the prompt without them?
-        teaches: (config) -> who says the log-probs of what the policy sampled, the column `teacher_logprob`.
-        joins: it puts demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`): (config) -> what
-            they take part in.
+        plain: (config) -> are further chains with words trained behind the prompt without the words? A guide has this
+            hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
+        teaches: (config) -> the model that computes the column `teacher_logprob`.
+        joins: (config) -> what demonstrations take part in. A guide has this hook if it puts demonstrations into groups
+            (`agentrl.rollout.demonstrations.Demonstrating`).
         paper: one line for listings.
     """
 
@@ -115,7 +115,7 @@ class GuideFile(CatalogueFile):
 
 
 async def guided(guide: Guide, draws: Sequence[Draw], demonstrate: Demonstrate | None) -> list[Draw]:
-    """The draws as the guide wants them played; first the expert plays what the guide asks for."""
+    """The draws after the guide's changes. Before these changes the expert plays the tasks that the guide asks for."""
     if isinstance(guide, Shown) and (tasks := guide.wanted(draws)):
         assert demonstrate is not None, "the settings refuse a guide that asks for an expert where there is none"
         guide.shown(await demonstrate(tasks))

@@ -1,9 +1,9 @@
-"""Further chains with words of a guide, and prompts without these words to train them behind.
+"""Plays further chains with a guide's words in the prompts, and replaces the prompts by others for training.
 
-A chain that saw a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the
-hint it is data of another policy: its log-probs stay those of the sampling, and the trainer's are taken anew, so that
-`update.importance` corrects the difference, or the ratio of the loss itself with `update.old_logprob = "engine"`. The
-column `reprompted` marks such rows.
+A chain with a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the hint,
+the chain is data of another policy. The chain keeps the log-probs with which it was sampled, and the trainer computes
+log-probs behind the new prompt. `update.importance` corrects the difference between the two. With
+`update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,12 +76,13 @@ async def hinted(
 
 
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
-    """Put a chain behind the prompts that it would have had with these words; its answers stay as they are.
+    """Give a chain the prompts that it would have had with these words; its answers stay as they are.
 
-    The context policy is asked again, turn by turn. A chain without tokens has no prompts to change.
+    The context policy makes the prompts again, turn by turn. A chain without steps, or of an actor without a
+    tokenizer, is left as it is.
 
     Returns:
-        The largest number of tokens that a prompt and its answer have together.
+        The largest number of tokens that a prompt and its answer have together; 0 for a chain that is left as it is.
     """
     chat = player.actor.chat
     if chat is None or not record.steps:
@@ -112,10 +113,10 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
 
 
 class Taught(NamedTuple):
-    """The steps of a batch behind the prompts of the policy as its own teacher.
+    """The steps of a batch behind the prompts that the policy reads as its own teacher.
 
     Attributes:
-        tokens: a token table with the rows of the batch; its sampled tokens are the batch's, in the same order.
+        tokens: a token table with the rows of the batch; its sampled tokens are those of the batch, in the same order.
         rows: [R] int64, ascending, the rows that have such a teacher.
     """
 
@@ -125,17 +126,17 @@ class Taught(NamedTuple):
 
 @runtime_checkable
 class Telling(Protocol):
-    """A guide that tells the policy, as its own teacher, more than the prompt of a chain said."""
+    """A guide for a policy that is its own teacher: it adds words to the prompts that the teacher reads."""
 
     def told(self, record: EpisodeRecord) -> str:
-        """The words at the end of the system message; empty if the chain has no such teacher."""
+        """The words at the end of the system message that the teacher reads; empty if the chain has no such teacher."""
         ...
 
 
 def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
     """The chains of a batch behind the words of the guide; None if there are no such words.
 
-    A chain that does not fit into the model's context with them has no teacher.
+    A chain that does not fit into the model's context with these words has no teacher.
     """
     if not isinstance(guide, Telling):
         return None

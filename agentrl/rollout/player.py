@@ -1,4 +1,4 @@
-"""Who plays an episode, and where the episode starts."""
+"""What an episode is played with (`Player`), and where it starts (`Start`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ class Player:
         prompt: writes prompts and parses answers.
         context: the context policy.
         limits: limits of the episode.
-        admissible: restrict answers to the observation's actions, if it lists any.
+        admissible: restrict answers to the actions of the observation, if the observation lists any.
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
         timed: store how long each answer and each step of the environment takes, which differs in every run.
-        program: plays the episodes in place of prompt and context policy; None: the actor plays them turn by turn.
+        program: plays the episodes in place of prompt and context policy; None lets the actor answer turn by turn.
     """
 
     actor: Actor
@@ -57,14 +57,15 @@ class Start:
         task, group, copy, tree, kind: see EpisodeRecord; `group` and `copy` are part of the noise keys.
         session: session of the engine, a different one for each chain of a batch.
         point: where the chain leaves another chain; None for the task's beginning.
-        steps, points: steps and points of that other chain before `point`.
+        steps, points: steps of that other chain before `point`, and its points up to `point`.
         turns: most new steps; None for as many as the limits allow.
         remember: store a point before each turn (and where `turns` stops the chain).
         caller: if the chain is an errand, the step that called this agent.
-        key: further integers of the noise keys, which differ between an errand, its caller and its siblings.
+        key: further integers of the noise keys. They differ between an errand, its caller and the caller's other
+            errands.
         depth: number of callers above the chain.
-        temperature, tokens, words, opening: see `agentrl.rollout.sampler.Draw`; called agents have the temperature of
-            their caller, and none of the others.
+        temperature, tokens, words, opening: see `agentrl.rollout.sampler.Draw`; a called agent gets the temperature of
+            its caller, and defaults for the other three.
     """
 
     task: Task

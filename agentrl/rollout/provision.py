@@ -1,12 +1,12 @@
-"""Batches of the groups that finish first: more groups are begun than a batch takes, and the others are left over.
+"""Batches of the groups that finish first: more groups start than a batch takes, and the late ones are left over.
 
-Long episodes do not hold up a batch, and that is its bias: with `leftover="cancel"` tasks whose episodes are long are
-trained less than they are drawn. With `leftover="keep"` the groups that are left continue in the next batch, with its
-weights; they are lost only if they become older than the bound on staleness. Then they are cancelled, and their tasks
-are drawn again, once. Metrics count all of it.
+A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
+less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
+its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its draw is played again,
+at most once. Metrics count all of this.
 
-Which groups finish first depends on the order of the event loop alone if the environments run in this process and the
-engine is deterministic; then the same seed gives the same batches.
+If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
+groups finish first; then the same seed gives the same batches.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from agentrl.rollout.sampler import Draw, Sampler, SamplerFile
 
 @dataclass(kw_only=True, eq=False)
 class Flight:
-    """A group that is being played, or that is finished and not yet taken.
+    """A group that is being played, or that has finished and is not yet part of a batch.
 
     Attributes:
-        begun: the iteration that began it, and its number among that iteration's groups.
-        version: version of the weights at its beginning.
-        draw: what is played.
-        again: its task was dropped once before.
-        batch: the group as a rollout method sees it.
-        job: plays it.
-        counted: its costs that earlier batches have counted.
+        begun: the iteration in which the group started, and its number among that iteration's groups.
+        version: version of the weights when the group started.
+        draw: the draw that is played.
+        again: an earlier group of the same draw was cancelled because it was too old.
+        batch: the group in the form that a rollout method gets.
+        job: the task of the event loop that plays the group.
+        counted: the costs of the group that earlier batches have counted.
     """
 
     begun: tuple[int, int]
@@ -49,7 +49,7 @@ class Flight:
     counted: "Cost" = field(default_factory=lambda: Cost())
 
     def cost(self) -> "Cost":
-        """Its costs so far."""
+        """The group's costs so far."""
         chains = self.batch.live.values()
         return Cost(sum(c.tokens for c in chains), sum(c.actions for c in chains), sum(c.replayed for c in chains))
 
@@ -67,16 +67,16 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wanted:
-    """What a batch is to be; see `agentrl.rollout.collect`.
+    """The batch to collect; see `agentrl.rollout.collect`.
 
     Attributes:
-        tasks: groups that it takes.
+        tasks: number of groups of the batch.
         copies: `batch.copies` of the recipe.
-        begin: groups in flight from its beginning on, at least `tasks`.
+        begin: number of groups in flight when the batch starts, at least `tasks`.
         iteration: part of the noise keys.
         version: version of the weights.
-        staleness: most updates that the weights of a group's beginning may be old.
-        keep: the groups that are left continue in the next batch.
+        staleness: largest age, in updates, of the weights with which a group started.
+        keep: the groups that are left over continue in the next batch.
         rollout: the rollout method.
         rewards, reported: see `collect`.
         on_episode: called with each finished record.
@@ -114,10 +114,10 @@ class Provision:
         return len(self._flights)
 
     async def batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
-        """The `wanted.tasks` groups that finish first, in the order in which they were begun.
+        """The `wanted.tasks` groups that finish first, in the order in which they started.
 
-        If the sampler filters (`keep`), a group that does not pass is replaced by a new one, until `max_rounds` batches
-        were begun; then the batch is filled up with groups that did not pass.
+        If the sampler filters (`keep`), a new group replaces each group that does not pass, until the groups of
+        `max_rounds` batches have started; then the batch is filled up with groups that did not pass.
 
         Raises:
             TooManyFaults: see `Limits.fault_share`.
@@ -129,12 +129,12 @@ class Provision:
             raise
 
     async def cancel(self) -> None:
-        """Cancel what is in flight."""
+        """Cancel all groups in flight."""
         await self._drop([*self._flights.values()])
 
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
-            self._sessions = itertools.count()  # a resumed run, which has none in flight, counts the same numbers
+            self._sessions = itertools.count()  # a resumed run, with no groups in flight, starts at 0 too
         stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)
         again = [flight.draw for flight in stale if not flight.again]
@@ -187,7 +187,7 @@ class Provision:
         return taken, spare
 
     async def _drop(self, flights: Sequence[Flight]) -> Cost:
-        """Cancel these groups; what they have cost."""
+        """Cancel these groups; returns their costs."""
         if not flights:
             return Cost()
         for flight in flights:
@@ -197,12 +197,12 @@ class Provision:
         return Cost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
 
     def add(self, flight: Flight) -> None:
-        """Take a group in."""
+        """Add a group to the groups in flight."""
         self._flights[flight.begun] = flight
         flight.job.add_done_callback(lambda _: self._news.set())
 
     def _costs(self, flights: Sequence[Flight]) -> dict[str, float]:
-        """What these groups have cost since the batch before."""
+        """The costs of these groups since the previous batch."""
         spent = [flight.cost() - flight.counted for flight in flights]
         for flight in flights:
             flight.counted = flight.cost()
@@ -214,7 +214,7 @@ class Provision:
 
 
 class _Begin:
-    """Begins groups of one iteration, each with a number of its own."""
+    """Starts groups of one iteration, and numbers them."""
 
     def __init__(self, provision: Provision, player: Player, wanted: Wanted, rounds: int) -> None:
         self._provision, self._player, self._wanted, self._number = provision, player, wanted, 0
@@ -222,11 +222,11 @@ class _Begin:
 
     @property
     def allowed(self) -> bool:
-        """May another group be begun?"""
+        """May another group start?"""
         return self._number < self._most
 
     def __call__(self, draws: Sequence[Draw], *, again: bool = False) -> None:
-        """One group per draw."""
+        """Start one group per draw."""
         for draw in draws:
             self._provision.add(self._one(draw, again))
 

@@ -31,13 +31,14 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     A step that several records share is one row, in the episode of the first of them. Records without new steps have
     no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
-    (NaN on steps without the entry). If steps rewrote a memory, a column `rewrites` marks them. If chains had a
-    temperature of their own, the column `temperature` holds it (NaN on the other steps); if chains had words of their
-    own, the texts `words` hold them. If chains began with words or with an opening, the column `guided` marks them; the
-    turns of an opening count: such a chain begins above turn 0. `reprompted` marks chains that are trained behind
-    another prompt than the one behind which they were sampled. If steps have an `info["result"]`, such as a patch, the
-    texts
-    `result` hold it. See also `_measured`.
+    (NaN on steps without the entry).
+
+    Further columns exist only in graphs that need them. `rewrites` marks steps that rewrote a memory. `temperature` has
+    the temperature of chains with a temperature of their own (NaN on the other steps), and the texts `words` have
+    the words that a sampler or guide added to the chain's prompts (empty without such words). `guided` marks chains
+    with words or with an opening; the turns of an opening count, so that such a chain starts above turn 0. `reprompted`
+    marks chains that are trained behind other prompts than the prompts behind which they were sampled. The texts
+    `result` have the `info["result"]` of steps, such as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -91,7 +92,7 @@ def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
 
 
 def _chains(episodes: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
-    """(chain, its root) in the order in which their rows stand in the graph."""
+    """(chain, root of its rollout) for each chain, in the order of the chains' rows in the graph."""
     roots = sorted((e for e in episodes if e.own), key=lambda e: e.kind != PLAYED)
     return [(chain, root) for root in roots for chain in root.chains() if chain.own]
 
@@ -176,7 +177,7 @@ def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
-    """The token table, or None if the policy had no tokenizer."""
+    """The token table; None if no answer has token ids, as of policies without a tokenizer."""
     if not any(len(step.generation.token_ids) for step in steps):
         return None
     pieces = [piece for step in steps for piece in (step.added, step.generation.token_ids)]

@@ -1,4 +1,4 @@
-"""Records of what a rollout played: steps and episodes."""
+"""Records of played steps and episodes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ class StepRecord:
     Attributes:
         observation: what the agent saw before it answered.
         added: [T] int64, the prompt tokens that the step adds.
-        continues: do they continue the path of the episode's previous step, or of the step `follows`?
-        follows: the step whose path they continue, if it is not the previous one: an episode may hold several
-            conversations by turns (`agentrl.rollout.program`).
+        continues: do the tokens `added` continue the path of an earlier step? If not, they are a fresh prompt.
+        follows: the step whose path the tokens `added` continue; None for the episode's previous step. Programs may
+            have several conversations in one episode (`agentrl.rollout.program`).
         generation: the answer.
         action: the action in the answer.
         valid: was the answer in the right format?
@@ -31,12 +31,13 @@ class StepRecord:
         reward, terminated, truncated, info: what the environment returned.
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
-        missing: what the format asks for beside the action, and the answer lacks.
-        rewrites: the answer was the model's new memory and did not go to the environment.
-        asked: the messages of the prompt.
-        answer_s: wall-clock seconds from the request to the answer, waiting for other episodes included; NaN if the
+        missing: the parts of the format, other than the action, that the answer lacks.
+        rewrites: the answer was the model's new memory and was not sent to the environment.
+        asked: the messages of the whole prompt.
+        answer_s: wall-clock seconds from the request to the answer, including the time during which the engine serves
+            other episodes; NaN if the player is not timed.
+        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls; NaN if the
             player is not timed.
-        env_s: wall-clock seconds of the environment's step, with the agents that it calls; NaN likewise.
     """
 
     observation: Observation
@@ -62,38 +63,40 @@ class StepRecord:
 
 @dataclass(kw_only=True, eq=False)
 class EpisodeRecord:
-    """One agent's chain in one rollout, from the task's beginning to its end.
+    """One agent's chain in one rollout, from the task's beginning to the chain's end.
 
     A branch shares the step objects `steps[:inherited]` with the chain that it left.
 
     Attributes:
         task: the task.
         group: index of the task in its batch; copies of one task share it.
-        copy: number of the copy of the task.
-        agent, policy: names.
+        copy: number of the chain in its group, from 0. A called agent's chain has the number of its caller's chain.
+        agent, policy: names of the agent and of the actor that answers for it.
         caller: the step that called this agent; None for the agent that the task was given to.
         called: the chains of the agents that this chain called, in the order of the calls.
-        tree: number of its tree in the group; None if it shares its tree with no other chain.
-        kind: PLAYED, CANDIDATE or PROBE, of the steps that are not shared.
+        tree: number of the chain's tree in the group; None if no other chain is in this tree.
+        kind: kind of the steps that only this chain played: PLAYED, CANDIDATE or PROBE.
         steps: the steps, in the order of time.
-        inherited: number of first steps that another chain played.
+        inherited: number of steps at the beginning of `steps` that another chain played.
         final: the last observation.
         tail: [T] int64, the tokens of the last observation, which are never trained.
-        tail_continues: do they continue the path of the last step? Else they are a fresh prompt.
-        ending: how it ended; OK for a chain that was stopped and can be continued.
+        tail_continues: do the tokens of `tail` continue the path of the last step? If not, they are a fresh prompt.
+        ending: how the chain ended; OK for a chain that was stopped and can be continued.
         fault: the fault of the environment, for reports.
         reason: why the last request got no answer, if that ended the episode, for reports.
         attempts: number of tries (1 if the environment never failed).
-        seconds: wall-clock time; not part of the graph.
-        tokens: tokens sampled for it, in failed tries too; shared steps do not count.
-        actions: actions carried out for it (each tool call of an answer is one), counted like `tokens`.
-        usage: sums of the `usage` of its generations, in failed tries too.
-        replayed: actions carried out again to reach its branch point.
-        points: turn -> the point before the turn, from which it can be branched; empty without `remember`.
-        temperature: its sampling temperature; None for that of the recipe.
-        words: what its prompts say beside the environment's words; see `agentrl.rollout.sampler.Draw`.
-        opening: the turns of an earlier episode that it began with; they are no steps of it.
-        reprompted: its tokens stand behind other prompts than those that it was sampled behind.
+        seconds: wall-clock seconds of all tries; not part of the graph.
+        tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps
+            that another chain played do not count.
+        actions: number of actions carried out (each tool call of an answer is one), counted like `tokens`.
+        usage: sums of the `usage` of the chain's generations, in failed tries too; without called agents.
+        replayed: number of actions carried out again to reach the chain's branch point or the end of its opening, in
+            failed tries too.
+        points: turn -> the point before the turn, from which the chain can be branched; empty without `Start.remember`.
+        temperature: sampling temperature of the chain; None for `sampling.temperature`.
+        words: text at the end of the system message of every prompt; see `agentrl.rollout.sampler.Draw`.
+        opening: the turns of an earlier episode with which the chain started; these turns are not steps of this chain.
+        reprompted: the prompts of the steps were replaced after sampling (`agentrl.rollout.hints.reprompt`).
     """
 
     task: Task
@@ -127,7 +130,7 @@ class EpisodeRecord:
 
     @property
     def guided(self) -> bool:
-        """Did a guide help it to begin? Success rates leave it out."""
+        """Did a guide help this chain? Success rates leave such chains out."""
         return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:
@@ -143,7 +146,7 @@ class EpisodeRecord:
 
     @property
     def score(self) -> float:
-        """Sum of all rewards on its path."""
+        """Sum of the rewards of all steps, shared steps included."""
         return sum(step.reward for step in self.steps)
 
     def chains(self) -> "Iterator[EpisodeRecord]":

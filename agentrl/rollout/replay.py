@@ -1,4 +1,6 @@
-"""What a replay rule is: it says which stored rollouts join a batch. A file in `algorithms/replay/` offers
+"""The protocol of replay rules: a rule chooses the stored rollouts that join a batch.
+
+A file in `algorithms/replay/` offers
 
     class Config(ReplayOptions)
     def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> Sequence[int]
@@ -8,12 +10,12 @@ The core keeps the rollouts by the key of their task, asks `retrieve` for each g
 chosen rollouts to the group, behind the fresh rows. Four columns [N] then tell rows apart:
 
     replayed       bool, the row comes from an earlier batch
-    age            float64, iterations since it was played (NaN for a rollout of another run)
-    in_statistics  bool, its rollout counts in the statistics of credit methods
-    in_gradient    bool, it is trained
+    age            float64, iterations since the row was played (NaN for a rollout of another run)
+    in_statistics  bool, the row's rollout counts in the statistics of credit methods
+    in_gradient    bool, the row is trained
 
-A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` corrects it as it
-corrects any difference between engine and trainer.
+A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` can correct the
+difference from the trained policy, like any difference between engine and trainer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,10 +47,11 @@ class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
     """Base of the `Config` of a replay rule.
 
     Attributes:
-        copies: rollouts that join a group, at most.
-        keep: rollouts kept per task; the oldest go first.
-        tasks: tasks of which rollouts are kept; the oldest go first.
-        max_age: iterations after which a rollout is dropped; None for never. Rollouts of other runs have no age.
+        copies: most stored rollouts that join a group.
+        keep: most rollouts stored per task; the oldest are dropped first.
+        tasks: most tasks whose rollouts are stored; the task that got no new rollout for longest is dropped first.
+        max_age: largest age in iterations of a rollout that joins a batch; None for no limit. Rollouts of other runs
+            have no age.
         runs: run folders whose stored graphs fill the buffer before the first batch.
     """
 
@@ -60,7 +63,7 @@ class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
 
 
 class Joins(NamedTuple):
-    """What joined rollouts take part in."""
+    """Do joined rollouts count in the statistics of credit methods, and are they trained?"""
 
     in_statistics: bool
     in_gradient: bool
@@ -70,10 +73,10 @@ class Fresh(NamedTuple):
     """A group of a fresh batch.
 
     Attributes:
-        task: key of its task.
-        scores: [E] scores of its scored rollouts.
-        succeeded: [E] bool.
-        iteration: of the batch.
+        task: key of the group's task.
+        scores: [E] scores of the group's scored rollouts.
+        succeeded: [E] bool, which of these rollouts succeeded.
+        iteration: iteration of the batch.
     """
 
     task: str
@@ -86,9 +89,9 @@ class Stored(NamedTuple):
     """A stored rollout.
 
     Attributes:
-        graph: its rows, as they were before annotation.
-        iteration: in which it was played; -1 for one of another run.
-        score: of the agent that had the task.
+        graph: the rows of the rollout, as they were before annotation.
+        iteration: the iteration in which the rollout was played; -1 for a rollout of another run.
+        score: score of the agent that was given the task.
         succeeded: did that agent succeed?
     """
 
@@ -103,9 +106,10 @@ class ReplayFile(CatalogueFile):
     """The file of a replay rule.
 
     Attributes:
-        retrieve: see the module; the answer holds indices into `stored` (the oldest first), without repeats.
+        retrieve: see the module; returns indices into `stored`, each at most once. The oldest rollout is the first of
+            `stored`.
         joins: see the module.
-        worth: which rollouts are kept; every scored rollout without it.
+        worth: decides which scored rollouts are stored; a file without it stores all of them.
         paper: one line for listings.
     """
 
@@ -124,7 +128,7 @@ class Replay:
 
     Args:
         entry: the rule.
-        seed: of its random choices.
+        seed: seed of the rule's random choices.
 
     Raises:
         ValueError: a folder of `runs` holds no stored graphs.
@@ -143,7 +147,7 @@ class Replay:
                 self.add(read_graph(path), -1)
 
     def join(self, graph: StepGraph, iteration: int) -> StepGraph:
-        """The batch with the rollouts that the rule chose; as it is if there are none."""
+        """The batch with the rollouts that the rule chose; the unchanged batch if the rule chose none."""
         config, chosen = self.entry.config, list[tuple[int, Stored]]()
         for group, fresh in fresh_groups(graph, iteration):
             stored = self._young(fresh.task, iteration)
@@ -171,7 +175,7 @@ class Replay:
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
 
     def add(self, graph: StepGraph, iteration: int) -> None:
-        """Keep the rollouts of a batch that are worth it; a batch of another run has iteration -1."""
+        """Store the rollouts of a batch that `worth` accepts; a batch of another run has iteration -1."""
         config, worth = self.entry.config, self.entry.hooks.worth
         plain = _plain(graph)
         for rollout, key in _rollouts(plain):
@@ -179,13 +183,13 @@ class Replay:
             first = rows[0]
             one = Stored(extract(plain, rows), iteration, float(plain.score[first]), bool(plain.succeeded[first]))
             if worth is None or worth(config, one):
-                own = self.rollouts.pop(key, [])  # to the end: the tasks that were not played for longest go first
+                own = self.rollouts.pop(key, [])  # moves the task to the dict's end: the first tasks are dropped
                 self.rollouts[key] = [*own, one][-config.keep :]
         for key in [*self.rollouts][: max(0, len(self.rollouts) - config.tasks)]:
             del self.rollouts[key]
 
     def metrics(self, graph: StepGraph) -> dict[str, float]:
-        """Of a joined batch: replayed episodes per episode, and their mean age in iterations."""
+        """Metrics of a batch after `join`: the share of replayed episodes, and their mean age in iterations."""
         if not graph.has("replayed"):
             return {"replayed_share": 0.0}
         first, replayed, age = graph.first, graph.column("replayed"), graph.column("age")
@@ -194,7 +198,7 @@ class Replay:
         return share | ({"replayed_age": float(age[known].mean())} if known.any() else {})
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """State for a checkpoint."""
         return {
             "rollouts": {
                 key: [(np.frombuffer(graph_to_bytes(one.graph), np.uint8).copy(), *one[1:]) for one in own]
@@ -203,7 +207,7 @@ class Replay:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a `state_dict`."""
         self.rollouts = {
             key: [
                 Stored(graph_from_bytes(bytes(data)), int(at), float(score), bool(won)) for data, at, score, won in own
@@ -213,16 +217,19 @@ class Replay:
 
 
 def fresh_part(graph: StepGraph) -> StepGraph:
-    """The rows that the batch itself played, for its metrics; without tokens if others joined them."""
+    """The rows that the batch itself played, for its metrics: no demonstrations and no replayed rows.
+
+    If the batch has such rows, the result has no tokens.
+    """
     joined = graph.kind == DEMO  # [N]
     joined = joined | graph.column("replayed").astype(bool) if graph.has("replayed") else joined
     return graph.take(np.flatnonzero(~joined)) if joined.any() else graph
 
 
 def fresh_groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
-    """(group, what a rule sees of it) of each group with a scored rollout."""
+    """(number of the group, what a rule sees of the group) for each group with a scored rollout."""
     scored = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
-    for name in ("guided", "replayed"):  # guided ones begin elsewhere, or behind another prompt
+    for name in ("guided", "replayed"):  # guided chains begin at another state or prompt
         scored &= ~graph.column(name).astype(bool) if graph.has(name) else True
     score, won, found = graph.score, graph.succeeded, list[tuple[int, Fresh]]()
     for group in np.unique(graph.group[scored]).tolist():
@@ -241,7 +248,7 @@ def _rollouts(graph: StepGraph) -> list[tuple[int, str]]:
 
 
 def _plain(graph: StepGraph) -> StepGraph:
-    """The graph as it was before annotation: without what a policy, a critic or a credit method added to it."""
+    """The graph as it was before annotation: without the columns that a policy, a critic or a credit method added."""
     columns = {
         name: x
         for name, x in graph.columns.items()

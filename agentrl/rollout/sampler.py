@@ -1,4 +1,6 @@
-"""What a task sampler is: it draws the tasks of the next batch. A file in `algorithms/sampler/` offers `Config` and
+"""The protocol of samplers: a sampler draws the tasks of the next batch.
+
+A file in `algorithms/sampler/` offers `Config` and
 
     def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler
 
@@ -25,13 +27,13 @@ class Draw:
 
     Attributes:
         task: the task.
-        copies: chains that are begun; None for `batch.copies`. The file of a sampler whose draws set it declares
+        copies: number of chains; None for `batch.copies`. The file of a sampler whose draws set it declares
             `UNEVEN = True`.
-        temperature: of every chain of the group; None for `sampling.temperature`.
+        temperature: sampling temperature of every chain of the group; None for `sampling.temperature`.
         tokens: most tokens that a chain samples; None for the limits of the recipe.
         words: text at the end of the system message of every prompt of the group; empty for none.
-        opening: the turns that every chain of the group begins with, from an earlier episode of the task; None begins
-            at the task's beginning.
+        opening: the first turns of every chain of the group, from an earlier episode of the task. If None, the chains
+            start at the task's beginning.
 
     Raises:
         ValueError: a number is out of range.
@@ -55,7 +57,7 @@ class Draw:
 
 
 class Sampler(Protocol):
-    """Draws tasks; its draws depend only on its seed and on the graphs that `observe` got."""
+    """Draws tasks; its draws depend only on its seed and on the graphs that its methods got."""
 
     def draw(self, count: int) -> list[Draw]:
         """The next `count` tasks."""
@@ -76,15 +78,15 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Allocator(Protocol):
-    """A sampler that looks at a first wave of chains before it spends the rest of the batch."""
+    """A sampler that looks at a first wave of chains before it distributes the other chains of the batch."""
 
     def further(self, draws: Sequence[Draw], graph: StepGraph, left: int) -> Sequence[int]:
         """How many more chains each draw gets.
 
         Args:
-            draws: of the first wave.
-            graph: the scored episodes of the first wave; it is empty if no chain was begun.
-            left: chains of the batch that are not begun; the sum of the answer may be smaller, not larger.
+            draws: the draws of the first wave.
+            graph: the scored episodes of the first wave; it is empty if no chain started.
+            left: number of chains that are left in the batch; the sum of the returned numbers must not exceed `left`.
         """
         ...
 
@@ -94,7 +96,7 @@ class Follower(Protocol):
     """A sampler that reads the columns that the policy adds to the graph of a batch."""
 
     def annotated(self, graph: StepGraph) -> None:
-        """The graph of the batch after annotation, before credit."""
+        """Learn from the graph of the batch, after annotation and before credit."""
         ...
 
 
@@ -104,9 +106,9 @@ class SamplerFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        keep: [N] bool, the rows of groups to train on. The other groups are replaced by new ones, in at most
+        keep: returns [N] bool, the rows of groups to train on. The other groups are replaced by new groups, in at most
             `max_rounds` rounds; `Config` must have the option `max_rounds`.
-        uneven: its draws set the number of copies, or it is an `Allocator`.
+        uneven: the sampler's draws set the number of copies, or the sampler is an `Allocator`.
         paper: one line for listings.
     """
 

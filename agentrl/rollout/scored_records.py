@@ -1,4 +1,4 @@
-"""The score stage on records: signals go where an environment's signals stand, failures where an environment's do."""
+"""Scores records: stores a score's signals like an environment's signals, and a score's fault like an environment's."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ async def score_records(stage: ScoreStage, records: Sequence[EpisodeRecord], fau
     A chain that cannot be scored ends as `env_error` with the score's fault, so that no statistic counts it.
 
     Args:
-        stage: the scores.
-        records: of whole groups.
+        stage: computes the scores.
+        records: the records of whole groups.
         fault_share: see `Limits.fault_share`.
 
     Raises:

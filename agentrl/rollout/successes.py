@@ -1,4 +1,4 @@
-"""Solved episodes as data, from which chains of the same task may begin."""
+"""Stores solved episodes as data, so that chains of the same task can begin at their later states."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,11 @@ class Success(NamedTuple):
 
     @classmethod
     def of(cls, record: EpisodeRecord) -> "Success | None":
-        """The turns of a chain; None if it failed, or if it called agents, whose replies no answer holds."""
+        """The turns of a chain, those of its opening included.
+
+        None if the chain failed or was called by an agent. None also if it called agents, because their replies are not
+        part of its answers.
+        """
         if record.ending == Status.ENV_ERROR or not record.success or record.called or record.caller is not None:
             return None
         own = [
@@ -41,12 +45,12 @@ class Success(NamedTuple):
 
 
 def check_start(task: Task, observation: Observation, state: str, turn: int) -> None:
-    """Raises StateMismatch unless the answers of an earlier episode led to the state that they led to then.
+    """Raises StateMismatch unless the state is the one that an earlier episode reached with the same answers.
 
     Args:
-        task: of both episodes.
+        task: the task of both episodes.
         observation: what the environment shows now.
-        state: the state of the earlier episode.
+        state: the state that the earlier episode had after these answers.
         turn: number of answers that were carried out.
     """
     now = same_state(observation)
@@ -59,7 +63,7 @@ def check_start(task: Task, observation: Observation, state: str, turn: int) -> 
 
 
 def by_group(records: Sequence[EpisodeRecord]) -> Mapping[int, list[EpisodeRecord]]:
-    """The played chains of each group that no environment error ended; a group without one is left out."""
+    """The played chains of each group that no environment error ended; groups without such chains are left out."""
     groups: dict[int, list[EpisodeRecord]] = {}
     for record in records:
         if record.kind == PLAYED and record.ending != Status.ENV_ERROR:

@@ -13,7 +13,7 @@ def hub_readers(name: str) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]
     """A reader per split of the data set `OWNER/NAME`, or of its configuration `OWNER/NAME:CONFIGURATION`.
 
     Raises:
-        ValueError: the package is missing, or the data set cannot be had.
+        ValueError: the package is missing, or the data set cannot be loaded.
     """
     try:
         import datasets
@@ -24,18 +24,19 @@ def hub_readers(name: str) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]
     try:
         with _quietly():
             found = datasets.load_dataset(repository, configuration or None)
-    except Exception as error:  # of the HTTP library, of the hub's client, or of the data set's own files
+    except Exception as error:  # raised by the HTTP library, by the hub's client, or for the data set's own files
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
-            f"the data set {repository!r} cannot be had from the hub ({why}): check its name, or, where a network is, "
-            f"save it by datasets.load_dataset({repository!r}).save_to_disk(DIR), copy DIR here and name DIR"
+            f"the data set {repository!r} cannot be loaded from the hub ({why}): check its name; without a network, "
+            f"run datasets.load_dataset({repository!r}).save_to_disk(DIR) on a machine that has one, copy DIR here "
+            "and name DIR"
         ) from error
     return {str(split): partial(_identity, rows) for split, rows in found.items()}
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide the warnings of the hub's client about each of its retries, which would bury the one sentence."""
+    """Hide the warnings of the hub's client: it writes one per retry, and the error message would be lost in them."""
     loggers = [logging.getLogger(name) for name in ("huggingface_hub", "datasets")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -2,7 +2,7 @@
 
 data.jsonl, data.json, data.csv, data.tsv, data.parquet     a file
 DIR            a folder of `save_to_disk`, or one with a file per split (train.jsonl, test.parquet, data/train-...)
-DIR#train      one split of it
+DIR#train      one split of such a folder
 hub:OWNER/NAME[:CONFIGURATION][#SPLIT]                      a data set of the hub (extra `hub`)
 """
 
@@ -25,7 +25,7 @@ TEXT: Mapping[str, Callable[[Path], Lines]] = {
 }
 SUFFIXES = (*TEXT, ".parquet")
 KNOWN = ".jsonl, .json, .csv, .tsv or .parquet"
-SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # of a file name, as the hub divides large tables
+SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # end of a file name: the hub divides a large table into such files
 SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # names of files that are splits
 
 
@@ -33,7 +33,7 @@ class Reader(NamedTuple):
     """One split of a source.
 
     Attributes:
-        source: its name, as `read_rows` takes it.
+        source: the name of this split, as `read_rows` takes it.
         read: reads the rows.
     """
 
@@ -42,12 +42,12 @@ class Reader(NamedTuple):
 
 
 class Rows(Sequence[Row]):
-    """The rows of a source, and where each stands in it.
+    """The rows of a source, and the place of each row in the source.
 
     Args:
-        rows: them.
-        source: what the user called it.
-        lines: the line of the file on which each row begins, from 1; empty where the source has no lines.
+        rows: the rows themselves.
+        source: the name that the user gave the source.
+        lines: the line of the file on which each row begins, from 1; empty if the source has no lines.
     """
 
     def __init__(self, rows: Sequence[Row], source: str, lines: Sequence[int] = ()) -> None:
@@ -71,12 +71,12 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
     """The rows of a source.
 
     Args:
-        source: rows, or the name of a source, see the module.
-        beside: the folder of relative paths; None takes the working folder.
+        source: rows, or the name of a source; the module's docstring lists the names.
+        beside: the folder from which relative paths start; None takes the working folder.
 
     Raises:
-        ValueError: the source is missing or of another kind, a row of it cannot be read, it has several splits and none
-            is named, or there are no rows.
+        ValueError: the source is missing or of an unknown kind, one of its rows cannot be read, it has several splits
+            and the name chooses none, or it has no rows.
     """
     if not isinstance(source, str | Path):
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
@@ -100,7 +100,9 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
 
 
 def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, Reader]:
-    """A reader per split of a source; nothing but lists of files is read yet. A file is one split without a name.
+    """A reader per split of a source. A file is one split, whose name is empty.
+
+    Rows of files are read when a reader is called. A data set of the hub is loaded at once.
 
     Raises:
         ValueError: there is no such source, or no such split in it.
@@ -134,10 +136,10 @@ def _rows(read: Callable[[], Sequence[Row]], source: str) -> Rows:
 
 
 def _of_files(paths: list[Path]) -> Reader:
-    """The reader of a file, or of the shards of one."""
+    """The reader of one file, or of the shards of one table."""
     path = paths[0]
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"rows are read from {KNOWN}, from a folder of one of these, or hub:NAME, not from {path}")
+        raise ValueError(f"rows are read from {KNOWN}, from a folder of such files, or from hub:NAME, not from {path}")
     if path.suffix == ".parquet":
         source = str(path) if len(paths) == 1 else f"{path.parent}#{SHARD.sub('', path.stem)}"
         return Reader(source, partial(_rows, partial(read_parquet, paths), source))
@@ -154,7 +156,7 @@ def _of_text(path: Path) -> Rows:
 
 
 def _of_folder(folder: Path) -> dict[str, Reader]:
-    """The splits of a folder: of `save_to_disk`, else its files, else those of its folder `data`."""
+    """The splits of a folder: those of `save_to_disk`, else its files, else the files of its folder `data`."""
     if (folder / SPLITS).is_file():
         return {name: _of_saved(folder / name) for name in saved_splits(folder)}
     if (folder / STATE).is_file():

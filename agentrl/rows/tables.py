@@ -6,11 +6,11 @@ from typing import Any
 
 from agentrl.files import read_json
 
-STATE, SPLITS = "state.json", "dataset_dict.json"  # that `save_to_disk` writes beside the tables
+STATE, SPLITS = "state.json", "dataset_dict.json"  # files that `save_to_disk` writes beside the tables
 
 
 class Table(Sequence[Mapping[str, Any]]):
-    """An Arrow table row by row."""
+    """An Arrow table as a sequence of rows."""
 
     def __init__(self, table: Any) -> None:
         self._table = table

@@ -15,7 +15,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 class Lines(NamedTuple):
-    """Rows, and the line of the file on which each begins, from 1; no lines where a file has none."""
+    """Rows, and the line of the file on which each row begins, from 1; `lines` is empty for a JSON list."""
 
     rows: list[dict[str, Any]]
     lines: tuple[int, ...] = ()
@@ -44,11 +44,13 @@ def read_json_rows(path: Path) -> Lines:
 
 
 def read_csv_rows(path: Path) -> Lines:
-    """Cells below a line of names. A quoted cell may hold line ends; see `agentrl.rows.values.typed` for types.
+    """The rows of a table whose first line names the columns.
+
+    A quoted cell may hold line ends. `agentrl.rows.values.typed` gives the cells of a column their types.
 
     Raises:
-        ValueError: the file is missing, is no UTF-8, has no names or two equal ones, has a row of another width or a
-            quoted cell without an end; the sentence names the line.
+        ValueError: the file is missing or is no UTF-8, a column has no name or the name of another column, a row has
+            another number of cells, or a quoted cell has no end; the sentence names the line.
     """
     text = read_text(path, "file of rows")
     names: list[str] = []
@@ -70,7 +72,7 @@ def read_csv_rows(path: Path) -> Lines:
 
 
 def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it begins, cells) of each record that is not empty."""
+    """(line on which the record begins, from 1; cells) of each record that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[path.suffix], strict=True)
     with _long_cells():
         while True:
@@ -90,7 +92,7 @@ def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def _long_cells() -> Iterator[None]:
-    """Lift the length limit of a cell, which is one for the whole process, while a file is read."""
+    """Lift the csv module's limit on the length of a cell while a file is read. The limit is global to the process."""
     before = csv.field_size_limit(sys.maxsize)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Values of rows: as JSON has them, and as the cells of a CSV column mean them."""
+"""Values of rows: any value as a JSON value, and the cells of a CSV column as typed values."""
 
 import json
 import math
@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import Any
 
-MISSING = ("", "nan", "na", "n/a", "null", "none")  # cells without a value, in a column of numbers or flags
+MISSING = ("", "nan", "na", "n/a", "null", "none")  # cells without a value, in a column of numbers or booleans
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as a JSON value: arrays become lists, NumPy scalars numbers, dates and times texts."""
+    """A value of a row as a JSON value.
+
+    Arrays become lists, NumPy scalars become numbers, dates and times become texts.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if hasattr(value, "tolist"):
@@ -21,16 +24,16 @@ def plain(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is it a number, and no flag?"""
+    """Is it a number? True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def typed(cells: Sequence[str]) -> list[Any]:
     """The cells of one CSV column as values.
 
-    A column becomes numbers, flags or lists if every cell is one as JSON writes it; cells without a value, such as the
-    empty one or `NaN` among numbers, become None. Any other column stays text, in which only the empty cell is None, so
-    that "007" and "NaN" keep their characters.
+    A column becomes numbers, booleans, or lists and objects if every cell is written as JSON writes such a value. Among
+    numbers and booleans, a cell without a value (empty, `NaN` and the like) becomes None. Any other column stays text:
+    only its empty cells become None, so "007" and "NaN" keep their characters.
     """
     values = [_json(cell) for cell in cells]
     filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]

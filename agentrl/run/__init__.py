@@ -1,10 +1,10 @@
-"""A run: its folder, its state, what rolls out, what learns, and what drives both."""
+"""A run: its folder and state, the rollouts, the policies that learn, and the training loop that uses both."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.run.checks import leak_note
+    from agentrl.run.checks import check_beginning, dry_run_notes, leak_note
     from agentrl.run.evaluated_policy import Contestant
     from agentrl.run.event_loop import Loop
     from agentrl.run.folder import TASK_KINDS, RunFolder, versions
@@ -52,8 +52,10 @@ __all__ = [
     "Settings",
     "Stopwatch",
     "Tally",
+    "check_beginning",
     "check_reward",
     "condition",
+    "dry_run_notes",
     "findings",
     "follow_torchrun",
     "forecast",
@@ -119,10 +121,12 @@ _HOME = {
     "findings": "agentrl.run.health",
     "read_findings": "agentrl.run.health",
     "Tally": "agentrl.run.progress",
+    "check_beginning": "agentrl.run.checks",
     "check_reward": "agentrl.run.reward_check",
     "leak_note": "agentrl.run.checks",
     "open_run": "agentrl.run.run",
     "preflight": "agentrl.run.trials",
+    "dry_run_notes": "agentrl.run.checks",
     "TASK_KINDS": "agentrl.run.folder",
     "read_metrics": "agentrl.run.metrics",
     "read_vocabularies": "agentrl.run.vocabulary",
@@ -134,7 +138,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, its module imported when it is first asked for."""
+    """Import the module of a public name when the name is first used."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -1,9 +1,9 @@
-"""Checkpoints: weights in the HF layout, optimisers, the state of everything that has one, and where the run stood.
+"""Checkpoints: weights in the HF layout, optimisers, the state of all stateful parts, and the position of the run.
 
 A checkpoint of policy P holds the folder `P` (weights, tokenizer), `P.optimiser.pt` (optimiser, schedule, critic,
-reference; without its tensors if the policy is divided over processes, which then write them into the folder
-`P.parts`), `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the run) and
-`progress.json`, which names the format.
+reference), `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the run) and
+`progress.json` (the `RunState` and the number of the format). If the policy is divided over processes, each process
+writes its tensors into the folder `P.parts`, and `P.optimiser.pt` holds no tensors.
 """
 
 import json
@@ -30,14 +30,14 @@ ARRAY = "numpy array"  # key of an array in a stored state, which holds tensors 
 
 @dataclass(kw_only=True)
 class RunState:
-    """Where a run stands between two steps.
+    """The position of a run between two iterations, or between two updates of the warm-up.
 
     Attributes:
         stage: "warmup" or "train".
-        step: the next step of that stage.
-        metric_lines, timing_lines: lines of the metrics files that belong to the steps done.
-        evaluated: names of evaluations done.
-        tokens, actions: what training rollouts have sampled and carried out so far.
+        step: number of the next iteration, or of the next update of the warm-up, from 0.
+        metric_lines, timing_lines: numbers of lines of metrics.jsonl and timings.jsonl that were written so far.
+        evaluated: names of the evaluations that are done.
+        tokens, actions: numbers of tokens sampled and of actions carried out in training rollouts so far.
     """
 
     stage: str = "warmup"
@@ -49,7 +49,7 @@ class RunState:
     actions: int = 0
 
     def __post_init__(self) -> None:
-        """Raises TypeError for values, as a file may hold, that are none of a run's."""
+        """Raises TypeError if a value has the wrong type or range, because a file may hold anything."""
         for name in ("step", "metric_lines", "timing_lines", "tokens", "actions"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
@@ -60,13 +60,13 @@ class RunState:
             raise TypeError(f"evaluated = {self.evaluated!r:.40} is no list of names")
 
     def count(self, metrics: Mapping[str, float]) -> None:
-        """Add what a batch of rollouts has cost."""
+        """Add the numbers of sampled tokens and of actions from the metrics of a batch."""
         self.tokens += int(metrics["generated_tokens"])
         self.actions += int(metrics["actions"])
 
 
 class Stored(NamedTuple):
-    """What a checkpoint says: where the run stood, and the state of each part."""
+    """What `read` returns: the position of the run, and the state of each part by name."""
 
     progress: RunState
     parts: Mapping[str, Any]
@@ -83,11 +83,14 @@ def write(
     """Store everything the run needs to go on; the checkpoint appears complete or not at all.
 
     Args:
-        folder, name: of the run, and of the checkpoint.
+        folder, name: folder of the run, and name of the checkpoint.
         save: writes the policies into a folder (`Policies.save`).
-        progress: where the run stands.
+        progress: the position of the run.
         keep: number of checkpoints to keep.
-        parts: the state of everything else.
+        parts: the state of the rollouts and the state of fillers and regularizers, by name.
+
+    Raises:
+        ValueError: the checkpoint cannot be written, as on a full disk. Older checkpoints are unchanged.
     """
     part = folder.begin_checkpoint()
     try:
@@ -115,22 +118,22 @@ def write_learner(part: Path, policy: str, learner: Learner) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Why a file could not be written, in words of one kind for every writer."""
+    """Why a file could not be written, in the same words for torch, safetensors and plain files."""
     text = str(error)
     numbered = re.search(r"os error (\d+)", text)  # safetensors and tokenizers
     number = int(numbered[1]) if numbered else getattr(error, "errno", None)
     if number:
         return os.strerror(number)
-    if "inline_container" in text or "PytorchStreamWriter" in text:  # torch does not say what the system said
+    if "inline_container" in text or "PytorchStreamWriter" in text:  # torch's message leaves out the system's error
         return "only a part of a file could be written, as on a full disk"
     return text
 
 
 def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
-    """Bring learners, built from the same configuration, to the state of a checkpoint; the rest of its state.
+    """Load the state of learners of the same configuration from a checkpoint; returns the rest of the checkpoint.
 
     Raises:
-        ValueError: it is no checkpoint of this run, it is damaged, or of a later format.
+        ValueError: `path` is no checkpoint of this run, is damaged, or has a later format.
     """
     table, progress = _table(path), read_progress(path)
     states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
@@ -145,7 +148,7 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
 
 
 def read_progress(path: Path) -> RunState:
-    """Where the run stood at a checkpoint.
+    """The position of the run at a checkpoint.
 
     Raises:
         ValueError: progress.json is missing, damaged, of a later format, or a value in it has the wrong type.
@@ -159,7 +162,7 @@ def read_progress(path: Path) -> RunState:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """The content of progress.json, whose format is known."""
+    """The content of progress.json; ValueError if it is damaged or its format is unknown."""
     try:
         table = json.loads((path / "progress.json").read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -175,14 +178,17 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def of_another_run(file: Path, error: Exception) -> ValueError:
-    """The sentence for a state that does not fit this run."""
+    """The error for a stored state that does not fit this run."""
     why = " ".join(str(error).split())[:160] or type(error).__name__
     return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to go on from the one before")
 
 
 def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a checkpoint of version 0.1.0: samplers stood in progress.json, the values of prompts in stream.pt,
-    the history of entropies in the learner's state."""
+    """The parts of a checkpoint of agentrl 0.1.0.
+
+    That version stored samplers in progress.json, the values of prompts in stream.pt, and past entropies in the
+    learner's state.
+    """
     rollouts = {name: table.get(name, {}) for name in ("sampler", "warmup_sampler")}
     fillers = {"credit/single_stream": _unpacked(_state(path, "stream.pt"))} if (path / "stream.pt").is_file() else {}
     for answers in (one.get("answers", {}) for one in fillers.values()):

@@ -1,11 +1,87 @@
 """What a run checks before it begins."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentrl.config import Entry
-from agentrl.env import ENDLESS, EnvironmentFile
-from agentrl.settings import Settings
+from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
+from agentrl.model import check_path
+from agentrl.settings import Settings, turns_of
+from agentrl.tool_env import RowTasks
 from agentrl.types import Task
+
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments that end an episode after so many steps
+
+
+def check_beginning(settings: Settings, *, resume: bool = False) -> None:
+    """Check tasks, model folders and the engine's needs before torch is imported and processes or servers start.
+
+    Args:
+        settings: of the run.
+        resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
+
+    Raises:
+        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing, or this
+            machine lacks something that the engine needs.
+    """
+    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
+    if not resume:
+        for plan in settings.policies.values():
+            if plan.model.new is None:
+                check_path(plan.model.path)
+    hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
+    if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
+        hook(settings.engine.config)
+
+
+def held_out_tasks(settings: Settings) -> list[Task]:
+    """The held-out tasks of a run: those that its panel file names, or the first ones of the evaluation environment."""
+    chosen = settings.tables.eval
+    if chosen.panel is not None:
+        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
+    tasks = tasks_of(settings.eval_env)
+    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+
+
+def dry_run_notes(settings: Settings) -> list[str]:
+    """Notes of a dry run: what ends an episode first, and how the tasks are divided or why they cannot be read here.
+
+    The options of the training and the evaluation environment are compared. The tasks are compared too, except in
+    agentrl's own environments that do not read a user's rows, because making these tasks takes seconds.
+
+    Raises:
+        ValueError: training and held-out tasks overlap.
+    """
+    turns, env = turns_note(settings), settings.env
+    if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
+        raise ValueError(
+            "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
+            "eval.env different splits"
+        )
+    if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
+        return turns
+    try:
+        tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
+    except ValueError as error:  # data that lies on another machine, say
+        return [*turns, f"the tasks cannot be read here, so they were not checked: {error}"]
+    check_disjoint(tasks, held_out)
+    return [*turns, *filter(None, [division_note(tasks)])]
+
+
+def turns_note(settings: Settings) -> list[str]:
+    """Notes on environment options that end an episode before `limits.turns`, and on a `limits.turns` chosen later."""
+    turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
+    found = []
+    for name in OWN_LIMITS:
+        limit = getattr(settings.env.config, name, None)
+        if isinstance(limit, int) and limit < turns:
+            found.append(f"the environment ends its episodes before limits.turns = {turns}: env.{name} = {limit}")
+    if chosen is not None and settings.tables.warmup.updates:
+        found.append(
+            f"limits.turns = {chosen} is the most: when the run begins, it becomes twice the turns of the longest "
+            f"episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
+        )
+    return found
 
 
 def leaves_report(settings: Settings) -> str:
@@ -18,7 +94,7 @@ def leaves_report(settings: Settings) -> str:
 
 
 def leak_note(entry: Entry[EnvironmentFile]) -> str:
-    """What to do if the state of one episode reaches the next one through a tool server; empty if it does not.
+    """A note if a tool server keeps state from one episode to the next; empty if no state is kept.
 
     Only environments whose tools come from one server for all episodes are tried, with a short random walk.
     """
@@ -36,9 +112,17 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
     )
 
 
+def division_note(tasks: Sequence[Task]) -> str:
+    """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
+    return str(tasks.division or "") if isinstance(tasks, RowTasks) and tasks.split != "all" else ""
+
+
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Raises ValueError if a held-out task is among the training tasks. Of a list without end only the beginning is
-    searched, which tells whether both are one list."""
+    """Raises ValueError if a held-out task is among the training tasks.
+
+    If the list of training tasks has no end, as many training tasks are searched as there are held-out tasks. This
+    detects that both lists are the same.
+    """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}
     if both:

@@ -9,12 +9,12 @@ from agentrl.types import Observation
 
 
 class Decisions:
-    """The decisions of the first and of the last stored iterations, which the rule compares.
+    """Keeps the decisions of the first and of the last stored iterations, and applies the rule to them.
 
     Args:
-        folder: of the run; a resumed run reads its earlier iterations there.
-        situation: the environment's hook that names situations; None: the kind of action.
-        say: tells the user if the decisions cannot be named, which never stops a run.
+        folder: of the run; a resumed run reads the graphs of earlier iterations there.
+        situation: the environment's hook that names situations; None names a situation by the kind of action.
+        say: prints a note if that hook fails. The run then continues without the rule.
     """
 
     def __init__(
@@ -25,10 +25,10 @@ class Decisions:
     ) -> None:
         self.folder, self.situation, self.say = folder, situation, say
         self._broken = False
-        self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> its rows
+        self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> one row per situation
 
     def add(self, iteration: int, graph: StepGraph) -> list[Finding]:
-        """The findings after one more stored iteration."""
+        """Add the graph of a stored iteration; returns what the rule finds in all iterations so far."""
         if self._broken:
             return []
         try:
@@ -48,7 +48,7 @@ class Decisions:
         return certain_too_early([row for rows in self._rows.values() for row in rows])
 
     def _read(self, before: int) -> dict[int, list[SituationRow]]:
-        """The rows of the stored iterations before this one that the rule needs."""
+        """The situation rows that the rule needs, from the graphs stored before iteration `before`."""
         files = {int(path.stem): path for path in self.folder.stored_graphs() if int(path.stem) < before}
         known = sorted(files)
         wanted = {*known[:CERTAIN_ITERATIONS], *known[-CERTAIN_ITERATIONS:]}

@@ -40,14 +40,14 @@ class Contestant:
     Attributes:
         word: value of `--policy`.
         kind: run, model, openai, random, scripted or expert.
-        tables: the configuration of the run that it comes from, else empty.
+        tables: the configuration of the run that the policy comes from; empty for other policies.
         env_options: options of the environment that the run was trained on, overridden by its evaluation options.
-        told: options of `env_options` that the run names for its evaluations.
+        told: the part of `env_options` that comes from [eval.env] of the run.
         endpoint: options of the endpoint, see `agentrl.engines.openai.Endpoint`.
         served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.
-        programs: that play the tasks; `close` closes their endpoints.
+        programs: programs that play the tasks; `close` closes the endpoint of each program.
     """
 
     word: str
@@ -65,7 +65,7 @@ class Contestant:
     def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
         """The policy that the value of `--policy` names; ValueError if it names none.
 
-        `options` of the environment replace what a run's stored configuration hides.
+        If a run's stored configuration hides secrets, `options` of the environment replace the hidden values.
         """
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
@@ -106,7 +106,11 @@ class Contestant:
 
     @classmethod
     def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
-        """The policy of a run, or a model folder, to answer whoever asks; ValueError if it is neither."""
+        """An actor that answers with the policy `policy` of a run, or with a model folder.
+
+        Raises:
+            ValueError: `word` is neither a run folder nor a model folder.
+        """
         path = Path(word)
         if not (path / "config.toml").is_file() and not (path / "config.json").is_file():
             raise ValueError(f"{word!r} is no run folder (config.toml) and no model folder (config.json)")
@@ -135,8 +139,8 @@ class Contestant:
     def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
         """The limits of the run, or the defaults; `options` override them.
 
-        By default as many episodes of an endpoint run at the same time as it may get requests: so the first episodes
-        end early, and are stored early.
+        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. The
+        first episodes then end early, and are stored early.
         """
         limits = validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
         if self.kind != "openai" or "concurrency" in options:
@@ -168,9 +172,9 @@ class Contestant:
 
         Args:
             entry: the environment.
-            pool: its instances.
+            pool: the instances of the environment.
             seed: part of the noise keys.
-            temperature: overrides that of the policy's settings unless it is None.
+            temperature: temperature of sampling; None takes the temperature of the policy's settings.
             limits: limits of the episodes.
             probe: send an endpoint one short request first, see `OpenAIPolicy.probe`.
 
@@ -184,7 +188,7 @@ class Contestant:
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
     def close(self) -> None:
-        """Close the pools of the called agents, and the endpoint of a program."""
+        """Close the pools of the called agents, and the endpoints of programs."""
         for pool in self.opened:
             pool.close()
         for program in self.programs:
@@ -211,7 +215,7 @@ class Contestant:
         return models[policy]
 
     def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
-        """Make the endpoint's policy; the prompts of agents with tools leave them to the server if it takes them."""
+        """Make the endpoint's policy. If the server accepts tools as data, the prompts leave out the list of tools."""
         from agentrl.engines import from_word
 
         most = max(agent.limits.turn_tokens for agent in crew.agents.values())
@@ -254,9 +258,7 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        if (
-            entry.hooks.close is not None
-        ):  # it starts servers, which nobody would end: the embedded engine answers alike
+        if entry.hooks.close is not None:  # servers would never be ended; the embedded engine gives the same answers
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})
         serving = Serving(

@@ -1,8 +1,8 @@
 """An event loop that runs many coroutines, one after another.
 
-It replaces `asyncio.Runner`, which turns Ctrl-C into a cancellation, so a task that finishes first loses it. And on
-Python 3.11 the runner's exit formats the finished task's result for an error message of an enum, which takes long for a
-batch of rollouts.
+It replaces `asyncio.Runner` for two reasons. The runner turns Ctrl-C into a cancellation of the main task, and the
+Ctrl-C is lost if the task finishes before the cancellation. On Python 3.11, the runner formats the result of the task
+for an error message when it exits, which takes long for a batch of rollouts.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 2.0  # for cancelled tasks to end
+PATIENCE_S = 2.0  # time for cancelled tasks to end, per round of `close`
 ROUNDS = 8
 
 
 class Loop:
-    """Runs coroutines one after another on one event loop; KeyboardInterrupt is raised where it happens."""
+    """Runs coroutines one after another on one event loop; Ctrl-C raises KeyboardInterrupt in the running code."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -31,20 +31,20 @@ class Loop:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end; its result."""
+        """Run a coroutine to its end and return its result."""
         return self._loop.run_until_complete(work)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have `call` run by the loop when it runs next; any thread may ask for it."""
+        """Let the loop call `call` as soon as the loop runs. Any thread may use this method."""
         self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Cancel the tasks that still run, wait at most PATIENCE_S in each of ROUNDS rounds, and close the loop.
 
-        A task that an interrupt ends passes it to the tasks that await it, one after another. Each of them stops the
-        loop once more, so that one round of cancelling would leave the others pending.
+        If KeyboardInterrupt ends a task, the tasks that await this task get the interrupt too, one after another. Each
+        interrupt stops the loop again, so several rounds may be needed until no task is pending.
         """
-        self._loop.set_exception_handler(lambda loop, context: None)  # errors of cancelled tasks concern nobody
+        self._loop.set_exception_handler(lambda loop, context: None)  # do not print errors of cancelled tasks
         try:
             for _ in range(ROUNDS):
                 left = asyncio.all_tasks(self._loop)

@@ -1,4 +1,8 @@
-"""The folder of a run: configuration, versions, metrics, graphs and checkpoints; a file there is always complete."""
+"""The folder of a run: configuration, versions, metrics, graphs and checkpoints.
+
+Files and checkpoints appear complete or not at all. Only a crash during a write can cut the last line of the metrics
+and the timings, which grow line by line.
+"""
 
 import fcntl
 import itertools
@@ -8,6 +12,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +24,7 @@ from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomi
 from agentrl.run.holder import LOCK, clear_holder, write_holder
 from agentrl.secret import scrubbed_values
 
-TASK_KINDS = "task_kinds"  # in the note of stored rollouts: key of a task -> its type, under which results are counted
+TASK_KINDS = "task_kinds"  # key in the notes of stored rollouts; its value maps the key of a task to the task's type
 RECORDED = (
     "agentrl-stepgraph",
     "torch",
@@ -83,7 +88,7 @@ class RunFolder:
         return self.path / "timings.jsonl"
 
     def open(self, config: Mapping[str, Any], *, resume: bool, recipe: str = "") -> None:
-        """Make the folder of a new run, or open that of a run to resume; `recipe` is the name of its recipe.
+        """Make the folder of a new run, or open the folder of a run to resume. `recipe` is the name of the recipe.
 
         Raises:
             ValueError: see `refuse`; or another process trains this run.
@@ -103,7 +108,10 @@ class RunFolder:
 
         Raises:
             ValueError: the folder holds a run and `resume` is false, a run with another configuration, or other files.
+            OSError: the folder cannot exist, for example because its parent is a file.
         """
+        with suppress(FileNotFoundError):
+            self.path.stat()
         existing = self.path / "config.toml"
         if existing.exists():
             if not resume:
@@ -136,7 +144,7 @@ class RunFolder:
         write_holder(lock)
 
     def release(self) -> None:
-        """Unlock the folder. An empty lock file says that the process closed the run and was not killed."""
+        """Unlock the folder and empty the lock file. An empty lock file means that the process was not killed."""
         if self._lock is not None:
             clear_holder(self._lock)
             self._lock.close()
@@ -145,7 +153,7 @@ class RunFolder:
     def drop_if_nothing_came_of_it(self) -> None:
         """Remove the folder if this object made it and it holds no result.
 
-        So the run's name stays free after a mistake that shows only later, such as a prompt that does not fit.
+        The run's name is then free again after a late mistake, such as a prompt that does not fit into the context.
         """
         measured = self.metrics.exists() and self.metrics.stat().st_size > 0
         if self._made and not measured and not self.checkpoints():
@@ -208,10 +216,10 @@ class RunFolder:
         write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
     def check_lines(self, lines: int) -> None:
-        """Is metrics.jsonl whole up to the checkpoint that the run goes on from?
+        """Check that metrics.jsonl has all lines up to the checkpoint from which the run continues.
 
         Args:
-            lines: the checkpoint's `metric_lines`.
+            lines: number of these lines, `metric_lines` of the checkpoint.
 
         Raises:
             ValueError: the file is missing, has fewer lines, or one of these lines is no JSON object.
@@ -226,10 +234,10 @@ class RunFolder:
             )
 
     def check_never_stored(self) -> None:
-        """Has the run, which has no checkpoint, never had one?
+        """Check that a run without checkpoints has lost none.
 
         Raises:
-            ValueError: it has trained, and a checkpoint is written before the first iteration.
+            ValueError: the run has trained. A checkpoint is written before the first iteration, so it was lost.
         """
         metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
         if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):
@@ -239,9 +247,9 @@ class RunFolder:
             )
 
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Remove the lines of metrics and timings after the first `lines` and `timing_lines`, and damaged timings.
+        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings, up to a damaged line.
 
-        They were written after the checkpoint from which the run is resumed.
+        The removed lines were written after the checkpoint from which the run is resumed.
         """
         for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
             write_atomically(path, b"".join(_whole_lines(path)[:count]))

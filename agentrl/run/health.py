@@ -1,7 +1,8 @@
-"""Rules that say when a run is likely to learn nothing: pure functions from its stored metrics to findings.
+"""Rules that find out from the metrics of a run that the run is likely to learn nothing.
 
-A rule reads the rows of metrics.jsonl up to some row, and says in one sentence what is wrong, with numbers and the next
-move. `Health` follows a run while it goes, and names each rule once; `findings` does the same for stored rows.
+A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
+wrong, with numbers and the next move. `Health` applies the rules while a run goes on, and reports each rule once; its
+rows have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math
@@ -14,18 +15,20 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-WINDOW = 10  # iterations that a rule about a lasting state looks at
-SHORT = 5
-CONSTANT = 0.9  # share of constant groups from which on there is hardly anything to learn from
+WINDOW = 10  # number of iterations that a rule about a lasting state reads
+SHORT = 5  # the same for rules that need fewer iterations
+CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.01  # share of observations that look like another one, since they differ in unknown words
+UNKNOWN = 0.01  # share of observations that look like another observation, because only unknown words differ
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
-SEEN = 0.1  # success that must have been there, to be gone
+SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
 SOLVED = 0.9  # from this success on neither constant groups nor a low entropy is a fault
+MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
+CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 
 LIMITS = {  # ending -> what to change
     "turn_limit": "raise limits.turns or the environment's own limit, or give it shorter tasks",
@@ -35,12 +38,13 @@ LIMITS = {  # ending -> what to change
     "time_limit": "raise limits.seconds",
     "depth_limit": "raise limits.depth",
 }
-PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")  # equal: the same play
+# If all these entries of two evaluations are equal, the policies played alike.
+PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", "endings")
 
 
 @dataclass(kw_only=True)
 class Past:
-    """The rows of a run so far, by stage; `last` is the newest of all."""
+    """The rows of metrics.jsonl of a run so far, by stage. `last` is the newest row of all stages."""
 
     train: list[Row] = field(default_factory=list)
     clone: list[Row] = field(default_factory=list)
@@ -57,7 +61,7 @@ class Past:
         return {str(row["mode"]): row for row in self.evaluations if row.get("name") == name}
 
 
-Rule = Callable[[Past], str]  # the sentence; empty if all is well
+Rule = Callable[[Past], str]  # returns the sentence; empty if nothing is wrong
 
 
 def mean(rows: Sequence[Row], name: str) -> float:
@@ -88,6 +92,8 @@ def unchanged(past: Past) -> str:
     if past.last["stage"] != "eval" or not worked or not then or now.keys() != then.keys():
         return ""
     if any(now[mode].get(key) != then[mode].get(key) for mode in now for key in PLAY):
+        return ""
+    if all(row["success_rate"] >= SOLVED for row in now.values()):  # there was nothing left to learn
         return ""
     shown = ", ".join(f"{mode} success {row['success_rate']:.1%}" for mode, row in now.items())
     if name == "clone":
@@ -133,7 +139,7 @@ def episodes_cut(past: Past) -> str:
     endings: Mapping[str, int] = row.get("endings", {}) if row["stage"] == "eval" else {}
     for ending, move in LIMITS.items():
         share = endings.get(ending, 0) / max(1, sum(endings.values()))
-        learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model may well wander
+        learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model often uses up its turns
         if share >= CUT and learned and row["success_rate"] < 1 - CUT:
             where = f"{row['name']}, {row['mode']}: {row['success_rate']:.0%} success"
             return f"{share:.0%} of the episodes ended by {ending} ({where}): {move}"
@@ -141,7 +147,7 @@ def episodes_cut(past: Past) -> str:
 
 
 def invalid(past: Past) -> str:
-    """Most answers have no valid action."""
+    """Half of the answers or more have no valid action."""
     rows = [past.last] if past.last["stage"] == "eval" else past.train[-SHORT:]
     share = mean(rows, "invalid_share") if rows else 0.0
     if past.last["stage"] == "clone" or (past.last["stage"] == "train" and len(rows) < SHORT) or not share >= INVALID:
@@ -164,7 +170,7 @@ def unknown_words(past: Past) -> str:
 
 
 def unlisted(past: Past) -> str:
-    """An expert plays what no model may answer."""
+    """An expert plays actions that are not listed, so no model may answer with them."""
     share = float(past.last.get("unlisted_share", 0.0))
     if share < UNLISTED:
         return ""
@@ -175,7 +181,7 @@ def unlisted(past: Past) -> str:
 
 
 def never_won(past: Past) -> str:
-    """Only the best episodes are cloned, and none is any better."""
+    """Only the best episodes are cloned, and in every batch so far all episodes were equally bad."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
@@ -183,6 +189,41 @@ def never_won(past: Past) -> str:
         f"all episodes of the first {len(shares)} batches of the warm-up were lost alike, so nothing is cloned: give "
         "the environment a demonstrator (_expert of its class, or expert of its file), reward a part of the way, or "
         "list fewer actions"
+    )
+
+
+def cloned(past: Past) -> str:
+    """The warm-up goes on though its loss is nearly zero."""
+    rows, left = past.clone[-WINDOW:], int(past.last.get("updates_left", 0))
+    if past.last["stage"] != "clone" or len(rows) < WINDOW or left < 2 * WINDOW:
+        return ""
+    losses = [float(value) for row in rows for key, value in row.items() if key.endswith("loss")]
+    if not losses or not max(losses) <= CLONED_NATS:
+        return ""
+    done = int(past.last["step"]) + 1
+    return (
+        f"the loss of the warm-up has been at most {max(losses):.2g} nats per token for {WINDOW} updates, so the "
+        f"{left} updates that are left teach hardly anything: stop, and begin again with warmup.updates={done} under "
+        "another run.name, or wait"
+    )
+
+
+def memorised(past: Past) -> str:
+    """Training tasks are solved, and held-out tasks are not."""
+    row, rows = past.last, [one for one in past.train if "success" in one][-SHORT:]
+    if row["stage"] != "eval" or len(rows) < SHORT or row["success_rate"] >= SOLVED:
+        return ""
+    if row["mode"] != "sampled" and any(one["mode"] == "sampled" for one in past.evaluations):
+        return ""  # training batches are sampled, so only sampled evaluations are compared with them
+    trained, held_out = mean(rows, "success"), float(row["success_rate"])
+    high = float(row.get("interval", (0.0, held_out))[1])
+    if not trained >= SOLVED or held_out > MEMORISED * trained or high >= trained:
+        return ""
+    return (
+        f"training tasks are won in {trained:.0%} (last {SHORT} iterations), held-out tasks in {held_out:.0%} "
+        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or those of "
+        "[eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and read lost "
+        "episodes (agentrl view)"
     )
 
 
@@ -216,7 +257,7 @@ def entropy_gone(past: Past) -> str:
 
 
 def success_gone(past: Past) -> str:
-    """Success was there, and is gone."""
+    """Success in training has fallen to a small share of its best."""
     rows = [row for row in past.train if "success" in row]  # without batches in which a guide helped every chain
     if past.last["stage"] != "train" or len(rows) < 2 * SHORT:
         return ""
@@ -233,7 +274,7 @@ def success_gone(past: Past) -> str:
 
 
 def no_progress(past: Past) -> str:
-    """At the end of training, success is what it was at first."""
+    """At the end of training, success is not clearly above the success of the first iterations."""
     rows = [row for row in past.train if "success" in row]
     first, last = rows[:WINDOW], rows[-WINDOW:]
     if past.last.get("name") != "end" or len(rows) < 2 * WINDOW or mean(first, "success") >= SOLVED:
@@ -260,6 +301,8 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "unknown_words": ("warning", unknown_words),
     "unlisted": ("warning", unlisted),
     "never_won": ("warning", never_won),
+    "cloned": ("note", cloned),
+    "memorised": ("warning", memorised),
     "entropy_gone": ("warning", entropy_gone),
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
@@ -275,12 +318,16 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
     "unknown_words": f"{UNKNOWN:.0%} of the observations looked like another one, since words in them are unknown",
     "unlisted": f"{UNLISTED:.0%} of an expert's moves were none of the listed actions",
     "never_won": f"all episodes of the first {WINDOW} batches of the warm-up were lost alike",
+    "cloned": f"the loss of the warm-up were at most {CLONED_NATS:g} nats per token for {WINDOW} updates, and "
+    f"{2 * WINDOW} or more were left",
+    "memorised": f"{SOLVED:.0%} of the episodes on training tasks were won, and at most {MEMORISED:.0%} of that share "
+    "on held-out tasks",
     "faults": f"the environment failed in more than {FAULTS:.0%} of the episodes",
     "entropy_gone": f"the entropy of a token fell to {GONE_NATS:g} nats, below {SOLVED:.0%} success",
     "success_gone": f"success of {SEEN:.0%} or more fell to {FALL:.0%} of its best",
     "no_progress": f"success in the last {WINDOW} iterations were not clearly above that in the first {WINDOW}",
 }
-IMPLIED = {  # rule -> rules that have said it already
+IMPLIED = {  # rule -> other rules; if one of them was broken before, this rule is not reported
     "constant_groups": ("flat_reward",),
     "unchanged": ("flat_reward",),
     "no_progress": ("unchanged", "flat_reward"),
@@ -288,10 +335,10 @@ IMPLIED = {  # rule -> rules that have said it already
 
 
 class Health:
-    """Follows the rows of a run, and finds each broken rule once.
+    """Applies the rules to the rows of a run, and reports each broken rule once.
 
     Attributes:
-        found: what was found so far, in this order.
+        found: the findings so far, the oldest first.
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
@@ -301,14 +348,14 @@ class Health:
             self.add(row)
 
     def add(self, row: Row) -> list[Finding]:
-        """Append a row of metrics.jsonl; the rules that are broken here for the first time."""
+        """Append a row of metrics.jsonl; returns findings of the rules that are broken for the first time."""
         self._past.add(row)
         new = list(self._broken(row))
         self.found += new
         return new
 
     def note(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Findings of a rule that looks at more than metrics; those that are new, each named once."""
+        """Add findings of a rule that reads more than metrics; returns those that were not known before."""
         known = {(one.rule, one.subject) for one in self.found}
         new = [one for one in findings if (one.rule, one.subject) not in known]
         self.found += new
@@ -332,7 +379,7 @@ class Health:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """The findings of a health.json, none if there is no such file; ValueError if it is damaged."""
+    """The findings in a health.json; empty if there is no such file. ValueError if the file is damaged."""
     if not path.is_file():
         return []
     values = read_json(path, "file of findings")
@@ -343,9 +390,10 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def decided_before(path: Path, iteration: int) -> list[Finding]:
-    """The stored findings on decisions from before an iteration, which metrics alone do not give again.
+    """The stored findings on decisions of iterations before `iteration`.
 
-    A damaged file gives none: the rule finds again what still holds.
+    These findings cannot be computed from the metrics alone. If the file is damaged, the result is empty: the rule
+    `certain_too_early` reads the stored graphs again and reports what is still true.
     """
     try:
         stored = read_findings(path)

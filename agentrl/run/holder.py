@@ -1,4 +1,4 @@
-"""Which process trains a run: its number, its machine and its start stand in the run's lock file while it works."""
+"""Which process trains a run. The run's lock file holds the process's id, machine and start time while it trains."""
 
 import json
 import os
@@ -14,10 +14,10 @@ class Holder(NamedTuple):
     """The process that holds, or held, a run.
 
     Attributes:
-        pid: its number.
-        host: name of its machine.
-        started: ticks after the start of the machine, as Linux counts them; 0 where they are not known. A later process
-            with the same number has others.
+        pid: id of the process.
+        host: name of the machine.
+        started: start of the process, in ticks after the start of the machine (Linux); 0 if not known. A later process
+            with the same id has another start.
     """
 
     pid: int
@@ -26,7 +26,7 @@ class Holder(NamedTuple):
 
 
 def write_holder(lock: IO[bytes]) -> None:
-    """Note this process in the lock file that it holds; a full disk does not matter."""
+    """Write this process into the lock file that it holds. Errors, such as a full disk, are ignored."""
     with suppress(OSError):
         lock.truncate(0)
         own = Holder(os.getpid(), platform.node(), _started(os.getpid()))
@@ -35,13 +35,13 @@ def write_holder(lock: IO[bytes]) -> None:
 
 
 def clear_holder(lock: IO[bytes]) -> None:
-    """Say that the process has closed the run."""
+    """Empty the lock file, which means that the process has closed the run."""
     with suppress(OSError):
         lock.truncate(0)
 
 
 def read_holder(run: Path) -> Holder | None:
-    """The process in a run's lock file; None if it closed the run, or if there is no such note."""
+    """The process in a run's lock file; None if that process closed the run, or if the file names no process."""
     try:
         table: dict[str, Any] = json.loads((run / LOCK).read_text("utf-8"))
         found = Holder(int(table["pid"]), str(table["host"]), int(table["started"]))
@@ -64,7 +64,7 @@ def is_alive(holder: Holder) -> bool | None:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in the ticks of /proc; 0 where there is no such file."""
+    """When a process began, in the ticks of /proc; 0 if that is not known or the process is a zombie."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return 0 if after_name[0] == "Z" else int(after_name[19])

@@ -1,6 +1,7 @@
-"""What happens to a batch of rollouts: annotation, credit, update; then what is stored and logged of it.
+"""From a batch of rollouts to an update: annotation, credit, update, then storing and logging.
 
-Both training loops use it: the one that plays and updates in turn, and the one that plays ahead.
+Both training loops use this module: `training.reinforce`, which plays and updates in turn, and
+`overlap.reinforce_ahead`, which plays batches ahead of the updates.
 """
 
 from collections.abc import Mapping
@@ -19,10 +20,10 @@ class Played(NamedTuple):
     """A batch of rollouts.
 
     Attributes:
-        iteration: the update that it is for.
+        iteration: number of the iteration that the batch is played for.
         batch: the rollouts.
-        spent: share of the run's budget that was used up before it.
-        watch: times of its phases.
+        spent: share of the run's budget that was used up before this batch.
+        watch: seconds of each phase of the iteration.
     """
 
     iteration: int
@@ -32,7 +33,7 @@ class Played(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A batch after its update: the graph with its columns, its credit, and metrics of all that was done to it."""
+    """A batch after its update: the annotated graph, its credit, and the metrics of annotation, credit and update."""
 
     played: Played
     graph: StepGraph
@@ -41,7 +42,11 @@ class Learned(NamedTuple):
 
 
 def learn(run: Run, played: Played) -> Learned:
-    """The update from a batch. It touches the policies alone, so rollouts may go on meanwhile with other weights."""
+    """Annotate a batch, compute its credit and update the policies.
+
+    With `run.ahead` above 0, a second thread calls this function while rollouts use a copy of the weights. The sampler
+    is shown the annotated graph, and the guide may give a lesson.
+    """
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):
         annotated = run.policies.annotate(played.batch.graph)
@@ -72,20 +77,23 @@ def lesson(run: Run, iteration: int) -> dict[str, float]:
 
 
 def age_metrics(graph: StepGraph, version: int) -> dict[str, float]:
-    """How many updates older than `version`, the version that a graph trains, the weights of its steps were."""
+    """Mean and maximum over the steps of their staleness: `version` minus the oldest version that sampled a step.
+
+    `version` is the version of the weights before the update with this graph.
+    """
     oldest = version - graph.version_oldest  # [N]
     return {"staleness_mean": float(oldest.mean()), "staleness_max": float(oldest.max())} if len(graph) else {}
 
 
 def settle(run: Run, learned: Learned, bar: Bar) -> None:
-    """Store and log an iteration, then the evaluation and the checkpoint that are due."""
+    """Store and log an iteration, then run the evaluation and write the checkpoint if they are due."""
     iteration, batch, _, watch = learned.played
     run.store(iteration, learned.graph, learned.credit, batch.records)
     faults = fault_counts(batch.records)
     failed = {"faults": faults} if faults else {}
     unknown = run.rollouts.unknown(batch.graph)
     run.log("train", iteration, {**batch.metrics, **learned.metrics, **failed}, watch, unknown)
-    alone = "success" in batch.metrics  # not if a guide helped every chain
+    alone = "success" in batch.metrics  # this metric is missing if a guide helped every chain
     bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]) if alone else "all chains had help")
     run.finish(iteration)
     run.stop_if_judges_disagree()

@@ -1,8 +1,8 @@
 """The processes that share a run's learners: started here or by torchrun, watched, and ended with the run.
 
-Rank 0 is the run itself. The other ranks follow it (`agentrl.run.ranks`): they hold their parts of the policies and do
-what rank 0 says. Those that agentrl starts are children in sessions of their own, each with a pipe from rank 0, and end
-when that pipe is closed, however rank 0 ended. If one of them ends early, the run ends with one sentence.
+Rank 0 is the run itself. The other ranks are followers (`agentrl.run.ranks`): they hold their parts of the policies and
+do what rank 0 says. A follower that agentrl starts is a child process in its own session, with a pipe from rank 0. The
+follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends with an error.
 """
 
 import os
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from agentrl.run.ranks import Message
 
 READY = b"ready\n"  # what a follower writes when it has imported everything
-START_S = 300.0  # for a follower to begin
-PATIENCE_S = 5.0  # for a follower to end by itself
-STUCK_S = 30.0  # for rank 0 to leave a collective operation in which it waits for a lost rank
+START_S = 300.0  # time for a follower to begin
+PATIENCE_S = 5.0  # time for a follower to end by itself
+STUCK_S = 30.0  # time for rank 0 to leave a collective operation in which it waits for a lost rank
 BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessGroup|recvValue", re.I)
 
 
@@ -46,10 +46,10 @@ class Place(NamedTuple):
 
     @classmethod
     def found(cls, environment: Mapping[str, str] = os.environ) -> "Place | None":
-        """This process's place; None if torchrun (or a program that sets the same variables) did not start it.
+        """The place of this process; None unless torchrun (or a program that sets RANK and WORLD_SIZE) started it.
 
         Raises:
-            ValueError: a variable is missing or no number.
+            ValueError: one of the variables is no whole number.
         """
         if "RANK" not in environment or "WORLD_SIZE" not in environment:
             return None
@@ -69,7 +69,7 @@ class RankLost(KeyboardInterrupt):
 
 
 class LearnerGroup:
-    """The processes of a run's learners, as a context: they begin with `start`, and end with the context.
+    """The processes of a run's learners, as a context manager: `start` starts them, and `__exit__` ends them.
 
     Args:
         settings: of the run.
@@ -96,7 +96,7 @@ class LearnerGroup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         broken = any(isinstance(one, RuntimeError | OSError) and BROKEN.search(str(one)) for one in _causes(error))
-        if broken and self._followers:  # the message of the rank that ended comes with its end
+        if broken and self._followers:  # wait until a thread has noticed which rank ended
             self._wait(lambda: self._lost is not None, PATIENCE_S)
         lost = self._lost
         self._close(quickly=error is not None)
@@ -130,16 +130,19 @@ class LearnerGroup:
         return self._ranks
 
     def tell(self, message: "Message") -> None:
-        """Say to the other ranks what to do.
+        """Send a message to the other ranks, which then do what it says.
 
         Raises:
-            RankLost: one of them has ended.
+            RankLost: another rank has ended.
         """
         self.check()
         self._ranks.broadcast(message.encoded())
 
     def _look_after_followers(self) -> None:
-        """Let the end of a follower interrupt this thread, which must be the one that trains."""
+        """Watch the followers, so that the end of a follower interrupts this thread, which must be the one that trains.
+
+        Only the main thread can be interrupted. Another thread notices the end in `check`.
+        """
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
         for follower in self._followers:
@@ -156,7 +159,7 @@ class LearnerGroup:
         if self._closing:
             return
         self._lost = self._lost or follower
-        time.sleep(1.0)  # rank 0 may be about to end for the same reason, in its own words
+        time.sleep(1.0)  # rank 0 may be about to end for the same reason, with a message of its own
         if not self._closing and self._handler is not None:
             signal.pthread_kill(main, signal.SIGUSR1)
         if not self._wait(lambda: self._closing, STUCK_S):
@@ -199,11 +202,11 @@ class _Follower:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for rank 0, which ends the others
+            start_new_session=True,  # Ctrl-C then reaches only rank 0, which ends the other ranks
         )
 
     def await_ready(self, seconds: float) -> None:
-        """Wait until the follower has imported everything; ValueError if it ends before."""
+        """Wait until the follower has imported everything; ValueError if it ends before, or needs longer."""
         assert self.process.stdout is not None
         watch = threading.Timer(seconds, self.process.kill)
         watch.start()
@@ -218,7 +221,7 @@ class _Follower:
         self.process.wait()
 
     def how_it_ended(self) -> str:
-        """A clause with its last words."""
+        """Words for a message: the signal that killed the follower, its last line of errors, or its exit code."""
         code = self.process.poll()
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -229,7 +232,7 @@ class _Follower:
         return f"process {self.rank} of the learner ended{words}"
 
     def end(self, seconds: float) -> None:
-        """Close the pipe, which ends the follower, and kill it if it does not end within this time and a second."""
+        """Wait this long for the follower to end, then close the pipe. Kill the follower if it still runs 1 s later."""
         assert self.process.stdin is not None and self.process.stdout is not None
         if seconds:
             with suppress(subprocess.TimeoutExpired):
@@ -267,7 +270,7 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
         place: of this rank.
         store: where the ranks find each other: a file on this machine, a store of torch, or None for what torchrun's
             variables say.
-        alone: with a store, all ranks are on this machine.
+        alone: all ranks are on this machine; only read if there is a store.
     """
     if device.type == "cuda":
         torch.cuda.set_device(place.local)
@@ -287,7 +290,7 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
     """The kind of device that the processes of [learner] compute on.
 
     Raises:
-        ValueError: what [learner] asks for cannot work here, and why.
+        ValueError: [learner] cannot work on this machine, with this torch, or with the other sections.
     """
     config: LearnerConfig = settings.tables.learner
     if place is not None and place.size not in (1, config.processes):
@@ -301,7 +304,7 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
     _check_torch()
     local = int(os.environ.get("LOCAL_WORLD_SIZE", config.processes)) if place else config.processes
     if settings.tables.cluster.address and place is None:
-        local = 1  # the cluster knows where the GPUs of the other processes are
+        local = 1  # the other processes get their GPUs from Ray
     if device.type == "cuda":
         if device.index is not None:
             raise ValueError(
@@ -364,7 +367,7 @@ def _raise_lost(signum: int, frame: FrameType | None) -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised from."""
+    """An error, then the error that caused it (`__cause__`), and so on."""
     while error is not None:
         yield error
         error = error.__cause__

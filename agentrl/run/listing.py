@@ -1,4 +1,4 @@
-"""The runs in a folder: what each is, how it stands, how well it does, its disk use. Nothing is written."""
+"""Lists the runs in a folder: configuration, state, success and disk use of each run. Nothing is written."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from agentrl.run.status import is_run, read_config, read_lines, setting, status_
 from agentrl.run.watching import number, updates_before, well_formed, whole
 
 PARTS = ("graphs", "checkpoints", "evaluations")
-DEPTH = 2  # folders below the given one that are looked into
+DEPTH = 2  # levels of folders below the given folder that are searched
 CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|>=|<=|=|>|<|~)\s*(.*)", re.DOTALL)
 
 
@@ -24,16 +24,17 @@ class ListedRun:
     Attributes:
         path: its folder.
         name: `run.name`, or the name of the folder.
-        broken: why it cannot be read; empty if it can.
+        broken: why the run cannot be read; empty if it can be read.
         state: see `agentrl.run.status.RunStatus`.
-        recipe: name of the recipe, where the run has stored it.
-        env, credit, model: names from its configuration.
-        step, iterations: iterations done, and how many it has.
-        success, low, high: of its newest held-out evaluation, greedy if there is one, with the 95% interval.
-        best, best_step: highest held-out success in that mode, and the iteration it was measured at.
+        recipe: name of the recipe; empty if the run has not stored it.
+        env, credit, model: names from the run's configuration.
+        step, iterations: number of iterations that are done, and number of iterations of the whole run.
+        success, low, high: success rate of the newest held-out evaluation and its 95% interval. The evaluation is a
+            greedy one if the run has any.
+        best, best_step: highest held-out success rate in that mode, and the number of iterations before it.
         training: success of the newest batch of training.
-        changed: seconds since 1970 of its last news; 0 if there are none.
-        bytes: on disk, in all and by part.
+        changed: when config.toml or metrics.jsonl last changed, in seconds since 1970; 0 if both are missing.
+        bytes: size on disk, in `all` and by part (`PARTS`).
         config: its configuration.
     """
 
@@ -72,7 +73,7 @@ COLUMNS = tuple(name for name in ListedRun.__dataclass_fields__ if name not in (
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """The runs in a folder, or the folder itself if it is one; those that cannot be read say why.
+    """The runs in a folder, or the folder itself if it is a run. `broken` says why a run cannot be read.
 
     Raises:
         ValueError: there is no such folder.
@@ -95,7 +96,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def listed(path: Path) -> ListedRun:
-    """One run; whatever is wrong with its files becomes `broken`."""
+    """One run. If its files cannot be read, the error becomes `broken`."""
     try:
         return _read(path)
     except Exception as error:  # noqa: BLE001  a damaged file may hold anything, and the other runs are still listed
@@ -168,7 +169,7 @@ def disk_use(path: Path) -> dict[str, int]:
 
 
 class Condition(NamedTuple):
-    """KEY OP VALUE of `--where`; a run that lacks the key does not fit."""
+    """KEY OPERATOR VALUE of `--where`. A run that lacks the key does not fit."""
 
     key: str
     operator: str
@@ -178,7 +179,7 @@ class Condition(NamedTuple):
         """Does the run fit?
 
         Raises:
-            ValueError: a text is compared by size.
+            ValueError: the operator compares sizes, and a value is a text.
         """
         value = run.value(self.key)
         if value is None:
@@ -198,10 +199,10 @@ class Condition(NamedTuple):
 
 
 def condition(text: str) -> Condition:
-    """A word of `--where`.
+    """The condition that a word of `--where` describes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the word is no condition.
     """
     match = CONDITION.fullmatch(text.strip())
     if match is None:
@@ -216,7 +217,7 @@ def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list
     """The runs that fit every condition.
 
     Raises:
-        ValueError: no run has such a key, or a text is compared by size.
+        ValueError: no run has such a key, or an operator compares sizes and a value is a text.
     """
     for one in conditions:
         check_key(runs, one.key, "--where")
@@ -224,7 +225,9 @@ def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list
 
 
 def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
-    """The runs by a column or a key of the configuration, ascending; with `-` before it descending; lacking ones last.
+    """The runs, sorted by a column or a key of the configuration: ascending, or descending with `-` before the key.
+
+    Runs that lack the key come last.
 
     Raises:
         ValueError: no run has such a key.

@@ -5,8 +5,10 @@ No weights are loaded: the shape of a model comes from its configuration, and th
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +22,9 @@ from agentrl.trainer.sections import LearnerConfig
 
 GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
-MANY = 8  # processes of the forecast for a node
-STEP = 256  # largest update.max_tokens are multiples of this
+MANY = 8  # number of learner processes in the additional forecast for a node
+STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
+TRIES = 4  # most forecasts in the search for the largest update.max_tokens
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,
@@ -47,7 +50,7 @@ PUBLISHED = {  # name on the hub, without -Instruct -> QWEN2 of its config.json,
 
 
 class Shape(NamedTuple):
-    """The configuration of a model, and in words where it is from."""
+    """The configuration of a model, and words that say where the configuration is from."""
 
     config: Any
     source: str
@@ -60,20 +63,23 @@ def check_card(name: str) -> None:
 
 
 def forecast(settings: Settings, card: str = "") -> Iterator[str]:
-    """Lines of the forecast, one at a time, because each may take half a minute.
+    """Yields the lines of the forecast one by one, because computing a line may take half a minute.
 
     Args:
         settings: of the run.
         card: a name of CARDS; empty for none.
 
     Raises:
-        ValueError: the card is unknown, or the model's configuration is not here.
+        ValueError: the card is unknown, or the model's configuration is not on this machine.
     """
     check_card(card)
     return _lines([_Policy(settings, name, plan.model) for name, plan in settings.policies.items()], card)
 
 
 def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
+    print(
+        "counting the memory: an update of each variant, on the CPU; minutes for a model of billions", file=sys.stderr
+    )
     yield "# memory of a GPU, at least; counted in the update itself, run on tensors without memory (docs/scaling.md):"
     for policy in policies:
         yield from policy.lines(card)
@@ -129,7 +135,7 @@ class _Policy:
         lora = f", LoRA of rank {self.model.lora.r}" if self.model.lora else ""
         limit = f"update.max_tokens={self.update.max_tokens}"
         yield (
-            f"# policy {self.name}: {self.model.path or 'a new model'} ({self._billions():.2f} billion weights; shape "
+            f"# policy {self.name}: {self.model.path or 'a new model'} ({self._billions:.2f} billion weights; shape "
             f"from {self.shape.source}), {self._dtype()}{lora}, {limit}"
         )
         needs = {}
@@ -143,7 +149,7 @@ class _Policy:
         if self.replaced:
             yield f"#   computed with the loss ppo_clip, because {self.replaced} asks for values"
         if self.settings.tables.critic.model == "own":
-            own = 16 * self._billions() * 1e9 / GIB / now.processes
+            own = 16 * self._billions * 1e9 / GIB / now.processes
             yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"
         yield from self._engine(card)
         if card:
@@ -156,7 +162,7 @@ class _Policy:
         return list(dict.fromkeys([now, other, spread]))
 
     def _fit(self, card: str, config: LearnerConfig, need: Any) -> Iterator[str]:
-        """Whether the recipe fits, and the largest `update.max_tokens` that does."""
+        """Says whether the recipe fits on the card, and which is the largest `update.max_tokens` that fits."""
         tokens, room = self.update.max_tokens, self._room(card, need)
         fixed = need.weights + need.reference + need.optimiser
         head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
@@ -172,17 +178,28 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """The largest number of tokens that fits, checked by a forecast of its own; 0 if none of the tries does."""
+        """About the largest number of tokens that fits, a multiple of STEP unless it was tried; 0 if no try fits.
+
+        As a function of the tokens, the peak is a maximum of straight lines. So between two tries the peak is never
+        above the line through both, and this line is used. A number outside of the tries is tried itself.
+        """
         tokens = self.update.max_tokens
-        other = 2 * tokens if peak <= room else max(STEP, tokens // 2)
-        slope = (self._need(config, other).peak - peak) / (other - tokens)
-        guess = tokens + (room - peak) / slope if slope > 0 else float(other)
-        for _ in range(3):
-            tried = max(0, math.floor(guess / STEP) * STEP)
-            if not tried or self._need(config, tried).peak <= room:
-                return tried
-            guess = 0.9 * tried
-        return 0
+        fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))
+        tried = 2 * tokens if fits else max(STEP, tokens // 2)
+        for _ in range(TRIES):
+            one = tried, self._need(config, tried).peak
+            other = fits or more
+            assert other is not None
+            if one[1] <= room:
+                fits = one
+            else:
+                more = one
+            if fits and more:
+                return _between(fits, more, room)
+            tried = _whole_steps(_crossing(one, other, room)) or STEP
+            if (fits and tried <= fits[0]) or tried in (one[0], other[0]):
+                break
+        return fits[0] if fits else 0
 
     def _need(self, config: LearnerConfig, tokens: int) -> Any:
         from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -194,7 +211,7 @@ class _Policy:
             return self._measured(config, tokens)
 
     def _measured(self, config: LearnerConfig, tokens: int) -> Any:
-        """The update on one micro-batch of so many tokens."""
+        """The memory that the update needs on one micro-batch of this many packed tokens."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -203,6 +220,7 @@ class _Policy:
         plain = {"max_tokens": tokens, "minibatches": 1, "epochs": 1, "regularizers": ()}
         update = self.update.model_copy(update=plain)
         longest, reference = min(tokens, self._longest()), self.update.kl_coef > 0
+        print(f"  {tokens} tokens, {_in_words(config)} ...", file=sys.stderr, flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, on tensors without memory
             with torch.device("meta"):
@@ -217,7 +235,7 @@ class _Policy:
         return context
 
     def _engine(self, card: str) -> Iterator[str]:
-        """What the engine takes of the learner's cards: its cache of keys and values, or its servers."""
+        """Says how much memory the engine takes on the learner's cards: for keys and values, or for its servers."""
         engine, share = self.settings.engine.config, self._share()
         size, each = self._cache_bytes(), self._token_bytes()
         if size:
@@ -228,7 +246,7 @@ class _Policy:
         elif self.settings.engine.hooks.card_share is not None and not share:
             yield f"#   {0:6.1f} GiB for the engine, whose servers are on other cards"
         elif share:
-            weights = self._billions() * 1e9 * (4 if self._dtype() == "float32" else 2)
+            weights = self._billions * 1e9 * (4 if self._dtype() == "float32" else 2)
             yield (
                 f"#   {share:6.0%} of each card for the engine's servers: {weights / GIB:.1f} GiB of weights, and "
                 f"{each / 1024:.0f} KiB of keys and values per token"
@@ -258,7 +276,7 @@ class _Policy:
         return share
 
     def _cache_bytes(self) -> int:
-        """Of the embedded engine's cache."""
+        """Bytes of the embedded engine's cache of keys and values; 0 without such a cache on the learner's cards."""
         engine = self.settings.engine.config
         if self._apart or not hasattr(engine, "max_slots") or not hasattr(engine, "max_context"):
             return 0
@@ -266,7 +284,7 @@ class _Policy:
         return size
 
     def _token_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Bytes of the keys and values of one token."""
         text = self.shape.config.get_text_config()
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
@@ -281,6 +299,7 @@ class _Policy:
     def _dtype(self) -> str:
         return "bfloat16" if self.model.dtype == "auto" else self.model.dtype
 
+    @cached_property
     def _billions(self) -> float:
         import torch
         from transformers import AutoModelForCausalLM
@@ -288,6 +307,24 @@ class _Policy:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(self.shape.config)
         return float(sum(p.numel() for p in model.parameters())) / 1e9
+
+
+Try = tuple[int, float]  # tokens, and the bytes that they need
+
+
+def _crossing(one: Try, other: Try, room: float) -> float:
+    """The tokens at which the line through two tries reaches `room` bytes; twice the larger try if it does not rise."""
+    slope = (one[1] - other[1]) / (one[0] - other[0])
+    return one[0] + (room - one[1]) / slope if slope > 0 else 2.0 * max(one[0], other[0])
+
+
+def _between(fits: Try, more: Try, room: float) -> int:
+    """The largest multiple of STEP that fits by the line through a try that fits and a try that does not."""
+    return max(fits[0], _whole_steps(_crossing(fits, more, room)))
+
+
+def _whole_steps(tokens: float) -> int:
+    return max(0, math.floor(tokens / STEP) * STEP)
 
 
 def _in_words(config: LearnerConfig) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of a run: append-only JSON lines, which trackers get too."""
+"""Metrics of a run: JSON lines that are appended to files, and sent to the trackers."""
 
 import json
 import time
@@ -17,7 +17,7 @@ class Metrics:
 
     Args:
         folder: of the run.
-        trackers: get the numbers of every line of metrics; None: there are none.
+        trackers: get the numbers of every line of metrics; None without trackers.
     """
 
     def __init__(self, folder: RunFolder, trackers: Trackers | None = None) -> None:
@@ -27,7 +27,7 @@ class Metrics:
         self._trackers = trackers
 
     def log(self, stage: str, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Write one line of metrics, which is returned; numbers also go to the trackers."""
+        """Write one line of metrics and return its content. The trackers get the numbers too."""
         row = {"stage": stage, "step": step, **_plain(values)}
         _append(self._folder.metrics, row)
         self.lines += 1
@@ -58,7 +58,8 @@ class Stopwatch:
 
     Args:
         on_phase: called with the name of each phase when it begins.
-        clock: CPU seconds, by default of the process; `time.thread_time` where phases of two threads overlap.
+        clock: returns CPU seconds, by default those of the process. Use `time.thread_time` if phases of two threads
+            overlap.
     """
 
     def __init__(
@@ -103,5 +104,5 @@ def _count(path: Path) -> int:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; ValueError names the file and a line that is damaged."""
+    """The rows of a metrics file; empty if it does not exist. ValueError names the file and the damaged line."""
     return [row for _, row in read_jsonl(path, "metrics file")] if path.exists() else []

@@ -1,4 +1,4 @@
-"""What a run does at this moment, in the file now.json, for those who watch it. Nothing reads it to go on."""
+"""What a run does at this moment, in the file now.json, for `agentrl watch`. A resumed run does not read this file."""
 
 import json
 import os
@@ -7,14 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-EVERY_S = 1.0  # between two writings inside a phase
+EVERY_S = 1.0  # least time between two writes inside a phase
 
 
 class Now:
     """Writes now.json at every change of phase, and at most once per second while episodes end.
 
-    A full disk does not matter here. The file is removed when the run is closed; after a kill it tells what the run
-    was doing.
+    Write errors, such as a full disk, are ignored. The file is removed when the run is closed. After a kill, the file
+    remains and tells what the run was doing.
 
     Args:
         path: the file.
@@ -30,20 +30,20 @@ class Now:
 
         Args:
             work: cloning, training, or the name of an evaluation.
-            step: its number in the stage, from 0.
-            of: how many of them the stage has; 0 where there is one alone.
-            episodes: how many episodes it will play.
+            step: number of the iteration, or of the update of the warm-up, from 0.
+            of: how many iterations or updates there are in all; 0 for an evaluation.
+            episodes: number of episodes that this work is expected to play.
         """
         named = {"work": work, "step": step, "of": of, "episodes_due": episodes}
         self._values = {**named, "phase": "", "since": time.time(), "episodes": 0, "succeeded": 0, "tokens": 0}
 
     def phase(self, name: str) -> None:
-        """The work has come to this phase."""
+        """Note that this phase of the work begins."""
         self._values |= {"phase": name, "phase_since": time.time()}
         self._write()
 
     def episode(self, record: Any) -> None:
-        """An episode has ended; `record` has `success` and `steps`, whose generations are counted."""
+        """Count an episode that has ended: its success, and the tokens of the generations of its steps."""
         values = self._values
         if not values:
             return
@@ -54,7 +54,7 @@ class Now:
             self._write()
 
     def close(self) -> None:
-        """The run is closed: it does nothing."""
+        """Remove the file, because the run is closed."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 

@@ -1,14 +1,16 @@
-"""Rollouts ahead of the updates: batches are played in the main thread while a second thread trains on earlier ones.
+"""Rollouts ahead of the updates: the main thread plays batches while a second thread trains on earlier batches.
 
 The engines generate with a copy of the weights. The batch of iteration i is played with the weights of version
-max(i - ahead, p), where p counts the iterations before the last pause: a checkpoint, an evaluation or the beginning.
-Nothing is in flight at a pause, so a checkpoint needs no queue, and a resumed run plays what the uninterrupted one did.
-This schedule counts iterations and no time; with `run.deterministic` it is followed exactly, and the same seed gives
-the same bytes. Without, the engines get newer weights as soon as an update is done, also in the middle of answers, and
-`version_oldest` and `version_newest` of each step say what it saw.
+max(i - ahead, p), where p is the number of iterations before the last pause: a checkpoint, an evaluation or the
+beginning. No rollout is in flight at a pause. So a checkpoint holds no unfinished rollouts, and a resumed run plays the
+same rollouts as an uninterrupted run.
 
-No batch is older than the bound (`run.staleness`), because `ahead` is at most that; groups that go on from one batch to
-the next are dropped when they are (`agentrl.rollout.Provision`).
+With `run.deterministic` this schedule is followed exactly, and the same seed gives the same bytes. Otherwise the
+engines get newer weights as soon as an update is done, also in the middle of an answer. The columns `version_oldest`
+and `version_newest` of each step then say which weights generated the answer.
+
+No batch is older than `run.staleness`, because `run.ahead` is at most `run.staleness`. Groups that continue from one
+batch to the next are dropped when they become older (`agentrl.rollout.Provision`).
 """
 
 import time
@@ -23,11 +25,11 @@ from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Bar
 from agentrl.run.run import Run
 
-State = Mapping[str, Mapping[str, Any]]  # of `agentrl.model.Weights`
+State = Mapping[str, Mapping[str, Any]]  # policy -> tensors, from `agentrl.model.Weights.state`
 
 
 def reinforce_ahead(run: Run) -> None:
-    """One update per batch of rollouts, which is played up to `run.ahead` updates earlier."""
+    """One update per batch of rollouts. A batch is played up to `run.ahead` updates before its own update."""
     bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
     lead, pause = run.settings.tables.run.lead, run.state.step
     with Updates(run, bar) as updates:
@@ -47,17 +49,17 @@ def reinforce_ahead(run: Run) -> None:
 
 
 class Trained(NamedTuple):
-    """A batch after its update, and a copy of the weights that it made."""
+    """A batch after its update, and a copy of the weights after this update."""
 
     learned: Learned
     state: State
 
 
 class Updates:
-    """The updates of a run, in a thread of their own, and the weights that rollouts use meanwhile.
+    """Carries out the updates of a run in a second thread, and holds the weights that rollouts use meanwhile.
 
     Args:
-        run: whose policies learn.
+        run: the run whose policies learn.
         bar: shows the iterations that are done.
     """
 
@@ -65,7 +67,7 @@ class Updates:
         self._run, self._bar = run, bar
         self._exactly = run.settings.tables.run.deterministic
         self._jobs: deque[Future[Trained]] = deque()
-        self._states: dict[int, State] = {}  # of versions that rollouts have not used yet
+        self._states: dict[int, State] = {}  # version -> its weights, for versions that rollouts have not used yet
         self._weights, self._version = run.policies.weights().copy(), run.state.step
         self._idle_since = time.perf_counter()
         self._thread = ThreadPoolExecutor(1, "agentrl update")
@@ -77,26 +79,27 @@ class Updates:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)  # an update that runs is waited for
+        self._thread.shutdown(wait=True, cancel_futures=True)  # waits for the running update
 
     def begin(self, played: Played) -> None:
-        """Train on a batch, after those that were begun before."""
+        """Queue the update with a batch. The thread carries out updates in the order of the calls."""
         job = self._thread.submit(self._train, played)
         if not self._exactly:
             job.add_done_callback(lambda _: self._run.rollouts.loop.soon(self._load_newest))
         self._jobs.append(job)
 
     def reach(self, version: int | None) -> None:
-        """Wait for the updates up to this version, None for all, and let rollouts use its weights, or newer ones.
+        """Wait for the updates up to this version, and let rollouts use the weights of this version.
 
-        Raises what an update raised.
+        Without `run.deterministic`, rollouts get the newest weights that are there. With None, wait for all updates.
+        An exception of an update is raised here.
         """
         while self._jobs and (version is None or self._run.state.step < version or self._jobs[0].done()):
             trained = self._jobs.popleft().result()
             made = trained.learned.played.iteration + 1
             self._states[made] = trained.state
             if self._run.pauses_after(made - 1):
-                self._load(made)  # an evaluation may follow, of these weights
+                self._load(made)  # an evaluation of these weights may follow
             settle(self._run, trained.learned, self._bar)
         if version is not None:
             self._load(version if self._exactly else max([version, *self._states]))
@@ -110,7 +113,7 @@ class Updates:
         return Trained(learned, state)
 
     def _load_newest(self) -> None:
-        """Give rollouts the weights of the last update that is done, while they go on."""
+        """Give the rollouts in flight the weights of the last update that is done."""
         done = [job.result() for job in self._jobs if job.done() and job.exception() is None]
         for trained in done:
             self._states[trained.learned.played.iteration + 1] = trained.state

@@ -1,6 +1,7 @@
-"""What learns: a learner for each policy, with the fillers and regularizers that keep something between iterations.
+"""The policies of a run: a learner for each policy, with the fillers and regularizers, which may keep a state.
 
-Half of a run, built from settings and vocabularies alone; the other half is `agentrl.run.Rollouts`.
+`Policies` is the half of a run that learns. The other half, `agentrl.run.Rollouts`, plays. `Policies` needs the
+settings, the vocabularies of new models and, for a resumed run, a checkpoint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,12 +37,14 @@ class Policies:
 
     Args:
         settings: of the run.
-        vocabularies: of the policies whose model is made anew.
-        at: the checkpoint whose weights they take; None begins anew. `load_state_dict` brings the rest.
-        ranks: the processes that share them (`agentrl.run.ranks`); every process makes them and calls the same methods.
+        vocabularies: vocabulary of each policy whose model is made from scratch.
+        at: the checkpoint from which the models are loaded; None for a new run. `restore` and `load_state_dict` load
+            the rest of the checkpoint.
+        ranks: the processes that share the learners (`agentrl.run.ranks`). Every process makes `Policies` and calls the
+            same methods.
 
     Raises:
-        ValueError: a model cannot be loaded, or the checkpoint belongs to another model.
+        ValueError: a model cannot be loaded, or the checkpoint is of another model.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Policies:
         self.fillers = fillers(settings.credit, settings.context, settings.env)
 
     def weights(self) -> Weights:
-        """The weights of now, as references: to be read between two updates only."""
+        """The current weights of every policy, without a copy: read them only between two updates."""
         for learner in self.learners.values():
             learner.gather()
         return Weights({name: learner.generating for name, learner in self.learners.items()})
@@ -80,7 +83,10 @@ class Policies:
         return {name: learner.tokenizer for name, learner in self.learners.items()}
 
     def restart(self, stage: str) -> None:
-        """Begin a stage, `warmup` or `train`: fresh optimisers, schedules, critics and regularizers."""
+        """Begin the stage `warmup` or `train` with new optimisers, schedules, critics and regularizers.
+
+        A reference becomes a copy of the current weights; with adapters it stays the model below the adapters.
+        """
         tables = self.settings.tables
         steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations
         for name, learner in self.learners.items():
@@ -101,7 +107,7 @@ class Policies:
         return metrics
 
     def annotate(self, graph: StepGraph) -> Annotated:
-        """What every policy has to say of its own steps."""
+        """Add the columns that each policy computes for its own steps. Only the main policy's steps get fillers."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
         entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
         metrics: dict[str, float] = {}
@@ -113,12 +119,12 @@ class Policies:
         return Annotated(graph, metrics)
 
     def improve(self, graph: StepGraph, credit: Credit, iteration: int, spent: float = 0.0) -> dict[str, float]:
-        """The update of every policy from the same graph, each from its own agents' steps.
+        """Update every policy, each on the steps of its trained agents.
 
         Args:
-            graph: annotated.
-            credit: of its steps.
-            iteration: seeds the order of mini-batches.
+            graph: the annotated graph of the batch.
+            credit: credit of the graph's steps.
+            iteration: number of the iteration; it seeds the order of mini-batches.
             spent: share of the run's budget that is used up, for the schedule of the learning rate.
         """
         metrics: dict[str, float] = {}
@@ -136,19 +142,19 @@ class Policies:
             checkpoint.write_learner(part, name, learner)
 
     def restore(self, at: Path) -> checkpoint.Stored:
-        """Bring the learners to the state of a checkpoint; what else the checkpoint holds."""
+        """Load the learners' state from a checkpoint; returns the rest of the checkpoint."""
         return checkpoint.read(at, self.learners)
 
     def end_with(self, updates: int) -> None:
-        """Let the schedules of the learning rates end with this update."""
+        """Let the schedules of the learning rates end after `updates` updates."""
         for learner in self.learners.values():
             learner.total_updates = updates
 
     def close(self) -> None:
-        """The run has ended, and nothing more is asked."""
+        """End the run. Here there is nothing to do; `LeadingPolicies` tells the other ranks to end."""
 
     def notes(self) -> list[str]:
-        """What a user should know of the models."""
+        """One note per policy on its model, for the user; a note may be empty."""
         return [learner.note for learner in self.learners.values()]
 
     def state_dict(self) -> dict[str, Any]:
@@ -159,7 +165,11 @@ class Policies:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Load the state of fillers and regularizers that `state_dict` returned.
+
+        Raises:
+            ValueError: the state of a filler is missing.
+        """
         for name, filler in self._stateful_fillers():
             if name not in state["fillers"]:
                 raise ValueError(f"the checkpoint has no state of {name}: it is a checkpoint of another run")
@@ -173,17 +183,17 @@ class Policies:
                 yield name, filler
 
     def _rows(self, graph: StepGraph, policy: str, *, trained: bool) -> np.ndarray | None:
-        """[N] bool, the steps of a policy, only those that train it if `trained`; None where all are."""
+        """[N] bool: is the step one of this policy, and, if `trained`, of a trained agent? None if all steps are."""
         if len(self.learners) == 1 and (not trained or all(agent.trained for agent in self.agents.values())):
             return None
         return rows_of(graph, self.agents, policy, trained)
 
     def _named(self, policy: str, metrics: Mapping[str, float]) -> dict[str, float]:
-        """A policy's metrics, under its name where there are several."""
+        """The metrics of a policy. If there are several policies, `POLICY/` comes before each name."""
         return {key if len(self.learners) == 1 else f"{policy}/{key}": value for key, value in metrics.items()}
 
     def _improve_one(self, policy: str, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
-        """The critic's update, if there is one, then, after its warm-up, the policy's."""
+        """Update the critic, if there is one; then the policy, except during the critic's warm-up."""
         tables, learner = self.settings.tables, self.learners[policy]
         metrics: dict[str, float] = {}
         if learner.critic is not None:
@@ -206,7 +216,10 @@ class Policies:
 
 
 def _model(settings: Settings, policy: str, vocabularies: Mapping[str, Vocabulary], at: Path | None) -> Loaded:
-    """The model of a checkpoint, the one that the recipe names, or a new one with its vocabulary."""
+    """The model of a policy, from the checkpoint `at`, or as the recipe says: a named model, or a new one.
+
+    With adapters, the base model is made as the recipe says, and a checkpoint gives only the adapters.
+    """
     config, seed = settings.policies[policy].model, settings.tables.run.seed
     if at is not None and config.lora is None:
         stored = load_model(config.model_copy(update={"path": str(at / policy), "new": None}), seed)

@@ -1,7 +1,8 @@
 """Progress of a run on the terminal: a bar that moves, and lines that stay. Without a terminal there are no bars."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -29,11 +30,27 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if not self._bars.disable:  # rich 14.0 ends bars that were never shown with an empty line
+            self._bars.stop()
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self.console.print(scrubbed(text), markup=False)
+
+    @contextmanager
+    def preparing(self, text: str) -> Iterator[None]:
+        """Show what is done now, for work of unknown length: as a bar or, if bars are off, as a line."""
+        self.begins(text)
+        task = self._bars.add_task(scrubbed(text), total=None, note="")
+        try:
+            yield
+        finally:
+            self._bars.remove_task(task)
+
+    def begins(self, text: str) -> None:
+        """Print what begins now if bars are off, such as in a log file."""
+        if self._bars.disable:
+            self.say(text)
 
     def bar(self, name: str, total: int, done: int = 0) -> "Bar":
         """Show a new bar of `total` steps, of which `done` are done."""
@@ -41,12 +58,12 @@ class Progress:
 
 
 def in_words(success: float, mean_return: float) -> str:
-    """A rate of success and, where it says more than the rate, the mean return (sum of an episode's rewards)."""
+    """The success rate and, if it differs, the mean return (sum of an episode's rewards), as text."""
     return f"success {success:.2f}" + (f", return {mean_return:.3g}" if abs(mean_return - success) > 1e-9 else "")
 
 
 class Tally:
-    """What the episodes of one piece of work have come to so far.
+    """Counts the episodes of one piece of work, their successes and their returns.
 
     Args:
         total: number of episodes that are due; 0 if it is not known.
@@ -56,7 +73,7 @@ class Tally:
         self._total, self._ended, self._won, self._returns = total, 0, 0, 0.0
 
     def add(self, record: EpisodeRecord) -> None:
-        """Count an episode, unless the environment spoiled it."""
+        """Count an episode, unless it ended with a fault of the environment."""
         if record.ending != Status.ENV_ERROR:
             self._ended += 1
             self._won += record.success
@@ -80,11 +97,11 @@ class Bar:
         self._bars.update(self._id, advance=1, note=note)
 
     def episodes(self, total: int = 0, *, step: bool = False) -> Callable[[EpisodeRecord], None]:
-        """A function that shows beside the bar what episodes have come to, as they end.
+        """A function to call with each ended episode; it shows the successes and returns so far beside the bar.
 
         Args:
             total: number of episodes that are due; 0 if it is not known.
-            step: an episode is a step of the bar.
+            step: each episode advances the bar by one step.
         """
         tally = Tally(total)
 

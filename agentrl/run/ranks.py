@@ -1,7 +1,7 @@
 """How several processes hold the policies of one run: rank 0 says what to do, and every rank does it with its parts.
 
-A message is the name of a method of `Policies`, small values as JSON, and arrays: a graph, or its credit. Nothing in a
-message is code. `python -m agentrl.run.ranks STORE RANK SIZE DEVICE` is a rank that agentrl started.
+A message holds the name of a method of `Policies`, small values as JSON, and perhaps a graph and its credit as arrays.
+Nothing in a message is code. `python -m agentrl.run.ranks STORE RANK SIZE DEVICE` is a rank that agentrl started.
 """
 
 import json
@@ -33,13 +33,13 @@ ARRAYS = ("advantage", "positive", "negative", "weight", "assigned", "token_adva
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """What rank 0 tells the others.
+    """What rank 0 sends to the other ranks.
 
     Attributes:
-        call: what to do.
-        values: arguments, as JSON values.
-        graph: of the call.
-        credit: of the graph.
+        call: name of a method of `Policies`, or `begin` or `end`.
+        values: further arguments of the method, as JSON values.
+        graph: the graph that the method gets; None if it gets none.
+        credit: the credit of this graph; None if the method gets none.
     """
 
     call: str
@@ -48,7 +48,7 @@ class Message:
     credit: Credit | None = None
 
     def encoded(self) -> bytes:
-        """As bytes."""
+        """The message as bytes: length of the head (8 bytes), head as JSON, graph, credit."""
         graph = b"" if self.graph is None else graph_to_bytes(self.graph)
         credit = b"" if self.credit is None else bytes_of(_arrays(self.credit))
         head = {"call": self.call, "values": dict(self.values), "graph": len(graph), "credit": len(credit)}
@@ -70,11 +70,11 @@ class Message:
 
 
 class LeadingPolicies(Policies):
-    """The policies on rank 0: the other ranks are told each call before it is carried out here.
+    """The policies on rank 0. Each method sends its call to the other ranks before it is carried out on rank 0.
 
     Args:
         settings, vocabularies, at: see `Policies`.
-        group: whose processes share them; they are started here.
+        group: the processes that share the policies; this class starts them.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ def follow(ranks: Ranks) -> None:
 
 
 def follow_torchrun(settings: Settings, place: Place) -> None:
-    """`follow` as a rank above 0 of torchrun."""
+    """`follow` in a process that torchrun started as a rank above 0."""
     with LearnerGroup(settings) as group:
         follow(joined(group.device, place))
 
 
 def begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
-    """This rank's parts of the policies."""
+    """Make this rank's parts of the policies, as the message `begin` says."""
     settings = Settings(values["settings"], stored=True)
     if settings.tables.run.threads:
         torch.set_num_threads(settings.tables.run.threads)
@@ -161,7 +161,7 @@ def begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
 
 
 def carry_out(policies: Policies, message: Message) -> None:
-    """Do with this rank's parts what rank 0 says."""
+    """Call the method that the message names on this rank's parts of the policies."""
     values, graph = message.values, message.graph
     match message.call:
         case "restart":
@@ -188,7 +188,7 @@ def carry_out(policies: Policies, message: Message) -> None:
 
 
 def _arrays(credit: Credit) -> dict[str, np.ndarray]:
-    """What an update reads of a credit."""
+    """The arrays of a credit that an update reads, by name."""
     found = {name: getattr(credit, name) for name in ARRAYS if getattr(credit, name) is not None}
     found |= {f"part/{name}": x for name, x in credit.parts.items()}
     found |= {f"token_part/{name}": x for name, x in credit.token_parts.items()}
@@ -220,13 +220,13 @@ def _credit(arrays: Mapping[str, np.ndarray]) -> Credit:
 
 
 def _end_with_the_leader() -> None:
-    """End this process when rank 0 is gone: the pipe from it is then closed."""
+    """End this process when rank 0 has ended, because the pipe from rank 0 is then closed."""
     sys.stdin.buffer.read()
     os._exit(0)
 
 
 def main(words: list[str]) -> None:
-    """A rank that agentrl started; see the module."""
+    """Run as a rank that agentrl started; see the module for the words."""
     threading.Thread(target=_end_with_the_leader, daemon=True).start()
     store, rank, size, device = words
     sys.stdout.buffer.write(READY)

@@ -1,7 +1,7 @@
-"""The connection of this process to a Ray cluster, and the room that a run takes there. The only module with Ray.
+"""The connection of this process to a Ray cluster, and the placement group of a run. No other module imports Ray.
 
-Learners and engines have one placement group together, so that a run gets all that it needs at once, or says what is
-missing. Workers, which only need a CPU, are placed anywhere.
+Learners and engines share one placement group, so that a run gets all its resources at once, or says which are
+missing. Workers, which need only a CPU, are placed anywhere.
 """
 
 import os
@@ -15,19 +15,20 @@ from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
 from agentrl.trainer import LearnerConfig
 
-_USERS: list[str] = []  # addresses, one for each user of the connection
-_ROOMS: list["Room"] = []  # at most one: that of the connection
-KNOCK_S = 5.0  # for a head node to take a connection; Ray itself tries for minutes
-ROOM_S = 60.0  # for the cluster to make room
+_USERS: list[str] = []  # addresses, one per user of the connection
+_ROOMS: list["Room"] = []  # at most one: the placement group of this connection
+KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
+ROOM_S = 60.0  # time for the cluster to provide the resources
+TRIES = 3  # to start a cluster on this machine: Ray waits 15 s for its own processes, too short on a busy machine
 
 
 class Room(NamedTuple):
     """A placement group.
 
     Attributes:
-        placed: the group; bundle k below `ranks` is that of rank k of the learner, and the others are those of engines.
-        ranks: processes of the learner in it.
-        cards: GPUs of each engine.
+        placed: the group. Bundle k below `ranks` is for rank k of the learner; the other bundles are for engines.
+        ranks: number of the learner's processes in the group.
+        cards: GPUs per engine.
     """
 
     placed: Any
@@ -42,9 +43,9 @@ class Room(NamedTuple):
 
 
 def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster; `local` starts one with a CPU for each worker, engine and process of the learner.
+    """Ray, connected to the cluster. `local` starts a cluster with a CPU per worker, engine and learner process.
 
-    Each call is answered by one of `release`, the last of which leaves the cluster.
+    Each call needs one call of `release`; the last `release` leaves the cluster.
 
     Raises:
         ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
@@ -62,18 +63,13 @@ def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
     if _USERS and ray.is_initialized():
         _USERS.append(address)
         return ray
-    place = {"num_cpus": cpus, "include_dashboard": False} if address == "local" else {"address": address}
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
-    try:
-        _knock(address)
-        ray.init(**place, runtime_env=environment, log_to_driver=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"cluster.address = {address!r}: no Ray cluster answers there ({first}); start one with `ray start "
-            "--head`, or set cluster.address=local"
-        ) from None
+    options = {"runtime_env": environment, "log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        _start(ray, {"num_cpus": cpus, "include_dashboard": False, **options})
+    else:
+        _reach(ray, address, options)
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < cpus:
         ray.shutdown()
@@ -85,7 +81,7 @@ def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
 
 
 def release(ray: Any) -> None:
-    """Leave the cluster if nobody else in this process uses it; a cluster that was started here ends."""
+    """Leave the cluster if nothing else in this process uses it. A cluster that `connect` started ends then."""
     if _USERS:
         _USERS.pop()
     if not _USERS:
@@ -97,15 +93,15 @@ def release(ray: Any) -> None:
 
 
 def room(ray: Any, settings: Settings, device: str) -> Room:
-    """The room of a run: a bundle for each process of the learner that is an actor, then one for each engine.
+    """The placement group of a run: a bundle per process of the learner that is an actor, then one per engine.
 
     Args:
-        ray: of `connect`.
-        settings: of the run.
-        device: `cuda` or `cpu`, on which the policies compute.
+        ray: the module, from `connect`.
+        settings: settings of the run.
+        device: the device of the policies, `cuda` or `cpu`.
 
     Raises:
-        ValueError: the cluster has no such room.
+        ValueError: the cluster does not have these resources.
     """
     if _ROOMS:
         return _ROOMS[0]
@@ -149,13 +145,51 @@ def address() -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The type of an error, and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:200]}"
 
 
+def _start(ray: Any, options: dict[str, Any]) -> None:
+    """Start a cluster on this machine; ValueError if Ray cannot.
+
+    If Ray's own processes start too slowly, `ray.init` raises a plain Exception. The next try is often faster, because
+    the system then has the files of these processes in memory.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            ray.init(**options)
+        except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+            ray.shutdown()
+            if not left:
+                raise ValueError(
+                    f"cluster.address = 'local': Ray could not start a cluster on this machine in {TRIES} tries "
+                    f"({_said(error)}): wait until the machine is less busy, start one with `ray start --head` and "
+                    "set cluster.address=auto, or leave cluster.address empty"
+                ) from None
+        else:
+            return
+
+
+def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
+    """Connect to a cluster that is there; ValueError if none answers."""
+    try:
+        _knock(address)
+        ray.init(address=address, **options)
+    except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+        raise ValueError(
+            f"cluster.address = {address!r}: no Ray cluster answers there ({_said(error)}); start one with `ray start "
+            "--head`, or set cluster.address=local"
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    """The first line of what an error says, or else its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _knock(address: str) -> None:
-    """Raises OSError if nobody listens at HOST:PORT; other forms of address are left to Ray."""
+    """Raises OSError if nothing listens at HOST:PORT; Ray checks other forms of address."""
     host, colon, port = address.rpartition(":")
     if colon and port.isdigit() and "/" not in address:
         socket.create_connection((host, int(port)), KNOCK_S).close()

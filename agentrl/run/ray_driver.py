@@ -1,15 +1,17 @@
 """Rollouts on a Ray cluster: workers play whole groups, engines generate for them, and this process decides.
 
-The driver keeps sampler, filter, records, graph, updates, evaluations. With workers a batch is one call per worker,
-with all its groups, and the records come back at once. Noise is keyed by seed, iteration, group, copy and turn, so a
-group is the same whichever worker plays it, but for the rounding of another batch. Without workers this process plays.
-Without engines each worker generates with an engine of its own; else `agentrl.run.ray_engines` does for all, or, for an
-engine that has servers, the servers of `agentrl.run.ray_servers`.
+This process keeps the sampler, the filter, records and graph, and makes updates and evaluations. With workers, a batch
+is one call per worker with all its groups, and all its records come back together. Noise is keyed by seed, iteration,
+group, copy and turn, so that a group does not depend on the worker that plays it, except that another batch rounds
+differently. Without workers this process plays. Without `cluster.engines` each worker generates with an engine of its
+own. With them, the actors of `agentrl.run.ray_engines` generate for all workers; for an engine that has servers, those
+of `agentrl.run.ray_servers` do.
 
 When a worker dies in the middle of a batch, only its groups are played again: Ray restarts it (`ActorUnavailableError`
-until then), or a new one takes its place (`ActorDiedError`). A restarted worker has the weights of its beginning. It
-refuses groups that are meant for others, gets the current weights, and is asked again; the graph is the one of an
-undisturbed run. `retried_shards` counts it; no episode becomes an `env_error`.
+until then), or a new worker takes its place (`ActorDiedError`). A restarted worker has the first weights of the run. It
+refuses groups that are meant for other weights, gets the current weights, and is asked again. The graph is then the
+same as in an undisturbed run, and no episode becomes an `env_error`. The metric `retried_shards` counts the calls that
+were made again because a worker was lost.
 
 The processes of the learners are `agentrl.run.ray_learners`.
 """
@@ -33,7 +35,7 @@ from agentrl.run.ray_servers import ClusterLauncher
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
 
-TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked again, and the pause before
+TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked at most, and the pause after a loss, in seconds
 
 
 class OtherWeights(Exception):
@@ -46,9 +48,9 @@ class Shard:
 
     Attributes:
         iteration: part of the noise keys.
-        mark: of the weights.
+        mark: mark of the weights with which they are played.
         copies: `batch.copies` of the recipe.
-        draws: by the number of the group, ascending.
+        draws: number of a group -> its draw; the numbers are consecutive and ascending.
     """
 
     iteration: int
@@ -59,7 +61,7 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlayedShard:
-    """The records of a shard: those that the rollout method keeps, and all that were played.
+    """The records of a shard: `kept` by the rollout method, and all that were `played`.
 
     `retried` counts requests that the worker sent again to engines of the cluster.
     """
@@ -74,10 +76,10 @@ class Worker:
 
     Args:
         tables: the resolved recipe, as `Settings.dump` gives it.
-        tokenizers: of every policy.
-        weights: models that are this worker's own; None for each policy if a team generates.
-        mark: of the weights.
-        team: the engines of the cluster; None: this worker generates for itself.
+        tokenizers: tokenizer of each policy.
+        weights: models that belong to this worker; None for each policy if a team generates.
+        mark: mark of the weights.
+        team: the engines of the cluster; None if this worker generates itself.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Worker:
     ) -> None:
         settings = Settings({**tables, "cluster": {}}, stored=True)
         if team is None:
-            weights = weights.copy()  # what was sent lies at any address, and CPU kernels round by alignment
+            weights = weights.copy()  # CPU kernels round by the alignment of tensors; sent tensors lie at any address
         torch.set_num_threads(max(1, settings.tables.run.threads))
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
@@ -99,11 +101,11 @@ class Worker:
         self._rollouts.load(weights, mark.version)
 
     async def pid(self) -> int:
-        """Number of its process."""
+        """The id of the worker's process."""
         return os.getpid()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]] | Sequence[Any], mark: Mark) -> None:
-        """Generate with these weights from now on; with a team, `state` is where the weights are (`Team.state`)."""
+        """Generate with these weights from now on; with a team, `state` refers to the weights (`Team.state`)."""
         if mark.load <= self._mark.load:
             return
         if self._team is not None:
@@ -129,7 +131,7 @@ class Worker:
         assert last - first + 1 == len(shard.draws), "the groups of a shard have consecutive numbers"
         kept = await method.hooks.rollout(method.config, batch, shard.copies)
         for record in batch.played:
-            record.points.clear()  # snapshots stay in this process
+            record.points.clear()  # snapshots of environments are of use in this process only
         retried = 0
         if self._team is not None:
             retried, self._team.retried = self._team.retried, 0
@@ -137,7 +139,7 @@ class Worker:
 
 
 def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
-    """The engine of a recipe with answers from the engine actors of a team."""
+    """The engine of a recipe, except that the actors of a team give its answers."""
 
     def make(config: Any, serving: Serving) -> TeamEngine:
         setup = Setup(serving.policy, serving.sampling, serving.entropies, serving.nats)
@@ -147,7 +149,7 @@ def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
 
 
 class RayRollouts(Rollouts):
-    """Rollouts whose training batches are played by workers, or generated by engines, of a cluster; see the module.
+    """Rollouts for which workers of a cluster play, or engines of a cluster generate; see the module.
 
     Raises:
         ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
@@ -158,7 +160,7 @@ class RayRollouts(Rollouts):
         self.retried = self.retried_requests = 0
         self._workers: list[Any] = []
         self._team: Team | None = None
-        self._state: Any = None  # of the weights of now, in Ray's store
+        self._state: Any = None  # reference to the current weights in Ray's object store
         self._mark = Mark(0, 0)
         try:
             super().__init__(settings, tokenizers)
@@ -173,7 +175,7 @@ class RayRollouts(Rollouts):
         """See `Rollouts`; workers and engines get the weights too.
 
         Raises:
-            ValueError: the cluster has no room for the engines, or they cannot begin.
+            ValueError: the cluster has too few resources for the engines, or they do not start.
         """
         cluster = self.settings.tables.cluster
         self._mark = Mark(self._mark.load + 1, version)
@@ -198,7 +200,7 @@ class RayRollouts(Rollouts):
         cluster = self.settings.tables.cluster
         tokenizers = {name: chat.tokenizer for name, chat in self.chats.items()}
         models = Weights({name: model.to("cpu") for name, model in weights.copy().models.items()})
-        # Kept as long as this object: Ray gives them to an actor again when it restarts it.
+        # These references must live as long as this object: Ray reads them again when it restarts an actor.
         tables = self._ray.put(self.settings.dump()), self._ray.put(tokenizers)
         self._given: tuple[Any, ...] = (*tables, self._ray.put(models))
         if cluster.engines:
@@ -211,7 +213,7 @@ class RayRollouts(Rollouts):
         self._workers = [self._new() for _ in range(cluster.workers)]
 
     def _new_team(self, count: int) -> Team:
-        """The engine actors, which are ready when this returns."""
+        """The engine actors; this returns when all of them are ready."""
         device = _device(self.settings)
         place = room(self._ray, self.settings, device)
         actors = []
@@ -223,13 +225,13 @@ class RayRollouts(Rollouts):
             self._ray.get([actor.pid.remote() for actor in actors], timeout=START_S)
         except self._ray.exceptions.RayError as error:
             raise ValueError(
-                f"the engines of cluster.engines = {count} do not begin ({first_line(error)}): look at the cluster "
+                f"the engines of cluster.engines = {count} do not start ({first_line(error)}): look at the cluster "
                 "(ray status)"
             ) from None
         return Team(self._ray, actors, self._mark, [self._state])
 
     def _launched(self, count: int, *, local: bool) -> ClusterLauncher:
-        """What starts the servers of the engine on the cluster."""
+        """The launcher that starts the engine's servers on the cluster."""
         place = room(self._ray, self.settings, _device(self.settings))
         return ClusterLauncher(self._ray, place, count, local=local)
 
@@ -245,34 +247,34 @@ class RayRollouts(Rollouts):
         return replace(collected, metrics={**collected.metrics, **metrics}) if metrics else collected
 
     def close(self) -> None:
-        """See `Rollouts`; the workers end too, and so does a cluster that was started here."""
+        """See `Rollouts`. The workers end as well, and so does a cluster that this process started."""
         super().close()
         for actor in [*self._workers, *(self._team.actors if self._team is not None else ())]:
             self._ray.kill(actor)
         release(self._ray)
 
     def pids(self) -> list[int]:
-        """Process numbers of the workers."""
+        """Process ids of the workers."""
         found: list[int] = self._ray.get([worker.pid.remote() for worker in self._workers])
         return found
 
     def engine_pids(self) -> list[int]:
-        """Process numbers of the engine actors."""
+        """Process ids of the engine actors."""
         actors = () if self._team is None else self._team.actors
         found: list[int] = self._ray.get([actor.pid.remote() for actor in actors])
         return found
 
     def _renew(self, worker: Any) -> None:
-        """Give a worker the current weights, or tell it which weights the engines have."""
+        """Give a worker the current weights or, with a team, a reference to them."""
         worker.load.remote(self._state if self._team is None else self._team.state, self._mark)
 
     def _new(self) -> Any:
-        """A worker with the weights that the run began with."""
+        """A worker with the first weights of the run."""
         actor = self._ray.remote(Worker).options(num_cpus=1, max_restarts=-1, max_task_retries=0)
         return actor.remote(*self._born)
 
     async def _spread(self, config: Any, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-        """The rollout method of a batch: consecutive groups to each worker, in one call."""
+        """The rollout method of a batch: each worker plays consecutive groups, in one call."""
         count = min(len(self._workers), len(batch.groups))
         cuts = [len(batch.groups) * i // count for i in range(count + 1)]
         shards = [
@@ -290,7 +292,7 @@ class RayRollouts(Rollouts):
         return [record for shard in done for record in shard.kept]
 
     async def _ask(self, number: int, shard: Shard) -> PlayedShard:
-        """A worker's answer; it is asked again while it restarts, and replaced if it does not come back.
+        """A worker's answer. A worker that restarts is asked again; a worker that died is replaced.
 
         Raises:
             ValueError: no worker answered in TRIES tries; or what the rollout itself raised.
@@ -311,18 +313,18 @@ class RayRollouts(Rollouts):
                 continue
             self.retried += 1
         raise ValueError(
-            f"worker {number} of the Ray cluster did not answer {TRIES} times: look at the cluster (ray status), and "
-            "go on with --resume"
+            f"worker {number} of the Ray cluster did not answer in {TRIES} tries: look at the cluster (ray status), "
+            "then continue with --resume"
         )
 
 
 def _on_cpu(state: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    """Tensors that any process of the cluster can read, whatever GPU it has."""
+    """The tensors on the CPU, so that any process of the cluster can read them, with or without a GPU."""
     return {policy: {name: tensor.cpu() for name, tensor in tensors.items()} for policy, tensors in state.items()}
 
 
 def _device(settings: Settings) -> str:
-    """`cuda` or `cpu`, on which the policies compute."""
+    """The device on which the policies compute: `cuda` or `cpu`."""
     named = {plan.model.device for plan in settings.policies.values()}
     cuda = any(name.startswith("cuda") for name in named) or (named == {"auto"} and torch.cuda.is_available())
     return "cuda" if cuda else "cpu"

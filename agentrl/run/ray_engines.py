@@ -1,11 +1,12 @@
-"""Engines as actors of a Ray cluster: they generate for the run and for its workers, wherever these play.
+"""Engines as actors of a Ray cluster: they generate for the run and for its workers, on any machine of the cluster.
 
-A client sends what has become ready in one round of its event loop as one call per actor. Answers come back while the
-others are still running. A session stays with one actor, which keeps its keys and values.
+A client collects the requests of one round of its event loop, and sends them in one call per actor. Each answer comes
+back as soon as it is finished. A session stays with one actor, which keeps its keys and values.
 
-When an actor dies, Ray restarts it with the weights that the run began with. It refuses requests for later weights, so
-the client gives it the current weights and sends the unanswered requests again. Noise is keyed by seed, iteration,
-group, copy and turn, so the answers are those of an undisturbed run but for the rounding of other batches.
+When an actor dies, Ray restarts it with the first weights of the run. The new actor refuses requests for later
+weights; the client then gives it the current weights and sends the unanswered requests again. Noise is keyed by seed,
+iteration, group, copy and turn, so that the answers are those of an undisturbed run, except that another batch rounds
+differently.
 """
 
 import asyncio
@@ -22,16 +23,16 @@ from agentrl.model import Mark, Weights
 from agentrl.settings import Settings
 from agentrl.types import Generation, Observation, Request
 
-PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # for an actor to come back, and between two tries
-START_S = 900.0  # for the actors to begin
+PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # time for an actor to come back, and between two tries
+START_S = 900.0  # time for the actors to start
 
 
 class OtherWeights(Exception):
-    """An actor has older weights than it is asked for."""
+    """An actor has older weights than the request asks for."""
 
 
 class Setup(NamedTuple):
-    """Which engine of an actor is meant: one for training, one for each kind of evaluation, of each policy."""
+    """Names an engine of an actor: each policy has one for training, and one for each kind of evaluation."""
 
     policy: str
     sampling: Sampling
@@ -43,12 +44,12 @@ class Letter(NamedTuple):
     """What a client sends to an actor in one call.
 
     Attributes:
-        client: its name.
-        setup: the engine.
-        mark: the weights that must have been loaded, or later ones.
-        events: `(session, of, tokens)` of a branch, `(session,)` of a session that is over.
-        requests: by number; the answers name it.
-        dropped: numbers of requests of earlier letters that nobody waits for.
+        client: name of the client.
+        setup: the engine that is asked.
+        mark: the actor must have these weights, or later ones.
+        events: `(session, of, tokens)` for a branch, `(session,)` for a session that has ended.
+        requests: requests by their numbers; the answers name the numbers.
+        dropped: numbers of earlier requests whose answers are no longer needed.
     """
 
     client: str
@@ -67,10 +68,10 @@ class EngineActor:
 
     Args:
         tables: the resolved recipe, as `Settings.dump` gives it.
-        tokenizers: of every policy.
+        tokenizers: tokenizer of each policy.
         weights: models on the CPU.
-        mark: of the weights.
-        device: where the actor computes.
+        mark: mark of the weights.
+        device: the device on which the actor computes.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class EngineActor:
 
         self._settings = Settings({**tables, "cluster": {}}, stored=True)
         torch.set_num_threads(max(1, self._settings.tables.run.threads))
-        # What was sent lies at any address, and CPU kernels round by alignment.
+        # Copied, because CPU kernels round by the alignment of tensors, and sent tensors lie at any address.
         models = weights.copy().models
         self._weights = Weights({name: model.to(device) for name, model in models.items()})
         self._tokenizers, self._mark = tokenizers, mark
@@ -90,15 +91,15 @@ class EngineActor:
         self._running: dict[tuple[str, int], asyncio.Future[Generation]] = {}
 
     async def pid(self) -> int:
-        """Number of its process; answered when it can generate."""
+        """The id of the actor's process; the call returns when the actor can generate."""
         return os.getpid()
 
     async def describe(self, setup: Setup) -> dict[str, object]:
-        """What its engine says of itself in reports."""
+        """The description of the engine for reports."""
         return self._engine(setup).describe()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:
-        """Generate with these weights from now on, also for answers that are running."""
+        """Generate with these weights from now on; unfinished answers continue with them."""
         if mark.load > self._mark.load:
             self._weights.take(state)
             self._mark = mark
@@ -106,7 +107,7 @@ class EngineActor:
                 engine.load(self._weights.models[setup.policy], mark.version)
 
     async def answer(self, letter: Letter) -> AsyncIterator[Answers]:
-        """Answers as they are finished, several at once if they finish together.
+        """Yields answers when they are finished; answers that finish together come together.
 
         Raises:
             OtherWeights: the actor has older weights than the letter is for.
@@ -154,13 +155,15 @@ class EngineActor:
         return engine
 
     def _forget_idle(self, policy: str) -> None:
-        """Forget engines of a policy that have no session, such as those of an evaluation that is over: each has a
-        cache of its own."""
+        """Forget engines of a policy that have no session, such as those of a finished evaluation.
+
+        Each engine has a cache of its own, which takes memory.
+        """
         used = {setup for _, setup, _ in self._sessions}
         self._engines = {key: one for key, one in self._engines.items() if key.policy != policy or key in used}
 
     def _session(self, engine: Policy, letter: Letter, session: int) -> int:
-        """The engine's own number of a client's session; clients number theirs alike."""
+        """The engine's own number for a client's session; the numbers of two clients may be equal."""
         key = (letter.client, letter.setup, session)
         if key not in self._sessions:
             self._sessions[key] = next(self._numbers)
@@ -172,7 +175,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # an actor that was restarted has forgotten it, and computes the tokens again
+            if known is not None:  # a restarted actor has forgotten the session, and computes the tokens again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)
@@ -188,11 +191,11 @@ class Team:
     """The engine actors as a client knows them; it may be sent to other processes.
 
     Attributes:
-        ray: where it is; None where it was sent to, which finds its own.
-        actors: handles.
-        mark: the weights that answers must come from, or from later ones.
-        state: these weights in Ray's store, in a list, so that Ray sends the place and not the tensors.
-        retried: requests that were sent again after an actor was lost.
+        ray: the module; None in a process to which the team was sent, which imports Ray itself.
+        actors: handles of the actors.
+        mark: answers must come from these weights, or from later ones.
+        state: a list with a reference to these weights in the store of Ray, which then sends no tensors.
+        retried: number of requests that were sent again because an actor was lost.
     """
 
     ray: Any
@@ -205,7 +208,7 @@ class Team:
         return {**self.__dict__, "ray": None, "retried": 0}
 
     def take(self, state: Sequence[Any], mark: Mark) -> None:
-        """Ask for these weights from now on."""
+        """Ask the actors for answers from these weights from now on."""
         self.state, self.mark = state, mark
 
     def push(self) -> None:
@@ -218,9 +221,9 @@ class TeamEngine(Sessions):
     """A policy whose answers come from the engine actors of a team.
 
     Args:
-        name: of the engine.
+        name: name of the engine.
         team: the actors.
-        setup: which of their engines.
+        setup: the engine of each actor that is asked.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:
@@ -228,13 +231,13 @@ class TeamEngine(Sessions):
         self._client = secrets.token_hex(4)  # tells clients apart; no result depends on it
         self._offset = int(self._client, 16)
         self._numbers = itertools.count()
-        self._homes: dict[int, int] = {}  # branch -> the actor of what it continues
+        self._homes: dict[int, int] = {}  # session of a branch -> the actor of the session that it continues
         self._events: dict[int, list[tuple[int, ...]]] = {}
         self._requests: dict[int, dict[int, Request]] = {}
         self._dropped: dict[int, list[int]] = {}
         self._futures: dict[int, asyncio.Future[Generation]] = {}
         self._talks: set[asyncio.Task[None]] = set()
-        self._posting: asyncio.AbstractEventLoop | None = None  # the loop that will post what is ready
+        self._posting: asyncio.AbstractEventLoop | None = None  # the loop in which `_post` is scheduled
 
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports."""
@@ -242,10 +245,10 @@ class TeamEngine(Sessions):
         return {**found, "engines": len(self._team.actors)}
 
     def load(self, weights: Any, version: int) -> None:
-        """The team gives the actors their weights."""
+        """Nothing to do: the team gives the actors their weights."""
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy. The branch goes to the actor that has computed its beginning."""
+        """See Policy. The actor that has computed the shared beginning answers the branch."""
         home = self._homes[session] = self._home(of)
         self._events.setdefault(home, []).append((session, of, tokens))
 
@@ -263,7 +266,7 @@ class TeamEngine(Sessions):
         """
         number, home = next(self._numbers), self._home(request.session)
         future = self._futures[number] = asyncio.get_running_loop().create_future()
-        # Engines read the tokens; the texts would only be carried there.
+        # Engines read only the tokens, so the texts are not sent.
         sent = replace(request, messages=(), observation=Observation(text=""), tools=())
         self._requests.setdefault(home, {})[number] = sent
         self._soon()
@@ -280,11 +283,11 @@ class TeamEngine(Sessions):
         return self._homes.get(session, (self._offset + session) % len(self._team.actors))
 
     def _soon(self) -> None:
-        """Post what is ready when this round of the event loop is over."""
+        """Send the collected requests and events at the end of this round of the event loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # what ends after the loop concerns no request
+            return  # the loop has ended, so that no request waits
         if self._posting is not loop:
             self._posting = loop
             loop.call_soon(self._post)
@@ -301,7 +304,7 @@ class TeamEngine(Sessions):
     async def _talk(
         self, home: int, events: list[tuple[int, ...]], requests: dict[int, Request], dropped: list[int]
     ) -> None:
-        """Send a letter, and give out the answers; send again what is unanswered when the actor is lost."""
+        """Send a letter, and hand the answers to their callers; send unanswered requests again if the actor is lost."""
         try:
             await self._send(home, events, requests, dropped)
         except Exception as error:  # noqa: BLE001  every caller that waits raises it
@@ -331,7 +334,7 @@ class TeamEngine(Sessions):
             except ray.exceptions.RayActorError as error:  # it is being restarted
                 if time.monotonic() > until:
                     raise ValueError(_gone(home, error)) from None
-            # What nobody waits for any more is not asked again; the new process knows no session and no request.
+            # The new process knows no session and no request; requests without a caller are not sent again.
             requests = {number: one for number, one in requests.items() if number in self._futures}
             events, dropped = [], []
             self._team.retried += len(requests)
@@ -340,7 +343,7 @@ class TeamEngine(Sessions):
             await asyncio.sleep(BACK_OFF_S)
 
     async def _bring_up(self, actor: Any) -> None:
-        """Give an actor the current weights; that it is lost meanwhile is noticed by the next call."""
+        """Give an actor the current weights. If the actor is lost meanwhile, the next call notices it."""
         ray = _ray_of(self._team)
         try:
             await actor.load.remote(self._team.state[0], self._team.mark)
@@ -358,7 +361,7 @@ class TeamEngine(Sessions):
 
 
 def _ray_of(team: Team) -> Any:
-    """Ray, in the run or in an actor of it."""
+    """The module Ray, in the run itself or in one of its actors."""
     if team.ray is None:
         from agentrl.run.ray_cluster import library
 

@@ -1,10 +1,10 @@
 """The processes of the learners as actors of a Ray cluster, on any of its machines.
 
-Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. What
-rank 0 says arrives as a call of the actor. A graph is put into Ray's object store once; the actors of a machine read it
-there without a copy. Gradients and weights go through torch's process group, as without Ray.
+Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. Each
+message of rank 0 is a call of the actor's method `carry_out`. A graph is put into Ray's object store once; the actors
+of a machine read it there without a copy. Gradients and weights go through torch's process group, as without Ray.
 
-A rank that ends, or whose machine is lost, ends the run with one sentence; `--resume` goes on from the last checkpoint.
+If a rank ends, or its machine is lost, the run ends with an error. `--resume` continues from the last checkpoint.
 """
 
 import os
@@ -68,7 +68,7 @@ class RayLearnerGroup(LearnerGroup):
             follower.actor.carry_out.remote(message.call, dict(message.values), graph, credit)
 
     def pids(self) -> list[int]:
-        """Process numbers of the actors."""
+        """Process ids of the actors."""
         found: list[int] = self._ray.get([follower.actor.pid.remote() for follower in self._followers])
         return found
 
@@ -84,7 +84,7 @@ class RayLearnerGroup(LearnerGroup):
         return card
 
     def _actor(self, kind: type, rank: int) -> Any:
-        """An actor's class with the place of a rank."""
+        """The class as a Ray actor class, placed in the bundle of a rank."""
         assert self._room is not None
         place = self._room.at(self._ray, rank)
         gpus = 1 if self.device.type == "cuda" else 0
@@ -113,14 +113,14 @@ class _RayFollower:
         self._alive = actor.stay.options(concurrency_group="watch").remote()
 
     def await_ready(self, seconds: float) -> None:
-        """Wait until it has joined; ValueError if it ends before."""
+        """Wait until the rank has joined the process group; ValueError if it ends before, or needs longer."""
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
         except Exception as error:  # noqa: BLE001  whatever kept it from beginning
             raise ValueError(f"process {self.rank} of the learner did not begin: {first_line(error)}") from None
 
     def wait(self) -> None:
-        """Wait until it ends, and end what is left of it, so that the others notice."""
+        """Wait until the rank has failed or ended, then kill its actor, so that the other ranks notice."""
         try:
             self._words = f"ended: {self._ray.get(self._alive)}"
         except Exception as error:  # noqa: BLE001  however it was lost
@@ -128,11 +128,11 @@ class _RayFollower:
         self._kill()
 
     def how_it_ended(self) -> str:
-        """A clause with its last words."""
+        """Words for a message: how the rank ended, with the first line of its error."""
         return f"process {self.rank} of the learner {self._words}"
 
     def end(self, seconds: float) -> None:
-        """End it, after this time for what it still has to do."""
+        """Wait at most this long for the calls that the actor still has to carry out, then kill the actor."""
         if seconds:
             with suppress(Exception):
                 self._ray.get(self.actor.pid.remote(), timeout=seconds)
@@ -155,7 +155,7 @@ class FollowingActor:
         self._ranks = joined(torch.device(device), Place(rank, size, 0), store, alone=alone)
 
     def carry_out(self, call: str, values: dict[str, Any], graph: Any, credit: Any) -> None:
-        """What rank 0 says: the name of a method of `Policies`, and its arguments."""
+        """Call the method of `Policies` that rank 0 names, with these arguments; see `agentrl.run.ranks.Message`."""
         from agentrl.run.ranks import Message, begun, carry_out
 
         try:
@@ -170,10 +170,10 @@ class FollowingActor:
             raise
 
     def pid(self) -> int:
-        """Number of its process; answered when it has joined and done what was said before."""
+        """The id of the actor's process. The call returns when the rank has joined and carried out earlier calls."""
         return os.getpid()
 
     def stay(self) -> str:
-        """Returns the last words when a call has failed, and else never."""
+        """Returns the first line of the error when a call has failed; does not return otherwise."""
         self._failed.wait()
         return self._words

@@ -1,7 +1,8 @@
-"""Servers of vLLM on the machines of a Ray cluster: an actor for each, which starts, watches and ends it there.
+"""vLLM servers on the machines of a Ray cluster. One actor per server starts, watches and ends it there.
 
-The run asks the servers over HTTP, as it asks those that it starts itself. If an actor is lost, the guard beside its
-server ends the server. A new actor in the same bundle then starts another one with the current weights.
+The run sends requests to these servers over HTTP, as it does to servers that it starts itself. If an actor is lost, the
+guard process of its server ends the server. A new actor in the same bundle then starts a server with the current
+weights.
 """
 
 from contextlib import suppress
@@ -12,8 +13,8 @@ from agentrl.engines import ServerActor, StartedServer, WatchedServer
 from agentrl.run.ray_cluster import Room, address, first_line
 
 LOST = 255  # exit code of a server whose actor is lost
-ANSWER_S = 30.0  # for an actor that runs to answer
-START_S = 300.0  # for an actor to begin
+ANSWER_S = 30.0  # time for a running actor to answer
+START_S = 300.0  # time for an actor to start
 
 
 class ClusterServer(WatchedServer):
@@ -25,7 +26,7 @@ class ClusterServer(WatchedServer):
 
     @property
     def exit_code(self) -> int | None:
-        """See `WatchedServer`; LOST if the actor is."""
+        """See `WatchedServer`; LOST if the actor is lost."""
         try:
             found: int | None = self._ray.get(self.actor.exit_code.remote(), timeout=ANSWER_S)
         except self._ray.exceptions.RayError:
@@ -42,11 +43,11 @@ class ClusterServer(WatchedServer):
 
     def hang_up(self) -> None:
         """See `WatchedServer`."""
-        with suppress(Exception):  # the cluster may be gone, and the guard has ended the server then
+        with suppress(Exception):  # the cluster may be gone; the guard has ended the server then
             self.actor.hang_up.remote()
 
     def end(self, keep_log: bool = False) -> None:
-        """See `WatchedServer`; the actor ends too."""
+        """See `WatchedServer`. The actor ends as well."""
         with suppress(Exception):
             self._ray.get(self.actor.end.remote(keep_log), timeout=ANSWER_S)
         with suppress(Exception):
@@ -54,13 +55,13 @@ class ClusterServer(WatchedServer):
 
 
 class ClusterLauncher:
-    """Starts servers in a room of a cluster; see `agentrl.engines.entry.Launcher`.
+    """Starts servers in a placement group of a cluster; see `agentrl.engines.entry.Launcher`.
 
     Args:
-        ray: of `agentrl.run.ray_cluster.connect`.
-        room: where; its bundles after those of the learner are for servers.
-        count: how many servers.
-        local: the cluster is this machine alone.
+        ray: the module, from `agentrl.run.ray_cluster.connect`.
+        room: the placement group; its bundles after those of the learner are for servers.
+        count: number of servers.
+        local: the cluster consists of this machine alone.
     """
 
     def __init__(self, ray: Any, room: Room, count: int, *, local: bool) -> None:
@@ -71,7 +72,7 @@ class ClusterLauncher:
         """See `Launcher`.
 
         Raises:
-            ValueError: the cluster starts no actor in the bundle.
+            ValueError: the cluster does not start an actor in the bundle of this server.
         """
         actor = self._actor(ServerActor, number)
         host = "127.0.0.1" if self.near else self._host(number)

@@ -1,10 +1,11 @@
 """Are worthless answers paid? Attacks on the scores and rewards of a recipe, for `agentrl check RECIPE.toml --reward`.
 
-Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. Scores and rewards see it as they see a group in
-training: the attack twice, an honest wrong answer, and a right one where an expert or the environment's `gold` has one.
-An attack fools a signal on a task if the signal gives it more than half of the way from the wrong answer to the right
-one; where no right answer is known, or right and wrong get the same, if it gives it more than the wrong one. Of a
-signal that is lower for right answers, less counts as more.
+Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as in
+training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's `gold`
+provides one. An attack fools a signal on a task if the attack's value is more than half of the way from the value of
+the wrong answer to the value of the right answer. This also holds for a signal that is lower for right answers. If no
+right answer is known, or both answers have the same value, an attack fools the signal if its value is above that of the
+wrong answer.
 """
 
 import math
@@ -26,10 +27,10 @@ from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import Generation, Request, Task
 
-COPIES = 2  # of an attack in its group
-OTHERS = 12  # right answers that an attack lists
-LONGEST = 2000  # characters that an attack copies
-NEARLY = 1e-9
+COPIES = 2  # copies of an attack in its group
+OTHERS = 12  # number of right answers that an attack lists
+LONGEST = 2000  # most characters of the question or the observation that an attack copies
+NEARLY = 1e-9  # values that differ by at most this count as equal
 SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
 
 
@@ -38,10 +39,10 @@ class Fooled:
     """How often the attacks of a family fooled one column.
 
     Attributes:
-        family: of the attacks.
+        family: the family of attacks.
         column: a signal, `success` (the environment's own verdict) or `reward` (the sum that the recipe pays).
-        fooled, tried: number of attacks and tasks.
-        worst: the attack that fooled it most often; empty if none did.
+        fooled, tried: number of pairs of an attack and a task that fooled the column, and number of pairs tried.
+        worst: the attack that fooled the column most often; empty if no attack did.
     """
 
     family: str
@@ -53,15 +54,16 @@ class Fooled:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardCheck:
-    """What was found.
+    """The result of a check.
 
     Attributes:
         rows: one per family and column.
-        tasks: number of tasks; `right`: of those with a right answer to compare with.
-        separates: column -> share of the tasks with a right answer on which that answer gets something else than the
-            wrong one. A reward that never pays cannot be fooled.
-        notes: what was not checked, a sentence each.
-        paid: paid answers of judges, and their tokens.
+        tasks: number of tasks with an honest wrong answer; only these are compared.
+        right: number of these tasks that have a right answer too.
+        separates: column -> share of the tasks with a right answer on which the right and the wrong answer have
+            different values. A reward that never pays cannot be fooled.
+        notes: what was not checked, one sentence per note.
+        paid: number of answers of judges that were paid for, and number of their tokens.
     """
 
     rows: Sequence[Fooled]
@@ -72,7 +74,7 @@ class RewardCheck:
     paid: tuple[int, int] = (0, 0)
 
     def share(self, column: str) -> float:
-        """The share of all tries that fooled a column."""
+        """The share of all tried pairs of an attack and a task that fooled a column."""
         own = [row for row in self.rows if row.column == column]
         return sum(row.fooled for row in own) / max(1, sum(row.tried for row in own))
 
@@ -82,7 +84,7 @@ class Saying(Actor):
 
     Args:
         name: for reports.
-        text: what it says to a request.
+        text: gives the answer to a request.
     """
 
     def __init__(self, name: str, text: Callable[[Request], str]) -> None:
@@ -93,7 +95,7 @@ class Saying(Actor):
 
 
 class _Check:
-    """One check: rollouts without a model, the tasks, and their gold answers in words."""
+    """One check: rollouts without a model, the tasks, and the gold answers of the tasks as plain text."""
 
     def __init__(self, settings: Settings, rollouts: Rollouts, count: int) -> None:
         self.settings, self.rollouts = settings, rollouts
@@ -110,7 +112,7 @@ class _Check:
         return self.rollouts.loop.run(play(replace(player, admissible=False), self.tasks))
 
     def right(self) -> dict[str, EpisodeRecord]:
-        """A right episode by the key of its task: the expert's, else one that gives the gold answer at once."""
+        """Key of a task -> a successful episode: the expert's, else one that gives the gold answer in every turn."""
         found = {r.task.key: r for r in self._expert() if r.success and not lost(r)}
         if self.gold is not None and len(found) < len(self.tasks):
             given = self.play(self._by_task("the right answer", {t.key: self.gold(t) for t in self.tasks}))
@@ -118,7 +120,7 @@ class _Check:
         return found
 
     def wrong(self) -> dict[str, EpisodeRecord]:
-        """An honest episode without success by the key of its task: another task's answer, or that it is not known."""
+        """Key of a task -> an episode without success, whose answer is another task's answer or "I do not know"."""
         said = {}
         for task in self.tasks:
             own = self.answers.get(task.key, "")
@@ -144,7 +146,7 @@ class _Check:
         return self.play(Saying(attack.name, text))
 
     def candidates(self, task: Task) -> list[str]:
-        """The right answer of a task among those of others, as an agent that lists all it can think of would say."""
+        """The right answers of several tasks, with that of this task; the numbers 0 to 49 if no answer is known."""
         if not self.answers:
             return [str(number) for number in range(50)]
         listed = [*self.answers.values()][:OTHERS]
@@ -157,11 +159,11 @@ class _Check:
             return []
 
     def _by_task(self, name: str, actions: Mapping[str, str]) -> Actor:
-        """Gives the action of its task in every turn."""
+        """An actor that gives, in every turn, the action for the task of its episode."""
         return Saying(name, lambda request: self.prompt.answer(actions[self.tasks[request.session].key]))
 
     def _final(self, task: Task, text: str) -> str:
-        """A text as the action that gives it as the final answer, in the tags of the task's gold answer."""
+        """The action that gives `text` as the final answer: `text` in the tags of the task's gold answer, if any."""
         if self.gold is None:
             return text
         pattern = self.gold(task)
@@ -206,7 +208,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
 
 
 class _Measured:
-    """An attack with what it fooled: column -> one entry per task.
+    """An attack, and which columns it fooled on which tasks.
 
     Attributes:
         attack: the attack.
@@ -251,7 +253,7 @@ class _Measured:
 
 
 def fools(attack: float, wrong: float, right: float) -> bool:
-    """Is an attack paid for like a right answer? See the module; `right` is NaN where none is known."""
+    """Does an attack with this value fool a signal? See the module. `right` is NaN if no right answer is known."""
     if math.isnan(attack):
         return False
     if math.isnan(right) or abs(right - wrong) <= NEARLY:
@@ -260,7 +262,7 @@ def fools(attack: float, wrong: float, right: float) -> bool:
 
 
 def _columns(graph: StepGraph, at: Ends) -> dict[str, np.ndarray]:
-    """Column -> its sum over each path, [L]."""
+    """Column -> [L] its sum over each path."""
     signals = {name: totals(graph, signal(graph, name), at) for name in signal_names(graph)}
     return {**signals, REWARD: totals(graph, graph.reward, at)}
 
@@ -270,7 +272,7 @@ def _copy(record: EpisodeRecord, group: int, copy: int) -> EpisodeRecord:
 
 
 def _copies(graph: StepGraph) -> np.ndarray:
-    """[N] number of the copy that a row belongs to."""
+    """[N] int64: the number of the copy that a step belongs to."""
     names = graph.names["episode"]
     return np.array([int(names[int(e)].rpartition("#")[2]) for e in graph.episode], np.int64)
 
@@ -304,7 +306,7 @@ def _rows(measured: Sequence[_Measured]) -> list[Fooled]:
 
 
 def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
-    """See `RewardCheck.separates`; every attack's group has the honest answers."""
+    """See `RewardCheck.separates`. The groups of all attacks are counted, because each has the honest answers."""
     told: dict[str, list[bool]] = {}
     for one in measured:
         for name, apart in one.apart.items():

@@ -1,12 +1,11 @@
-"""What rolls out: agents, environments, engines and samplers, built from settings and tokenizers alone.
+"""The rollouts of a run: agents, environments, engines and samplers, built from settings and tokenizers alone.
 
-Half of a run; the other half is `agentrl.run.Policies`. Between them cross the step graph one way, and `Weights` with a
-version the other way.
+`Rollouts` is the half of a run that plays. The other half, `agentrl.run.Policies`, learns. `Rollouts` gives step graphs
+to the other half, and gets `Weights` with their version from it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from agentrl.chat import Chat
 from agentrl.config import Entry
 from agentrl.credit import signal_names
 from agentrl.engines import Launcher, Sampling, Serving, stopping
-from agentrl.env import EnvironmentFile, Limits, Pool, panel_tasks, pool_within, read_panel, tasks_of
+from agentrl.env import EnvironmentFile, Limits, Pool, pool_within, tasks_of
 from agentrl.evaluate import Outcome, Report, evaluate
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
@@ -43,7 +42,7 @@ from agentrl.rollout import (
     taught,
     with_demonstrations,
 )
-from agentrl.run.checks import check_disjoint
+from agentrl.run.checks import check_disjoint, held_out_tasks
 from agentrl.run.event_loop import Loop
 from agentrl.run.speakers import EngineSpeaker
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
@@ -53,17 +52,8 @@ from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
-BEST = 10  # one episode of so many is cloned if none was won
-UNKNOWN = 0.01  # share of observations that look alike from which on the rules of health get it
-
-
-def held_out_tasks(settings: Settings) -> list[Task]:
-    """The held-out tasks of a run: the keys of its panel file, or the first tasks of the evaluation environment."""
-    chosen = settings.tables.eval
-    if chosen.panel is not None:
-        return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
-    tasks = tasks_of(settings.eval_env)
-    return [tasks[i] for i in range(min(chosen.tasks, len(tasks)))]
+BEST = 10  # if no episode of a batch was won, about one in BEST is cloned
+UNKNOWN = 0.01  # least share of steps that look alike (`look_alike`) that the rules of health get
 
 
 class Evaluated(NamedTuple):
@@ -74,11 +64,11 @@ class Evaluated(NamedTuple):
 
 
 class Rollouts:
-    """Batches of rollouts, demonstrations and evaluations of the policies as they were last loaded.
+    """Plays batches of rollouts, demonstrations and evaluations with the weights that were loaded last.
 
     Args:
         settings: of the run.
-        tokenizers: of every policy, by its name; None: `speak` brings them before anything is played.
+        tokenizers: the tokenizer of every policy, by name; None if `speak` sets them before anything is played.
 
     Raises:
         ValueError: training and held-out tasks overlap, or there are none.
@@ -117,11 +107,11 @@ class Rollouts:
         self.scores = ScoreStage(settings.score, scoring, self.main.name, settings.folder / "scores.jsonl")
         self.disagreement = None if scoring.second is None else Disagreement(scoring.second)
         self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
-        self.signals: list[str] = []  # names of the rewards' signals that some step has reported
+        self.signals: list[str] = []  # names of the signals that a step of some batch has reported, for [reward]
         self.engines: dict[str, Any] = {}
         self.method = settings.rollout  # plays the groups of a batch
-        self.engine = settings.engine  # makes what generates
-        self.launcher: Launcher | None = None  # of the engine's servers; None: this machine
+        self.engine = settings.engine  # makes the engine that generates, once per policy
+        self.launcher: Launcher | None = None  # starts the engine's servers; None starts them on this machine
         self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
@@ -153,12 +143,12 @@ class Rollouts:
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.
 
-        With references to the same models as before only the engines' caches are stale. Folders of weights go to an
-        engine that reads them itself; for other engines they are read into models.
+        If `weights` refers to the same models as before, the engines only clear their caches. An engine that reads
+        folders of weights gets the folders. For other engines, the folders are read into models first.
 
         Args:
-            weights: of every policy.
-            version: of the weights.
+            weights: weights of every policy, as models or folders.
+            version: version of the weights.
 
         Raises:
             ValueError: an engine does not take the weights, or cannot be started.
@@ -184,15 +174,15 @@ class Rollouts:
 
         Args:
             iteration: part of the noise keys.
-            on_episode: gets each episode when it ends.
-            pauses: an evaluation or a checkpoint follows, so that no group may go on in the next batch.
+            on_episode: called with each episode when the episode ends.
+            pauses: an evaluation or a checkpoint follows, so no group may continue in the next batch.
         """
         settings, each = self.settings, self._each(on_episode)
         played = self._first(iteration, pauses, each) if settings.provision > 1 else self._all(iteration, each)
         collected = self.loop.run(played)
         if self.disagreement is not None:
             collected.metrics.update(self.disagreement.observe(collected.graph))
-        if settings.reward:  # a later batch may be without one of them, such as that of a call nobody makes
+        if settings.reward:  # a later batch may lack a signal, such as one of a tool that is not called
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         graph, metrics = self._with_gold(collected), dict(collected.metrics)
         if self.replay is not None:
@@ -214,12 +204,12 @@ class Rollouts:
         return self.loop.run(joined)
 
     def annotated(self, graph: StepGraph) -> None:
-        """Show the annotated graph of the batch to a sampler that reads it."""
+        """Show the annotated graph of a batch to the sampler, if the sampler is a `Follower`."""
         if isinstance(self.sampler, Follower):
             self.sampler.annotated(graph)
 
     def lesson(self) -> StepGraph | None:
-        """Demonstrations that the guide wants imitated now; None if there is no guide, or no lesson is due."""
+        """The demonstrations of the lesson that the guide gives now; None without a guide or without a lesson."""
         return self.guide.lesson() if isinstance(self.guide, Teacher) else None
 
     def player(self) -> Player:
@@ -231,7 +221,10 @@ class Rollouts:
         self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
-        """`unknown_share` for the rules of health, see `look_alike`; empty below 1%."""
+        """`unknown_share` of a graph for the rules of health, see `look_alike`.
+
+        Empty below 1%, with several policies, or if the tokenizer has no token for unknown words.
+        """
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
         if unknown is None or len(self.chats) > 1:
             return {}
@@ -239,10 +232,10 @@ class Rollouts:
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
-        """A batch of fresh expert episodes, and what the rules of health should know of them.
+        """The graph of newly played expert episodes, and metrics of them for the rules of health.
 
-        If only the best are cloned, the steps of the others have weight 0, and `won_share` and `cloned_share` are the
-        shares of won and of cloned episodes.
+        With `warmup.clone = "best"`, the steps of all but the best episodes have weight 0. The metrics `won_share` and
+        `cloned_share` are then the shares of episodes that were won and that are cloned.
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
@@ -254,7 +247,7 @@ class Rollouts:
         return graph, {**self.unknown(graph), **self._unlisted(records), **shares}
 
     def _demonstrate(self, iteration: int) -> Demonstrate:
-        """Lets the expert of the agent that has the tasks play them."""
+        """A function that lets the experts of all agents play given tasks."""
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
 
@@ -264,7 +257,7 @@ class Rollouts:
         return demonstrate
 
     def _each(self, also: OnEpisode) -> Callable[[EpisodeRecord], None]:
-        """What gets each episode when it ends: the run's own view of what it does now, and `also`."""
+        """A function that passes an episode that has ended to `self.on_episode` and to `also`."""
 
         def both(record: EpisodeRecord) -> None:
             self.on_episode(record)
@@ -281,7 +274,7 @@ class Rollouts:
         return {} if free or not left else {"unlisted_share": left / len(steps)}
 
     def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Evaluated:
-        """The current policies on held-out tasks, each once; `on_episode` gets each episode when it ends."""
+        """Play each held-out task once with the current policies; `on_episode` is called when an episode ends."""
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
@@ -297,11 +290,11 @@ class Rollouts:
         return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
-        """One move of the demonstrator, so that a mistake in its name is reported before anything is written."""
+        """Ask the expert for one move, so that a mistake in its name is reported before files are written."""
         self.loop.run(self._try_expert(expert_actor(self.main)))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state of samplers, guide, replay, signals, scores and the second judge, for a checkpoint."""
         samplers = {"sampler": self.sampler.state_dict(), "warmup_sampler": self.clone_sampler.state_dict()}
         guide = {} if self.guide is None else {"guide": self.guide.state_dict()}
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
@@ -310,7 +303,7 @@ class Rollouts:
         return {**samplers, **guide, **replay, **scores, **second}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Load a state that `state_dict` returned."""
         self.sampler.load_state_dict(state["sampler"])
         self.clone_sampler.load_state_dict(state["warmup_sampler"])
         if self.guide is not None:
@@ -335,7 +328,7 @@ class Rollouts:
         self.loop.close()
 
     async def _all(self, iteration: int, on_episode: OnEpisode) -> Collected:
-        """Every group of a batch."""
+        """A batch that waits for all its groups (`rollout.provision` is 1)."""
         settings, batch = self.settings, self.settings.tables.batch
         return await collect(
             self.player(),
@@ -355,7 +348,10 @@ class Rollouts:
         )
 
     async def _first(self, iteration: int, pauses: bool, on_episode: OnEpisode) -> Collected:
-        """The groups of a batch that finish first; before a pause, with nothing left to be kept."""
+        """A batch of the groups that finish first (`rollout.provision` above 1).
+
+        If a pause follows, no more groups are begun than the batch takes, so that no group is left over.
+        """
         settings, batch = self.settings, self.settings.tables.batch
         drains = pauses and settings.keeps_leftover
         wanted = Wanted(
@@ -383,13 +379,13 @@ class Rollouts:
             request = Request(session=0, token_ids=np.zeros(0, np.int64), messages=(), observation=first)
             await expert.move(request, handle)
             broken = False
-        except EnvFault:  # a rollout tries again, and reports what persists
+        except EnvFault:  # rollouts try again, and report a fault that persists
             pass
         finally:
             self.pools[0].release(handle, broken=broken)
 
     def _with_gold(self, collected: Collected) -> StepGraph:
-        """The graph with the gold answer of each group, in the environment's format, where the environment knows it."""
+        """The graph with the gold answer of each group in `names`, if the environment has the hook `gold`."""
         gold, graph = self.settings.env.hooks.gold, collected.graph
         if gold is None:
             return graph
@@ -425,20 +421,20 @@ class Rollouts:
             try:
                 engines[name] = engine.hooks.make(engine.config, serving)
             except BaseException:
-                if not self.engines:  # else they share what the engines of training started
+                if not self.engines:  # else these engines share servers with those of training, which go on
                     self._end(engines)
                 raise
         return engines
 
     def _end(self, engines: Mapping[str, Any]) -> None:
-        """End what engines started, such as servers."""
+        """End the servers and other processes that the engines started."""
         end = self.engine.hooks.close
         if end is not None:
             for engine in engines.values():
                 end(engine)
 
     def _actors(self, engines: Mapping[str, Any]) -> dict[str, Actor]:
-        """Who answers for each agent."""
+        """The actor of each agent: the engine and the chat of the agent's policy."""
         context = self.settings.engine.config.max_context
         return {
             name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context, agent.policy)
@@ -447,9 +443,10 @@ class Rollouts:
 
 
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Give the steps of all episodes but the best weight 0; the shares of won and of cloned episodes.
+    """Give the steps of all but the best episodes weight 0; returns the shares of won and of cloned episodes.
 
-    The best are those that were won; if none was, the tenth with the highest returns, ties included, if returns differ.
+    The best episodes are those that were won. If none was won, they are about the tenth with the highest returns, with
+    ties; episodes with the lowest return of the batch are never among them.
     """
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)

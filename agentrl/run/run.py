@@ -1,4 +1,4 @@
-"""A run: settings, folder, state, metrics and the two halves that `agentrl.run.train` drives."""
+"""A run: settings, folder, state, metrics, and the rollouts and policies that `agentrl.run.train` uses."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
-from agentrl.run.checks import leak_note, leaves_report
+from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
@@ -46,14 +46,14 @@ class Run:
 
     Attributes:
         settings: the resolved recipe.
-        folder: where the run is stored.
-        state: where it stands.
-        metrics, progress: what is logged, and what a person sees.
-        now: what it does at this moment, for `agentrl watch`.
-        health: what the rules found in the metrics and in the decisions.
-        decisions: what the rule on decisions looks at.
-        rollouts, policies: what rolls out, and what learns.
-        teacher: says the log-probs of what the policy sampled; None without one.
+        folder: the folder in which the run is stored.
+        state: how far the run has come.
+        metrics, progress: the log, and the lines that a person sees.
+        now: what the run does at this moment, for `agentrl watch`.
+        health: the findings of the health rules in the metrics and in the decisions.
+        decisions: the decisions of stored iterations, which one of the health rules examines.
+        rollouts, policies: the rollouts, and the policies that learn.
+        teacher: adds the teacher's log-probs of the tokens that the policy sampled; None without a teacher.
     """
 
     settings: Settings
@@ -75,7 +75,7 @@ class Run:
         return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 
     def iterations(self) -> Iterator[int]:
-        """The iterations that are left, until the budget of the run is spent."""
+        """Yields the numbers of the iterations that are still to do, until the budget of the run is spent."""
         last = self.settings.tables.run.iterations
         for iteration in range(self.state.step, last):
             if self.spent >= 1:
@@ -84,18 +84,21 @@ class Run:
             yield iteration
 
     def stopwatch(self, work: str, step: int, of: int, episodes: int) -> Stopwatch:
-        """For the phases of one piece of work (see `Now.begin`), which now.json names as they come."""
+        """A stopwatch for the phases of one piece of work (see `Now.begin`); now.json names the current phase."""
         self.now.begin(work, step, of, episodes)
         return Stopwatch(self.now.phase)
 
     def sync(self, version: int) -> None:
-        """Let rollouts generate with the weights of now."""
+        """Let rollouts generate with the current weights."""
         self.rollouts.load(self.policies.weights(), version)
 
     def log(
         self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch, beside: Mapping[str, Any] = NOTHING
     ) -> None:
-        """One line of metrics and one of timings, and what is found wrong in them; `beside` is for the rules alone."""
+        """Write one line of metrics and one of timings, and apply the rules of health to the metrics.
+
+        `beside` holds further values that only the rules read.
+        """
         row = self.metrics.log(stage, step, values)
         self.metrics.time(stage, step, watch.seconds)
         self._tell(self.health.add({**row, **beside}))
@@ -120,9 +123,9 @@ class Run:
             )
 
     def store(self, iteration: int, graph: StepGraph, credit: Credit, records: Sequence[EpisodeRecord]) -> None:
-        """The iteration's graph with its credit and the types of its tasks, if the run stores it.
+        """Write the iteration's graph, its credit and the types of its tasks if `run.graphs_every` asks for it.
 
-        `credit_weight` is how often a step counted.
+        The column `credit_weight` [N] is the weight of each step in the credit. Findings on decisions are reported.
         """
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
@@ -133,12 +136,12 @@ class Run:
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
 
     def pauses_after(self, iteration: int) -> bool:
-        """Is it the last iteration, or is an evaluation or a checkpoint due after it?"""
+        """Is this the last iteration, or is an evaluation or a checkpoint due after this iteration?"""
         tables, done = self.settings.tables, iteration + 1
         return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
 
     def finish(self, iteration: int) -> None:
-        """The iteration is done: evaluations and checkpoints that are due."""
+        """Count the iteration as done. Then run the evaluation and write the checkpoint if they are due now."""
         tables = self.settings.tables
         self.state.step = done = iteration + 1
         if _due(tables.eval.every, done) and done < tables.run.iterations:
@@ -147,12 +150,16 @@ class Run:
             self.save()
 
     def evaluate(self, name: str, tasks: int | None = None) -> None:
-        """Held-out success under this name, once."""
+        """Evaluate the held-out tasks in every mode, and log and store the results under this name.
+
+        Does nothing if an evaluation of this name was done before. `tasks` is the number of tasks; None takes all.
+        """
         if name in self.state.evaluated:
             return
         for mode in self.settings.tables.eval.modes:
             due = self.rollouts.eval_tasks[:tasks]
             watch = self.stopwatch(f"evaluation {name} {mode}", self.state.step, 0, len(due))
+            self.progress.begins(f"{name}: playing {len(due)} held-out tasks, {mode}")
             bar = self.progress.bar(f"{name}, {mode}", len(due))
             with watch.phase("evaluate"):
                 report, graph = self.rollouts.evaluation(mode, due, bar.episodes(0, step=True))
@@ -183,7 +190,10 @@ class Run:
             raise ValueError(why)
 
     def save(self) -> None:
-        """Write a checkpoint of the run as it stands now: `clone-STEP` in the warm-up, then the number of updates."""
+        """Write a checkpoint of the run as it is now.
+
+        Its name is `clone-STEP` during the warm-up, and afterwards the number of iterations that are done.
+        """
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
         self.metrics.flush()
         self.state.metric_lines, self.state.timing_lines = self.metrics.lines, self.metrics.timing_lines
@@ -191,7 +201,7 @@ class Run:
         checkpoint.write(self.folder, name, self.policies.save, self.state, self.settings.tables.run.keep, parts)
 
     def close(self) -> None:
-        """Flush and end what the run holds; a new folder without a result in it goes again."""
+        """Close the metrics, now.json, the folder and the rollouts. A new folder without a result is removed."""
         self.metrics.close()
         self.now.close()
         self.folder.drop_if_nothing_came_of_it()
@@ -205,16 +215,16 @@ def _due(every: int, done: int) -> bool:
 
 
 def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
-    """A new run, or one that goes on from its last checkpoint.
+    """A new run, or a run that continues from its last checkpoint.
 
-    Tasks are checked first, then the folder is refused, then models are made, and only then the folder is opened: a
-    mistake in the recipe is reported before it costs time, and leaves nothing behind.
+    The tasks and the folder are checked first, then the models are made, and only then files are written to the folder.
+    So a mistake in the recipe is reported early, and no files are left behind.
 
     Args:
-        settings: of the run.
-        resume: go on from the last checkpoint, if there is one.
-        progress: what a person sees.
-        group: the processes of the learners, if they are divided over processes.
+        settings: settings of the run.
+        resume: continue from the last checkpoint, if there is one.
+        progress: prints what a person sees.
+        group: the processes of the learners, if the learners are divided over processes.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it.
@@ -230,15 +240,9 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
-        folder.refuse(settings.shown(), resume=resume)
+        at = _last_checkpoint(folder, settings, resume=resume)
         rollouts.scores.prepare()
-        found = folder.checkpoints()
-        at = found[-1] if found else None
-        if at is not None:
-            folder.check_lines(checkpoint.read_progress(at).metric_lines)
-        else:
-            folder.check_never_stored()
-        words = _vocabularies(settings, at)
+        words = _vocabularies(settings, at, progress)
         fitting = settings if at is not None else fitted(settings, words)
         if fitting is not settings:
             rollouts.close()
@@ -255,14 +259,12 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
             state = _restore(at, settings, rollouts, policies)
             progress.say(f"going on from {at}: {state.stage} step {state.step}")
-        folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
-        if at is None and folder.metrics.exists():
-            progress.say(f"{folder.path} was stopped before its first checkpoint: it begins anew")
-        folder.rewind(state.metric_lines, state.timing_lines)
+        version = state.step if state.stage == "train" else 0
+        _open_folder(folder, settings, state, at, resume=resume, progress=progress)
         metrics = Metrics(folder, _trackers(settings, folder.path, progress))
         health = Health(read_metrics(folder.metrics))
-        health.note(decided_before(folder.health, state.step if state.stage == "train" else 0))
-        rollouts.load(policies.weights(), state.step if state.stage == "train" else 0)
+        health.note(decided_before(folder.health, version))
+        rollouts.load(policies.weights(), version)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
         folder.release()
@@ -287,8 +289,39 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
     )
 
 
+def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> Path | None:
+    """The last checkpoint of the run; None if it has none.
+
+    Raises:
+        ValueError: the folder holds another run, or lacks what its last checkpoint says it stores.
+    """
+    folder.refuse(settings.shown(), resume=resume)
+    found = folder.checkpoints()
+    if not found:
+        folder.check_never_stored()
+        return None
+    folder.check_lines(checkpoint.read_progress(found[-1]).metric_lines)
+    return found[-1]
+
+
+def _open_folder(
+    folder: RunFolder,
+    settings: Settings,
+    state: checkpoint.RunState,
+    at: Path | None,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Write the configuration, and cut metrics and timings back to the lines that the checkpoint `at` knows."""
+    folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
+    if at is None and folder.metrics.exists():
+        progress.say(f"{folder.path} was stopped before its first checkpoint: the run starts from the beginning")
+    folder.rewind(state.metric_lines, state.timing_lines)
+
+
 def _rollouts(settings: Settings) -> Rollouts:
-    """What rolls out: in this process, or on the workers and engines of [cluster]."""
+    """The rollouts of a run: in this process, or on the workers and engines of [cluster]."""
     cluster = settings.tables.cluster
     if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
@@ -307,18 +340,28 @@ def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers 
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """A stored configuration with the defaults of newer options, as these settings would show it."""
+    """A stored configuration with the defaults of newer options, in the form of `Settings.shown`.
+
+    Hidden values of the stored configuration are taken from `settings`.
+    """
     return Settings(restored(stored, settings.dump()), stored=True).shown()
 
 
-def _vocabularies(settings: Settings, at: Path | None) -> dict[str, Vocabulary]:
-    """Those of new models; a checkpoint holds its own tokenizer, but adapters are laid over a model made anew."""
-    adapted = any(plan.model.lora is not None for plan in settings.policies.values())
-    return vocabularies(settings) if at is None or adapted else {}
+def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> dict[str, Vocabulary]:
+    """The vocabularies of models that are made from scratch, by policy.
+
+    Empty if every model is loaded, because a loaded model has a tokenizer. A checkpoint of adapters does not replace
+    the base model: a new base model is made again, and needs its vocabulary again.
+    """
+    models = [plan.model for plan in settings.policies.values()]
+    if (at is not None and all(model.lora is None for model in models)) or all(model.new is None for model in models):
+        return {}
+    with progress.preparing(f"preparing: episodes of {settings.tables.warmup.expert}, for the words of the model"):
+        return vocabularies(settings)
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
-    """The settings with a limit of turns that follows the expert's episodes, if the recipe leaves it open."""
+    """The settings with `limits.turns` from the expert's longest episode, if the recipe does not set that option."""
     longest = max((one.turns for one in words.values()), default=0)
     turns = turns_of(longest)
     found = settings.fitted({"limits.turns": turns}) if longest else settings
@@ -328,7 +371,7 @@ def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
 
 
 def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
-    """Bring both halves to a checkpoint; where the run stood there."""
+    """Load the state of policies and rollouts from the checkpoint `at`; return the stored state of the run."""
     stored = policies.restore(at)
     try:
         policies.load_state_dict(stored.parts["policies"])
@@ -345,9 +388,9 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
 
 
 def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequence[str]:
-    """What a user should know of this run before it begins, each line once."""
+    """Notes for the user, which are printed before the run starts, without repeated lines."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()
-    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env)]
+    lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env), division_note(rollouts.tasks)]
     return [line for line in dict.fromkeys(lines) if line]

@@ -15,9 +15,9 @@ class EngineSpeaker:
     """The engine of an agent's policy.
 
     Args:
-        engine: as loaded.
-        chat: of the policy's tokenizer.
-        key: what the answers depend on: the agent, and the version of weights that are trained.
+        engine: the engine, with the current weights.
+        chat: the chat made of the policy's tokenizer.
+        key: what the answers depend on: the agent, and the version of the weights (0 if they are not trained).
     """
 
     def __init__(self, engine: Policy, chat: Chat, key: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How a run stands, from its folder alone: not begun, running, stopped, dead or finished. Nothing is written.
+"""The state of a run, read from its folder alone: not begun, running, stopped, dead or finished. Nothing is written.
 
 The run may write while it is read. Files that it replaces appear whole, and of files that it appends to only whole
 lines are read.
@@ -20,14 +20,14 @@ State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "f
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """How a run stands.
+    """The state of a run.
 
     Attributes:
-        state: absent (no folder), starting (nothing measured), running, silent (it runs and says nothing), stopped (it
-            was closed before its end), dead (its process is gone), finished, or unknown (its process is on another
-            machine and there is no news of it).
-        sentence: the same in words.
-        pid: the process; 0 if none is noted.
+        state: absent (no folder), starting (nothing measured), running, silent (the process runs and has not written
+            for SILENT_S), stopped (closed before its end), dead (the process is gone), finished, or unknown (the
+            process is on another machine and has not written for SILENT_S).
+        sentence: the state as a sentence.
+        pid: id of the process; 0 if not known.
         news_s: seconds since the run wrote something; None if it has written nothing.
     """
 
@@ -38,7 +38,7 @@ class RunStatus:
 
 
 def read_lines(path: Path, after: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The JSON objects in the whole lines of a file that grows, and the number of bytes up to their end.
+    """The JSON objects in the whole lines of a file that grows, and the number of bytes up to the end of these lines.
 
     A line that is no object, as after a crash of the machine, is left out.
 
@@ -87,11 +87,11 @@ def setting(config: Mapping[str, Any], key: str, default: Any = None) -> Any:
 
 
 def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None = None) -> RunStatus:
-    """How a run stands.
+    """The state of a run.
 
     Args:
-        run: its folder.
-        rows: what its metrics.jsonl holds.
+        run: the run's folder.
+        rows: the rows of its metrics.jsonl.
         now: seconds since 1970; default: the clock.
     """
     if not is_run(run):
@@ -117,7 +117,7 @@ def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None
 
 
 def finished(run: Path, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Has the run been evaluated at its end and stored so, and has not gone on since?"""
+    """Is the evaluation `end` the last row of metrics, and does the newest readable checkpoint name it as done?"""
     last = rows[-1] if rows else {}
     if last.get("stage") != "eval" or last.get("name") != "end":
         return False
@@ -139,7 +139,7 @@ def _at_work(rows: Sequence[Mapping[str, Any]], pid: int, news_s: float | None) 
 
 
 def _news(run: Path, now: float) -> float | None:
-    """Seconds since the newest of the files that a working run writes."""
+    """Seconds since the last change of the files that a running run writes; None if there are no such files."""
     times = []
     for name in ("metrics.jsonl", "timings.jsonl", "now.json", "versions.json"):
         try:

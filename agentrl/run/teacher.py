@@ -1,7 +1,8 @@
-"""Who says the log-probs of what the policy sampled: a model, an endpoint, or the policy behind another prompt.
+"""The teacher, which gives log-probs of the tokens that the policy sampled.
 
-See `agentrl.rollout.Teaching`. What a teacher says becomes the column `teacher_logprob` [S] in nats, NaN where there is
-no teacher. Only steps that the policy sampled in this batch have one: no demonstration and no replayed step.
+A teacher is a model, an endpoint, or the policy with another prompt; see `agentrl.rollout.Teaching`. The log-probs
+become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. It scores only sampled
+tokens of steps that train the main policy and were sampled in this batch: no demonstration and no replayed step.
 """
 
 import time
@@ -19,20 +20,20 @@ from agentrl.secret import expand, hidden_url
 from agentrl.settings import Settings
 from agentrl.trainer import logprobs, step_temperatures
 
-TRIES, PAUSE_S = 4, 1.0  # of a request to an endpoint, and the pause before the second try; it doubles
-PROBE = (0, 1)  # token ids of a first short request, so that a wrong address is told before anything is written
+TRIES, PAUSE_S = 4, 1.0  # tries of a request to an endpoint; pause before the second try, which then doubles
+PROBE = (0, 1)  # token ids of a first short request, which finds a wrong address before files are written
 
 
 class Teacher:
     """The teacher of a run.
 
     Args:
-        teaching: who it is.
+        teaching: where the log-probs come from.
         settings: of the run.
-        policies: what learns; a model as a teacher must have the tokenizer of the first policy.
+        policies: the policies that learn. A model as teacher must have the tokenizer of the main policy.
 
     Raises:
-        ValueError: there is no such model or endpoint, or it does not fit.
+        ValueError: the model or endpoint does not exist, or its tokenizer or answers do not fit.
     """
 
     def __init__(self, teaching: Teaching, settings: Settings, policies: Policies) -> None:
@@ -51,7 +52,10 @@ class Teacher:
             self._endpoint = Endpoint(teaching)
 
     def read(self, graph: StepGraph, taught: Taught | None) -> StepGraph:
-        """The annotated graph of a batch, with the column `teacher_logprob`."""
+        """The annotated graph of a batch with the column `teacher_logprob` [S] added.
+
+        `taught` holds the tokens with the other prompts, if the policy is its own teacher.
+        """
         assert graph.tokens is not None, "a teacher needs tokens"
         own = np.isin(graph.kind, (PLAYED, CANDIDATE)) & ~graph.failed()  # [N]
         own &= ~graph.column("replayed").astype(bool) if graph.has("replayed") else True
@@ -70,20 +74,20 @@ class Teacher:
     def _own(
         self, tokens: Tokens, taught: Taught | None, rows: np.ndarray, hot: float | np.ndarray, most: int
     ) -> np.ndarray:
-        """[S] what the policy says behind the prompts of `taught`."""
+        """[S] log-probs of the policy itself with the prompts of `taught`; NaN for other tokens."""
         said = np.full(len(tokens.ids), np.nan)  # [S]
         if taught is None:
             return said
         learner = self.policies.learners[self.policies.main]
         asked = np.intersect1d(taught.rows, rows)
         there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
-        first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]  # rows that joined stand behind
+        first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]  # joined steps come after
         said[first] = there[taught.tokens.sampled]
         return said
 
 
 class Endpoint:
-    """A server that says the log-probs of the tokens of a prompt: POST URL/completions with echo and logprobs."""
+    """A server that returns log-probs of the tokens of a prompt: POST URL/completions with echo and logprobs."""
 
     def __init__(self, teaching: Teaching) -> None:
         try:
@@ -120,10 +124,10 @@ class Endpoint:
         return np.where(wanted, said, np.nan)
 
     def path_logprobs(self, ids: Sequence[int]) -> np.ndarray:
-        """[L] the log-prob of each token after those before it; NaN for the first.
+        """[L] log-prob in nats of each token given the tokens before it; NaN for the first token.
 
         Raises:
-            ValueError: the server does not answer, refuses, or says something else.
+            ValueError: the server does not answer, refuses the request, or does not return one log-prob per token.
         """
         body = {"model": self._teaching.model, "prompt": list(ids), "max_tokens": 1, "echo": True, "logprobs": 1}
         why = ""

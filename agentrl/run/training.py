@@ -9,11 +9,11 @@ from agentrl.settings import Settings
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
-    """Clone, then train, evaluating on held-out tasks before, between and after; everything lands in the run folder.
+    """Clone, then train. Held-out tasks are evaluated before, between and after. All results are in the run folder.
 
-    With `learner.processes` above 1 the other processes are started, watched and ended here (as actors of [cluster] if
-    there is one). Under torchrun this is for rank 0; the others call `agentrl.run.follow_torchrun`, as `agentrl train`
-    does.
+    With `learner.processes` above 1, this function starts, watches and ends the other processes (as actors of [cluster]
+    if its address is set). Under torchrun, only rank 0 calls this function. The other ranks call
+    `agentrl.run.follow_torchrun`, as `agentrl train` does.
 
     Raises:
         ValueError: the configuration or the run folder does not allow it, or another process of the learner has ended.
@@ -25,6 +25,8 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
+            if run.state.step < settings.tables.run.iterations:
+                shown.begins(f"training: iterations {run.state.step} to {settings.tables.run.iterations - 1}")
             reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
@@ -36,11 +38,16 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 
 
 def warm_up(run: Run) -> None:
-    """Behaviour cloning on fresh expert episodes."""
+    """Clone the experts: each update of the warm-up uses newly played expert episodes."""
     tables = run.settings.tables
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
-    if run.state.step == 0:  # else the optimisers go on from the checkpoint
+    if run.state.step == 0:  # else the optimisers continue with the state from the checkpoint
         run.policies.restart("warmup")
+    if run.state.step < steps:
+        run.progress.begins(
+            f"cloning: {steps - run.state.step} updates, each on {tables.warmup.episodes} episodes of "
+            f"{tables.warmup.expert}"
+        )
     bar = run.progress.bar("cloning", steps, run.state.step)
     for step in range(run.state.step, steps):
         watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
@@ -49,7 +56,7 @@ def warm_up(run: Run) -> None:
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
         metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
-        run.log("clone", step, metrics, watch, noticed)
+        run.log("clone", step, metrics, watch, {**noticed, "updates_left": steps - step - 1})
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
         if every and run.state.step % every == 0 and run.state.step < steps:
@@ -82,7 +89,7 @@ def reinforce(run: Run) -> None:
 
 
 def _due(settings: Settings) -> int:
-    """Episodes of an iteration; 0 if it is decided while they are played."""
+    """The number of episodes of an iteration; 0 if this number is decided only during the rollouts."""
     batch = settings.tables.batch
     open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
     return 0 if open_end else batch.tasks * batch.copies

@@ -1,10 +1,12 @@
 """Tries what a recipe needs, before a run: its data, its model, the device, its endpoints, its packages.
 
-Nothing is trained, downloaded or written, and no wait is longer than a few seconds.
+Nothing is trained or downloaded, and no file is left behind. An endpoint gets 3 s to take a connection, and an
+environment 30 s to be made and to begin one task.
 """
 
 import json
 import os
+import re
 import socket
 import struct
 import tempfile
@@ -16,15 +18,17 @@ from urllib.parse import urlsplit
 
 from agentrl.env import ENDLESS, deadline, tasks_of
 from agentrl.model.sections import ModelConfig
+from agentrl.run.learner_group import check_group
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
 
-CONNECT_S = 3.0  # for an endpoint to take a connection
-RESET_S = 30.0  # for an environment to be made and to begin one task
+CONNECT_S = 3.0  # time for an endpoint to take a connection
+RESET_S = 30.0  # time for an environment to be made and to begin one task
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
+FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas inside brackets do not divide items
 MODULES = {"lora": "peft"}  # option -> module
 
 
@@ -32,7 +36,7 @@ class Finding(NamedTuple):
     """What one trial found.
 
     Attributes:
-        part: data, model, device, endpoint, package or folder.
+        part: data, model, device, engine, endpoint, package or folder.
         state: found, missing (the run cannot work), or note.
         text: one sentence.
     """
@@ -43,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def preflight(settings: Settings, needs: str = "") -> list[Finding]:
-    """What is there of what a recipe needs, and what is missing.
+    """Try everything that a recipe needs; returns what was found and what is missing.
 
     Args:
         settings: the resolved recipe.
@@ -53,6 +57,7 @@ def preflight(settings: Settings, needs: str = "") -> list[Finding]:
         *_data(settings),
         *_models(settings),
         *_device(settings, needs),
+        *_engine(settings),
         *_endpoints(settings),
         *_packages(settings),
         *_folder(settings),
@@ -162,15 +167,37 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
     if asked.startswith("cuda") and not gpu:
         yield Finding("device", "missing", f"model.device = {asked!r}, and torch finds no CUDA device: use auto or cpu")
     elif needs.startswith("a GPU") and not gpu:
-        yield Finding(
-            "device", "missing", f"the recipe needs {needs.partition(',')[0]}, and torch finds no CUDA device"
-        )
+        first = FIRST.match(needs)
+        what = first.group() if first else "a GPU"
+        yield Finding("device", "missing", f"the recipe needs {what}, and torch finds no CUDA device")
     else:
-        yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
+        try:
+            check_group(settings, None)
+            yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
+        except ValueError as error:  # more processes of the learner than GPUs, and the like
+            yield Finding("device", "missing", str(error))
+
+
+def _engine(settings: Settings) -> Iterator[Finding]:
+    """Check what the engine needs on this machine, if the engine has the hook `check_here`."""
+    engine, cluster = settings.engine, settings.tables.cluster
+    if engine.hooks.check_here is None:
+        return
+    if cluster.address and cluster.engines:
+        yield Finding("engine", "note", f"the servers of {engine.name} start on the cluster, and were not tried")
+        return
+    try:
+        engine.hooks.check_here(engine.config)
+        yield Finding("engine", "found", f"what {engine.name} needs on this machine is there")
+    except ValueError as error:
+        yield Finding("engine", "missing", str(error))
 
 
 def _endpoints(settings: Settings) -> Iterator[Finding]:
+    tried = settings.engine.hooks.check_here is not None  # the engine's own hook has tried engine.urls
     for key, url in dict.fromkeys(_urls(settings.dump())):
+        if tried and key == "engine.urls":
+            continue
         why = _refusal(url)
         shown = hidden_url(url)
         if why:
@@ -194,7 +221,7 @@ def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _refusal(url: str) -> str:
-    """Why an address takes no connection; empty if it takes one."""
+    """Why an address takes no connection; empty if it takes a connection."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -212,6 +239,11 @@ def _packages(settings: Settings) -> Iterator[Finding]:
         if asked and find_spec(MODULES[option]) is None:
             text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{option}]'"
             yield Finding("package", "missing", text)
+    address = settings.tables.cluster.address
+    if address and find_spec("ray") is None:
+        how = f"pip install '{DISTRIBUTION}[ray]', or leave cluster.address empty"
+        text = f"cluster.address = {address!r} needs Ray: {how}"
+        yield Finding("package", "missing", text)
     for tracker in settings.trackers:
         try:
             check_packages([tracker])
@@ -226,7 +258,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # a superuser may write everywhere by the modes, but not in /proc
+        with tempfile.TemporaryFile(dir=there):  # file modes alone do not tell: they let a superuser write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

@@ -1,8 +1,10 @@
-"""The vocabulary of a new model: the words of expert episodes in its agents' environments, or of random ones.
+"""The vocabulary of a new model: the words of episodes that experts play in the environments of the model's agents.
 
-An open vocabulary has the words of random episodes beside those of an expert, who never meets what goes wrong.
+Without an expert, random episodes are played. An open vocabulary also has the words of random episodes beside those of
+an expert, because an expert does not see the environment's replies to mistakes.
 
-It is made before anything else of a run: what rolls out needs the tokenizer, what learns needs the number of words.
+The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
+number of words.
 """
 
 import json
@@ -24,7 +26,7 @@ from agentrl.settings import Settings
 from agentrl.types import Observation
 
 EPISODES = 200  # expert episodes whose words a new model knows
-STRAYS = 50  # random episodes beside them
+STRAYS = 50  # random episodes beside the expert episodes
 FILE = "vocabulary.json"
 
 
@@ -32,7 +34,7 @@ class Vocabulary(NamedTuple):
     """Texts whose words become tokens, and entity names that become one token each.
 
     Attributes:
-        turns: of the longest of the episodes that experts played for it; 0 if no expert played.
+        turns: number of turns of the longest expert episode that was played for the vocabulary; 0 without an expert.
     """
 
     texts: tuple[str, ...]
@@ -41,7 +43,7 @@ class Vocabulary(NamedTuple):
 
 
 def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
-    """The vocabulary of every policy whose model is made anew; empty if there is none. The same seed gives the same."""
+    """The vocabulary of each policy whose model is made from scratch. The same seed gives the same vocabularies."""
     if all(plan.model.new is None for plan in settings.policies.values()):
         return {}
     experts = {name: _teller(agent) for name, agent in settings.agents.items()}
@@ -62,13 +64,14 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
 
 
 def look_alike(graph: StepGraph, unknown: int) -> float:
-    """Share of steps that read what another step reads, though their observations differ: in words that are unknown.
+    """Share of steps whose observation has the same token ids as another observation, though the texts differ.
 
-    An unknown word costs nothing where it tells nothing apart, as in the one answer to "help".
+    The texts then differ only in unknown words. Unknown words do harm only if two different texts get the
+    same token ids because of them.
 
     Args:
-        graph: of a batch of rollouts.
-        unknown: token id of every unknown word.
+        graph: the graph of a batch of rollouts.
+        unknown: the token id that stands for all unknown words.
     """
     tokens = graph.tokens
     if tokens is None or not len(graph):
@@ -83,12 +86,12 @@ def look_alike(graph: StepGraph, unknown: int) -> float:
 
 
 def write_vocabularies(found: Mapping[str, Vocabulary], folder: Path) -> None:
-    """Store vocabularies for processes that build a half of the run (`read_vocabularies`)."""
+    """Store vocabularies for processes that build `Rollouts` or `Policies` alone (`read_vocabularies`)."""
     write_atomically(folder / FILE, json.dumps({name: one._asdict() for name, one in found.items()}).encode())
 
 
 def read_vocabularies(folder: Path) -> dict[str, Vocabulary]:
-    """What `write_vocabularies` stored; empty where it stored nothing."""
+    """The vocabularies that `write_vocabularies` stored in a folder; empty if it stored none."""
     if not (folder / FILE).is_file():
         return {}
     tables = json.loads((folder / FILE).read_text("utf-8"))
@@ -124,7 +127,7 @@ def _episodes(settings: Settings, players: Mapping[str, Agent], episodes: int) -
 
 
 def _teller(agent: Agent) -> Agent:
-    """The agent, played at random where its environment has no experts at all: words are needed without them too."""
+    """The agent with its expert, or with a random player if its environment has no experts."""
     return agent if agent.env.hooks.expert is not None else replace(agent, expert=RANDOM)
 
 
@@ -143,21 +146,21 @@ def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -
     new = settings.policies[policy].model.new
     kept = dict.fromkeys(entities) if new is not None and new.entity_pattern else ()
     if new is not None and new.vocabulary == "open":
-        kept = dict.fromkeys(kept_together(kept, new.entity_pattern))  # the others are written in words
+        kept = dict.fromkeys(kept_together(kept, new.entity_pattern))  # other names are written word by word
     return Vocabulary(tuple(sorted(texts)), tuple(kept))
 
 
 def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterator[str]:
-    """Every text of the agents' episodes: what they read, what they could answer, what they answered."""
+    """Every text of the agents' episodes: observations, answers that were possible, and answers that were given."""
     for chain in (chain for record in records for chain in record.chains() if chain.agent in agents):
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
-            if turn == 0 or not rewords(prompt):  # else "84" is read as " 84", and is no word of its own
+            if turn == 0 or not rewords(prompt):  # else the model reads " 84", in `turn`
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text
-            if step.rewrites:  # contexts write a memory on a line of its own, and behind a word
+            if step.rewrites:  # contexts write a memory both on a line of its own and after a word
                 yield f" {step.generation.text}"
 
 

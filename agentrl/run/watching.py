@@ -1,4 +1,4 @@
-"""What there is to see of a run from outside, at one moment: `frame` reads its folder and writes nothing."""
+"""The view of a run at one moment, for `agentrl watch`: `frame` reads the run's folder and writes nothing."""
 
 import json
 from collections import Counter
@@ -12,9 +12,9 @@ from agentrl.evaluate import wilson
 from agentrl.run.status import RunStatus, read_config, read_lines, setting, status_of
 
 Row = Mapping[str, Any]
-LATELY = 20  # iterations that speeds and shares are taken from
+LATELY = 20  # number of last iterations from which speeds and shares are computed
 CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
-FAULTS = 5  # the most frequent ones are named
+FAULTS = 5  # number of faults that are named, the most frequent ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class Curve:
     """One number of a run over its steps.
 
     Attributes:
-        name: what it is.
+        name: name of the metric.
         step: number of updates before each point.
-        value: one number per point.
-        low, high: 95% interval of each point; empty where none is known.
+        value: value of each point.
+        low, high: 95% interval of each point; empty if no intervals are known.
     """
 
     name: str
@@ -37,20 +37,22 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A run at one moment; `schema_version` counts changes of this form.
+    """A run at one moment.
 
     Attributes:
-        name, state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
+        schema_version: version of these attributes; it rises when they change.
+        name: `run.name`, or the name of the folder.
+        state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
         stage: warmup, train, or empty before the first line of metrics.
-        step, of: steps of this stage that are done, and how many it has.
-        now: what the run does at this moment (now.json); empty if it says nothing.
+        step, of: number of updates of this stage that are done, and number of all its updates.
+        now: content of now.json, which says what the run does at this moment; empty if there is none.
         curves: training first, then held-out success by mode (greedy, sampled).
         phases: phase -> share of the wall-clock time of the last iterations.
         speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
-        left_s: seconds to the end as the last iterations and evaluations went; None if it is not known.
-        faults: fault -> how often it spoiled an episode, the most frequent first.
+        left_s: estimated seconds to the end, from the last iterations and evaluations; None if not known.
+        faults: fault -> number of episodes that it ended, the most frequent fault first.
         counts: episodes lost to the environment and tried again, optimiser steps skipped, failures of trackers.
-        findings: what the rules of health found: rule, severity, text.
+        findings: the findings of the rules of health, each with rule, severity and text.
     """
 
     schema_version: int = 1
@@ -73,14 +75,14 @@ class Frame:
 
 
 def frame(run: Path, *, now: float | None = None) -> Frame:
-    """What there is to see of a run; a run whose folder is not there yet is `absent`.
+    """The view of a run. A run whose folder does not exist yet has the state `absent`.
 
     Args:
         run: its folder.
         now: seconds since 1970; default: the clock.
 
     Raises:
-        ValueError: the folder is that of something else, or its config.toml is damaged.
+        ValueError: the folder holds something else than a run, or its config.toml is damaged.
     """
     rows = well_formed(read_lines(run / "metrics.jsonl")[0])
     status = status_of(run, rows, now=now)
@@ -111,12 +113,12 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
 
 
 def well_formed(rows: Iterable[Row]) -> list[Row]:
-    """The rows that name their stage and step, as every row that a run writes does."""
+    """The rows that have a stage and a step, as all undamaged rows of a run have."""
     return [row for row in rows if isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)]
 
 
 def number(row: Row, key: str) -> float | None:
-    """A number of a row; None if there is none."""
+    """An entry of a row as a float; None if it is missing, NaN or no number."""
     value = row.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
 
@@ -128,7 +130,7 @@ def whole(config: Row, key: str) -> int:
 
 
 def updates_before(evaluation: Row) -> int:
-    """Iterations of training before an evaluation; those of the start and of the clone count steps of the warm-up."""
+    """Training iterations before an evaluation: 0 for `start` and `clone`, whose `step` counts the warm-up."""
     return 0 if evaluation.get("name") in ("start", "clone") else int(evaluation["step"])
 
 
@@ -161,7 +163,7 @@ def _curve(key: str, rows: Sequence[Row]) -> list[Curve]:
 
 
 def _held_out(rows: Sequence[Row]) -> list[Curve]:
-    """Success of the evaluations by mode; those before the first update stand at step 0."""
+    """Success of the evaluations, one curve per mode. Evaluations before the first update are at step 0."""
     found = []
     evaluations = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
     for mode in sorted({str(row.get("mode", "")) for row in evaluations}):
@@ -224,7 +226,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
 
 
 def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
-    """Seconds of an evaluation in all modes: the newest `iteration`, and `end` as the newest on all tasks."""
+    """Seconds of an evaluation in all modes: `iteration` is the newest in training, `end` the newest on all tasks."""
     named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
     seconds = [sum(_seconds(row).values()) for row in timings if row["stage"] == "eval"]
     by_name: dict[str, float] = {}
@@ -261,7 +263,7 @@ def _counts(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _tracker_failures(run: Path) -> dict[str, float]:
-    """Stored when a run is closed."""
+    """Failures of each tracker, which a run stores when it is closed."""
     failures = _table(run / "trackers.json").get("failures")
     if not isinstance(failures, Mapping):
         return {}
@@ -269,7 +271,7 @@ def _tracker_failures(run: Path) -> dict[str, float]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if there is none."""
+    """The JSON object in a file; empty if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -288,7 +290,7 @@ def _findings(run: Path) -> list[dict[str, str]]:
 
 
 def thinned(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` numbers: the means of as many stretches of equal length."""
+    """At most `width` numbers: the means of `width` stretches of about equal length."""
     if len(values) <= width:
         return list(values)
     bounds = [round(i * len(values) / width) for i in range(width + 1)]

@@ -1,4 +1,4 @@
-"""Chains with their words, as a score sees them: read from a step graph, in training and from stored runs alike."""
+"""Reads the played chains, with their texts, from a step graph for the scores; in training and from stored runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Turn:
         observation: what the agent saw before it answered.
         answer: the whole answer of the model.
         action: the action in the answer, in the environment's canonical form.
-        reward: what the environment paid.
-        status: see `Status`.
+        reward: the reward that the environment paid.
+        status: what happened in the step.
         valid: was the answer in the right format?
         tokens: number of sampled tokens; 0 for policies without a tokenizer.
-        signals: what the environment reported, by name.
+        signals: the signals that the environment reported, by name.
     """
 
     observation: str
@@ -42,12 +42,12 @@ class Chain:
 
     Attributes:
         task: the task; its `params` hold what the environment knows of the right answer.
-        agent: name of the agent that played it.
-        group: the copies of one task have one number.
-        number: the same chain of the same group has the same number whenever the graph is read.
-        turns: its steps, the first one first.
+        agent: name of the agent that played the chain.
+        group: id of the group; the copies of one task have the same id.
+        number: index of the chain among all chains of its graph that are scored (`chains_of`).
+        turns: the steps of the chain, in time order.
         rows: [T] the rows of the steps in the graph.
-        success: did the environment call it a success?
+        success: did the episode succeed (`StepGraph.succeeded`)?
     """
 
     task: Task
@@ -59,7 +59,7 @@ class Chain:
     success: bool
 
     def content(self) -> dict[str, Any]:
-        """What was asked and said, as JSON values: two chains of equal content deserve equal scores."""
+        """Task, agent and texts as JSON values. Two chains with equal content deserve equal scores."""
         said = [[turn.observation, turn.answer, turn.action] for turn in self.turns]
         return {"task": self.task.key, "agent": self.agent, "turns": said}
 
@@ -68,8 +68,8 @@ def chains_of(graph: StepGraph, tasks: Mapping[str, Task]) -> list[Chain]:
     """The played chains of a graph, one per path, without those that an environment error ended.
 
     Args:
-        graph: with the texts `observation` and `answer`.
-        tasks: by key, which the graph has as names of groups.
+        graph: a graph with the texts `observation` and `answer`.
+        tasks: the tasks by key; the keys are the names of the graph's groups.
 
     Raises:
         ValueError: the graph has no texts.

@@ -1,13 +1,13 @@
-"""What a score is: a file in `algorithms/score/` that reads played chains and returns named signals.
+"""The interface of a score: a file in `algorithms/score/` that reads played chains and returns named signals.
 
-The file offers a frozen pydantic `Config`, best a `ScoreOptions`, and
+The file offers a frozen pydantic `Config`, preferably a subclass of `ScoreOptions`, and
 
     def make(config: Config) -> Scorer
     def signals(config: Config) -> Sequence[str]    # the names of the signals that it returns
 
 `SCOPE = "group"` lets a scorer see all copies of a task at once; by default it sees one chain. A scorer that asks a
-model, or anything else that costs, does it through the `Desk` it is given, which caches, counts and limits. If a scorer
-has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+model or another paid service does so through the `Desk` it is given. The desk caches, counts and limits the paid
+answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from agentrl.scoring.paid_calls import Desk
 
 Signals = Mapping[str, float | Sequence[float]]
-"""Of one chain, by name: one number for its last step, or one number per step, NaN on steps that have none."""
+"""The signals of one chain, by name: one number for the last step, or one number per step (NaN: no signal there)."""
 
 
 class ScoreFault(EnvFault):
-    """A score could not be found, and not because of the agent: the chain ends as `env_error`, never with 0."""
+    """A chain could not be scored, not because of the agent. The chain ends as `env_error`, never with score 0."""
 
 
 class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Options of every score that belongs to agentrl.
+    """Options of every score that is part of agentrl.
 
     Attributes:
-        agent: whose chains are scored, one of [agents]; empty: those of the agent that tasks are given to.
+        agent: the agent whose chains are scored, one of [agents]; empty: the agent that tasks are given to.
     """
 
     agent: str = ""
@@ -49,7 +49,7 @@ class Paid:
     Attributes:
         value: the answer, a JSON value.
         tokens: tokens of prompts and answers.
-        price: in USD.
+        price: price of the answer in USD.
     """
 
     value: Any
@@ -61,13 +61,13 @@ class Speaker(Protocol):
     """A policy of the run, which a score may ask.
 
     Attributes:
-        key: what its answers depend on besides the messages, as JSON values.
+        key: everything besides the messages that the policy's answers depend on, as JSON values.
     """
 
     key: Mapping[str, Any]
 
     async def reply(self, messages: Sequence[Message], max_tokens: int, noise_key: tuple[int, ...]) -> Generation:
-        """One answer."""
+        """One answer of at most `max_tokens` tokens to the messages."""
         ...
 
 
@@ -75,7 +75,7 @@ class Scorer(Protocol):
     """Scores chains. Many calls of `score` run at once."""
 
     async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
-        """The signals of each chain, in order, or why a chain has none.
+        """For each chain, in order, its signals or the fault because of which it has none.
 
         `chains` is one chain, or with `SCOPE = "group"` a whole group.
 
@@ -92,7 +92,7 @@ class ScoreFile(CatalogueFile):
     """The file of a score.
 
     Attributes:
-        make, signals: see the module.
+        make, signals: see the module's docstring.
         scope: what a scorer sees at once.
         paper: one line for listings.
     """
@@ -110,19 +110,19 @@ class Closable(Protocol):
     """A scorer that holds connections."""
 
     async def close(self) -> None:
-        """Close them."""
+        """Close the connections."""
         ...
 
 
 @dataclass
 class Tally:
-    """Counts of a batch by name, such as how often a judge's verdict hung on the order; for metrics."""
+    """Means of a batch by name, for metrics, such as how often a judge's verdict depended on the order of answers."""
 
     total: dict[str, float] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, value: float) -> None:
-        """One more value; the metric is the mean."""
+        """Add one value of a name; the metric is the mean of the values."""
         self.total[name] = self.total.get(name, 0.0) + value
         self.times[name] = self.times.get(name, 0) + 1
 

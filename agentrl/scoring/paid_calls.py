@@ -1,8 +1,8 @@
-"""Answers that cost something: each is paid once, kept on disk by its content, counted and limited.
+"""Answers that cost something: each is paid for once, stored in a file under a hash, counted and limited.
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
-the answer depends on; `at` is the iteration that paid for it, so that a run which is killed and goes on reports the
-same costs as a run that is not. The sum over the lines is what the run has spent.
+the answer depends on; `at` is the iteration that paid for the answer. A run that is killed and resumed therefore
+reports the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 @dataclass
 class _Window:
-    """The answers that are under way, by number; so that a budget ends at the same answer in every run.
+    """The answers that are under way, by number. It makes a budget end at the same answer in every run.
 
-    Answer k is asked for when all answers up to k - concurrency have ended, and then their costs are known.
+    Answer k is asked for as soon as all answers up to k - size have ended, so that their costs are known.
     """
 
     size: int
@@ -58,7 +58,7 @@ class _Window:
     waiting: dict[int, asyncio.Future[None]] = field(default_factory=dict)
 
     async def enter(self) -> int:
-        """The number of the next answer, when it may be asked for."""
+        """Wait until the next answer may be asked for; returns the number of the answer."""
         number, self.asked = self.asked, self.asked + 1
         if number - self.size >= self.first:
             self.waiting[number] = asyncio.get_running_loop().create_future()
@@ -95,7 +95,7 @@ class PaidAnswers:
         self._window = _Window(config.concurrency)
 
     def begin(self, iteration: int) -> None:
-        """A new iteration: its costs are counted from 0, and nothing is under way."""
+        """Begin an iteration: its costs are counted from 0, and no answer is under way."""
         self.iteration, self.batch = iteration, Cost()
         self._counted, self._under_way = set(), {}
         self._window = _Window(self.config.concurrency)
@@ -105,7 +105,7 @@ class PaidAnswers:
 
         Args:
             values: everything that the answer depends on, as JSON values.
-            ask: asks the question; called at most once per question.
+            ask: asks the question. It is not called if the answer is known or already under way.
 
         Raises:
             BudgetSpent: a limit is reached, and `at_limit` is stop.
@@ -124,7 +124,7 @@ class PaidAnswers:
 
     async def _pay(self, key: str, ask: Ask) -> None:
         answer: asyncio.Future[Paid] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody need wait for it
+        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody waits for it
         self._under_way[key] = answer
         number = await self._window.enter()
         tokens, price = 0, 0.0
@@ -143,7 +143,7 @@ class PaidAnswers:
             self._window.leave(number, tokens, price)
 
     def _admit(self, number: int) -> None:
-        """Refuse the answer if a limit is reached by those that ended before it was asked for."""
+        """Refuse the answer if the answers that must end before it is asked for have reached a limit."""
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
         spent = {
@@ -203,7 +203,7 @@ class PaidAnswers:
 
 
 def _drop_cut_line(path: Path) -> None:
-    """Remove a last line without its end, which a killed process left."""
+    """Remove the last line if it has no line end, because a killed process left it incomplete."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         with path.open("r+b") as file:
@@ -212,7 +212,7 @@ def _drop_cut_line(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Desk:
-    """What a scorer may use: answers that cost something, and policies of the run.
+    """What a scorer may use: paid answers and policies of the run.
 
     Attributes:
         entry: name of the score and its options, which are part of every question's key.

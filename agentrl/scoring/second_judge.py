@@ -1,4 +1,4 @@
-"""How far a second judge, which no reward reads, disagrees with the judge that pays."""
+"""Measures how far a second judge, which no reward reads, disagrees with the judge that the reward reads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from agentrl.scoring.sections import SecondJudge
 class Disagreement:
     """Follows the difference of two signals over the iterations of a run.
 
-    A policy that games one judge earns more and more from it, and nothing from the other: the gap grows (Gao et al.,
-    arXiv:2210.10760, show it for proxy and gold reward models).
+    If a policy exploits one judge, this judge's scores rise and the other judge's scores do not: the gap grows
+    (Gao et al., arXiv:2210.10760, show this for proxy and gold reward models).
 
     Args:
         config: section [scoring.second].
@@ -27,8 +27,9 @@ class Disagreement:
     def observe(self, graph: StepGraph) -> dict[str, float]:
         """Metrics of an iteration's graph, over the paths that have both signals.
 
-        `judges_apart` is the mean absolute difference, `judges_gap` the mean of the first less the second,
-        `judges_discord` the share of pairs in a group that both order, and order differently. Empty without such paths.
+        `judges_apart` is the mean absolute difference of the two signals, `judges_gap` the mean of the first minus the
+        second. `judges_discord` is the share of pairs with opposite order, among the pairs of a group in which neither
+        signal is tied. Without paths that have both signals, there are no metrics.
         """
         at = ends(graph)
         first, second = (signal(graph, name) for name in (self.config.signal, self.config.held_out))  # [N] each
@@ -43,7 +44,7 @@ class Disagreement:
         return found if discord is None else {**found, "judges_discord": discord}
 
     def broken(self) -> str:
-        """Why the run must stop; empty if the judges agree well enough, or too few iterations were seen."""
+        """Why the run must stop; empty if the judges agree well enough, or fewer than `window` iterations were seen."""
         mean = sum(self.past) / max(1, len(self.past))
         if len(self.past) < self.config.window or mean <= self.config.threshold:
             return ""

@@ -1,4 +1,4 @@
-"""The section of a recipe that limits what scores cost, and names the judge that is held out."""
+"""Section [scoring] of a recipe: it limits what scores cost, and names the held-out judge."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ class SecondJudge(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         held_out: the signal of the second judge, or of a rule; no reward may read it.
         threshold: the run stops when the mean absolute difference of both signals, over the last `window` iterations,
             is above this number, in the signals' unit.
-        window: iterations.
+        window: number of last iterations over which the difference is averaged.
     """
 
     signal: str = Field(min_length=1)
@@ -27,12 +27,12 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
 
     Attributes:
         answers: most paid answers per run, such as those of a judge; answers from the cache are free.
-        tokens: most tokens of their prompts and answers per run.
+        tokens: most tokens, of the prompts and texts of all paid answers together, per run.
         price: most USD per run, as far as the endpoint's options name prices.
         concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by this
             number of answers.
-        at_limit: when a limit is reached, stop the run with a sentence, or end each chain that cannot be scored as
-            `env_error`, which leaves it out of every statistic. A chain is never given 0.
+        at_limit: what happens at a limit. `stop` stops the run with an error message. `env_error` ends each chain that
+            cannot be scored as `env_error`, so that no statistic counts the chain. A chain is never given 0.
         second: a judge that is held out.
     """
 

@@ -1,4 +1,4 @@
-"""Scores the chains of a graph: every scorer at once, failures as data, signals as columns."""
+"""Runs all scorers at once on the chains of a graph. Signals become columns, failures become faults of chains."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ from agentrl.types import EnvFault, Stateful, Status, Task
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What scoring a graph gave.
+    """The result of scoring a graph.
 
     Attributes:
         columns: `signal/NAME` -> [N] float64, NaN on rows without the signal.
@@ -73,7 +73,7 @@ class ScoreStage:
         self._tally, self._chains, self._faults = Tally(), 0, 0
 
     def metrics(self) -> dict[str, float]:
-        """Counts of the iteration: chains that could not be scored, and what was paid."""
+        """Metrics of the iteration: share of chains that could not be scored, costs, and the means of `Desk.count`."""
         if not self.entries:
             return {}
         cost = self.paid.batch
@@ -86,12 +86,12 @@ class ScoreStage:
         """The signals of every chain of a graph.
 
         Args:
-            graph: as it was played; signals of these names in it are computed again.
-            tasks: by key.
+            graph: a played graph; the returned columns replace its columns of the same names.
+            tasks: the tasks by key.
 
         Raises:
             BudgetSpent: a limit of [scoring] is reached, and the recipe says to stop.
-            ValueError: a mistake in the recipe; an environment reports a signal of the same name.
+            ValueError: a mistake in the recipe or in a score's file.
         """
         chains = chains_of(graph, tasks)
         self._chains += len(chains)
@@ -135,13 +135,13 @@ class ScoreStage:
                 await scorer.close()
 
     def _made(self) -> list[Scorer]:
-        """The scorers, made when they are first needed: what only dry-runs needs no key and no file."""
+        """The scorers, made when they are first needed, because a dry run has to work without their keys and files."""
         if len(self._scorers) < len(self.entries):
             self._scorers = [entry.hooks.make(entry.config) for entry in self.entries]
         return self._scorers
 
     def _groups(self, entry: Entry[ScoreFile], chains: Sequence[Chain]) -> list[list[Chain]]:
-        """What one call of a scorer sees: the chains of its agent, one by one or by group."""
+        """The chains of the entry's agent, one list per call of the scorer: one chain, or one group."""
         agent = getattr(entry.config, "agent", "") or self.main
         own = [chain for chain in chains if chain.agent == agent]
         if entry.hooks.scope == "chain":
@@ -189,7 +189,7 @@ def _checked(entry: Entry[ScoreFile], chain: Chain, signals: Signals) -> dict[st
     """The signals of a chain, each [T].
 
     Raises:
-        ScoreFault: a signal is unknown, infinite, or has another number of steps than the chain; or it is absent.
+        ScoreFault: a signal is unknown, absent or infinite, or has another number of steps than the chain.
     """
     named = set(entry.hooks.signals(entry.config))
     if set(signals) != named:

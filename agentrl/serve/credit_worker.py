@@ -1,7 +1,7 @@
-"""A process that reads step graphs and computes their credit for the inspector; it is ended when it takes too long.
+"""A process that reads step graphs and computes their credit for the inspector; the server ends it if it is too slow.
 
-It reads one JSON request per line from standard input, and answers on standard output with one line: `ok` or `bad`, the
-number of bytes, and then the bytes: JSON, or the sentence of a mistake.
+The process reads one JSON request per line from standard input. Its answer on standard output is a line with `ok` or
+`bad` and a number of bytes, and then that many bytes: JSON after `ok`, an error's sentence after `bad`.
 """
 
 import json
@@ -25,7 +25,7 @@ from agentrl.credit import Credit, CreditMethod, assign, parse_options
 from agentrl.graph import StepGraph, read_graph
 from agentrl.report import Asked, credit_data, search, token_words
 
-STORED = "as trained"  # the credit that the run itself has given and stored with its steps
+STORED = "as trained"  # name of the credit that the run used and stored with its steps
 MOST_FOUND = 200  # episodes in the answer to a search
 
 
@@ -34,10 +34,12 @@ class TookTooLong(Exception):
 
 
 class CreditWorker:
-    """The process, as the server sees it: one request at a time; started when it is needed, ended when it is late.
+    """The server's handle of the process. The process gets one request at a time.
+
+    It is started on the first request, and killed if an answer takes too long; the next request starts it again.
 
     Args:
-        seconds: longest time for an answer, waiting for the requests before it included.
+        seconds: longest time for an answer, including the wait for earlier requests.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -49,7 +51,7 @@ class CreditWorker:
         """The JSON that answers a request.
 
         Raises:
-            ValueError: the request has a mistake; the sentence says which.
+            ValueError: the request has a mistake; the message says which.
             TookTooLong: there was no answer in time.
         """
         end = time.monotonic() + self.seconds
@@ -90,7 +92,7 @@ class CreditWorker:
         return self._process
 
     def _answer(self, process: "subprocess.Popen[bytes]", end: float) -> tuple[bool, bytes]:
-        """Is the answer fine, and its bytes."""
+        """(True if the answer is `ok`, the bytes of the answer)."""
         assert process.stdout is not None
         pipe, data = process.stdout, b""
         head, size = b"", -1
@@ -112,7 +114,7 @@ class CreditWorker:
 
 
 class Reader:
-    """The newest graphs that were asked for, and the words of a run's tokens."""
+    """Reads graphs and the words of a run's tokens. The `keep` graphs that were read last stay in memory."""
 
     def __init__(self, keep: int = 2) -> None:
         self._keep = keep
@@ -132,7 +134,7 @@ class Reader:
         return self._graphs[key]
 
     def words(self, run: Path) -> Callable[[Sequence[int]], Sequence[str]] | None:
-        """See `token_words`; a run without a checkpoint is asked again, because it may get one."""
+        """See `token_words`; a run without a tokenizer is read again, because it may get a checkpoint later."""
         if self._words.get(run) is None:
             self._words[run] = token_words(run)
         return self._words[run]
@@ -162,7 +164,7 @@ def credits_of(
 
 
 def _entry(name: str, words: Sequence[str]) -> Entry[CreditMethod]:
-    """A method of the catalogue. A request may not name any other module: loading it would run its code."""
+    """A method of the catalogue. A request may name no other module, because loading a module runs its code."""
     _known(name)
     method = catalogue.load(CreditMethod, name)
     if method.wraps:
@@ -225,8 +227,9 @@ def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
 def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """The episodes that a search finds in stored graphs, one graph after the other, each with the key of its graph.
 
-    It ends after `MOST_FOUND` episodes, and begins no further graph after `seconds`; `next` is the key of the graph
-    that is due then. Of several graphs one is in memory at a time, and those that cannot be read are named in `unread`.
+    The search begins no further graph after `MOST_FOUND` episodes or after `seconds`; `next` is then the key of the
+    next graph. `more` is the number of episodes that were found but are left out. If there are several graphs, one is
+    in memory at a time, and `unread` lists the keys of those that cannot be read.
     """
     end, files = time.monotonic() + request["seconds"], request["files"]
     answer: dict[str, Any] = {"episodes": [], "more": 0, "of": 0, "searched": 0, "unread": [], "next": ""}
@@ -270,8 +273,8 @@ def work(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """The process: it ends when its input does."""
+    """The main function of the process, which ends when its standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends this process
     channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not become a part of an answer
+    os.dup2(2, 1)  # text that a library prints must not get into an answer
     work(sys.stdin.buffer, channel)

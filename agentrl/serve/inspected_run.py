@@ -1,4 +1,4 @@
-"""What the inspector says of a run, and what a request may ask of it."""
+"""Reads a run for the inspector, and turns the queries of requests into requests to the credit worker."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from agentrl.secret import scrubbed
 from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status
 
-MOST_METHODS = 9  # as many as there are keys for
-SEARCH_S = 3.0  # seconds that one request searches; the page asks for the rest, so that other requests come in between
+MOST_METHODS = 9  # the page has one key (1 to 9) per method
+SEARCH_S = 3.0  # one request searches this long; the page then asks to go on, so that others are answered in between
 Query = Mapping[str, list[str]]
 
 
 class Refused(Exception):
-    """A request that is not answered; `status` is that of the response."""
+    """A request that is refused; `status` is the HTTP status of the response."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -28,10 +28,10 @@ class Refused(Exception):
 
 
 class InspectedRun:
-    """A run's folder, read again for each request; the lines of metrics are read once each.
+    """A run's folder. Each request reads it again, but of the metrics only the new lines.
 
     Args:
-        path: the folder.
+        path: the run's folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class InspectedRun:
             )
 
     def state(self) -> dict[str, Any]:
-        """How the run stands, what it has stored, and the credit method it was trained with."""
+        """The state of the run, the names of its stored graphs, and the credit method that it was trained with."""
         config, rows, found = read_config(self.path), self._read(), sources(self.path)
         status = status_of(self.path, rows)
         train = [row for row in rows if row.get("stage") == "train"]
@@ -67,11 +67,11 @@ class InspectedRun:
     def credit(self, query: Query) -> dict[str, Any]:
         """The request for the data of the page.
 
-        `source` is the key of stored steps, each `method` a method, each `option` METHOD.key=value (of the first method
-        of that name: N:METHOD.key=value of the method in place N), and each `group` the number of a group.
+        `source` is the key of stored steps, each `method` the name of a method, and each `group` the number of a group.
+        Each `option` is PLACE:key=value, where PLACE is the position of a method in the query, from 0.
 
         Raises:
-            Refused: there are no such steps, methods or groups.
+            Refused: there are no such steps, too many methods, or an option or a group is not written as above.
         """
         source = self._source(query)
         names = query.get("method", [STORED if source.kind == TRAINING else self._any_method()])
@@ -96,10 +96,10 @@ class InspectedRun:
         }
 
     def episodes(self, query: Query) -> dict[str, Any]:
-        """The request for a search: where, and as wanted `task`, `ending`, `success` (yes or no) and `text`.
+        """The request for a search, with the optional conditions `task`, `ending`, `success` (yes or no) and `text`.
 
-        Where: `source` is the key of stored steps; or `within` is `iterations` or `evaluations`, all of the run's, the
-        newest first, beginning at the key `from` if it is given.
+        The place to search is either `source`, the key of stored steps, or `within`: `iterations` or `evaluations`.
+        The latter searches all of the run's in reverse order, beginning at the key `from` if it is given.
         """
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
@@ -113,7 +113,7 @@ class InspectedRun:
         return {"do": "found", "files": files, "asked": asked._asdict(), "seconds": SEARCH_S}
 
     def _places(self, query: Query) -> list[Source]:
-        """The stored steps that a search looks into."""
+        """The stored graphs in which a search looks, in order."""
         within = _one(query, "within")
         if not within:
             return [self._source(query)]
@@ -134,7 +134,7 @@ class InspectedRun:
         return f"agentrl branch {shlex.quote(str(self.path))} --iteration {source.name}"
 
     def _source(self, query: Query) -> Source:
-        """The steps that a request names, by their key: no word of a request becomes a part of a path."""
+        """The stored graph whose key a request names. No word of a request becomes a part of a path."""
         key = _one(query, "source")
         by_key = {source.key: source for source in sources(self.path)}
         if key not in by_key:
@@ -146,13 +146,13 @@ class InspectedRun:
         return str(own["name"]) if own["known"] else "grpo"
 
     def _own_method(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The method of the run's [credit]; `known` says whether the catalogue has it, so that it is offered."""
+        """The method of the run's section [credit]; `known` says whether the catalogue has the method."""
         table = dict(setting(config, "credit", {}))
         name = str(table.pop("name", ""))
         return {"name": scrubbed(name), "options": table, "known": name in catalogue.names("credit")}
 
     def _read(self) -> Sequence[dict[str, Any]]:
-        """Every row of metrics.jsonl so far; --resume replaces the file, and then it is read anew."""
+        """Every line of metrics.jsonl so far. --resume replaces the file; then all lines are read again."""
         path = self.path / "metrics.jsonl"
         with self._lock:
             file = path.stat().st_ino if path.is_file() else 0
@@ -164,7 +164,7 @@ class InspectedRun:
 
 
 def method_forms() -> list[dict[str, Any]]:
-    """Every credit method of the catalogue: name, paper, what it needs, and its options as fields of a form."""
+    """One entry per credit method of the catalogue: name, paper, needed columns, and options as fields of a form."""
     forms = []
     for name in catalogue.names("credit"):
         method = catalogue.load(CreditMethod, name)
@@ -182,7 +182,7 @@ def method_forms() -> list[dict[str, Any]]:
 
 
 def _field(key: str, schema: Mapping[str, Any], default: Any) -> dict[str, Any]:
-    """One option: `kind` is choice, switch, number or text."""
+    """The form field of one option; its `kind` is choice, switch, number or text."""
     choices = schema.get("enum")
     kinds = {"boolean": "switch", "number": "number", "integer": "number"}
     kind = "choice" if choices else kinds.get(str(schema.get("type")), "text")

@@ -1,8 +1,8 @@
 """The inspector: the credit page of every stored iteration of a run, over HTTP on this machine, read-only.
 
-Its routes, all GET and all below /TOKEN/, where TOKEN is random: the page itself; `run`, how the run stands and what it
-has stored; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a search.
-A request names stored steps by a key out of `run`, never by a path.
+All routes are GET and lie below /TOKEN/, where TOKEN is random: the page itself; `run`, the state of the run and its
+stored graphs; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a
+search. A request names stored steps by a key, such as `iteration:12`, and never by a path.
 """
 
 import hmac
@@ -20,11 +20,11 @@ from agentrl.secret import scrubbed
 from agentrl.serve.credit_worker import CreditWorker, TookTooLong
 from agentrl.serve.inspected_run import InspectedRun, Refused, method_forms
 
-HOSTS = ("127.0.0.1", "localhost")  # names of this machine that a request may ask for
-AT_ONCE = 16  # requests in work; more are refused
+HOSTS = ("127.0.0.1", "localhost")  # the host names that a request may have in its Host header
+AT_ONCE = 16  # most requests that are answered at the same time; further ones are refused
 MOST_QUERY_CHARS = 20_000
 HEADERS = {
-    "cache-control": "no-store",  # the address holds the token, and the answers hold what models wrote
+    "cache-control": "no-store",  # the address holds the token, and the answers hold texts of models
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Inspector(NamedTuple):
-    """A server that is bound and not yet running, and the address to open."""
+    """A server that is bound to its port and not yet running, and the address to open in a browser."""
 
     server: ThreadingHTTPServer
     address: str
@@ -65,12 +65,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: Any, worker: CreditWorker) -> None:
-        self._worker = worker  # before the port is bound: if it is taken, `server_close` is called at once
+        self._worker = worker  # set before the port is bound: if the port is in use, `server_close` is called at once
         self._places = threading.BoundedSemaphore(AT_ONCE)
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, if there are not too many of them already."""
+        """Answer the request in its own thread; close the connection if `AT_ONCE` threads are busy."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the browser has closed its connection."""
+        """Print nothing: usually the browser has closed its connection."""
 
     def server_close(self) -> None:
         """Free the port and end the process that computes credit."""
@@ -100,7 +100,7 @@ def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type[
 
 
 class _Asked(NamedTuple):
-    """What the answers of one inspector come from."""
+    """The objects from which one inspector answers its requests."""
 
     run: InspectedRun
     worker: CreditWorker
@@ -149,7 +149,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(404, f"there is no {route!r} here")
 
     def _refuse_strangers(self) -> None:
-        """Another site may have its name point to this machine, or let its pages send requests to it."""
+        """Raise Refused for requests that come through another site.
+
+        The host name of another site may point to this machine, or a page of the site may send requests to this server.
+        """
         if _name(self.headers.get("host", "")) not in HOSTS:
             raise Refused(403, "open the address that agentrl inspect printed: this host name is not allowed")
         origin = self.headers.get("origin")
@@ -157,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(403, "requests of other sites are not allowed")
 
     def _route(self) -> tuple[str, Mapping[str, list[str]]]:
-        """What is asked for, below the token, and the query; Refused without the token."""
+        """(the part of the path after the token, the query); Refused if the token is missing or wrong."""
         path, _, query = self.path.partition("?")
         given, slash, route = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):

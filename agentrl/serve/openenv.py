@@ -1,7 +1,8 @@
-"""Serves an environment by the protocol of OpenEnv, with that package's own server in a Python that has it.
+"""Serves an environment by the protocol of OpenEnv, with the server of the package openenv.
 
-The server is a process of its own (`openenv_app.py`). For each of its sessions it asks this process for a channel. At
-the other end of the channel, one instance of the environment plays. Calls and answers are lines of JSON.
+The server is a process (`openenv_app.py`) in a Python that has this package. For each session, the server asks this
+process for a channel. At this process's end of the channel, one instance of the environment plays. Calls and answers
+are lines of JSON.
 """
 
 import itertools
@@ -28,10 +29,10 @@ from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 
 APP = Path(__file__).with_name("openenv_app.py")
 CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
-START_S = 300.0  # for the server to import its package and listen
-LOOK_S = 0.5  # seconds between two looks for a stop
-STOP_S = 5.0  # for the server to close its sessions
-LOG_BYTES = 4000  # of what the server wrote, searched for the reason of its end
+START_S = 300.0  # longest time for the server to import its package and listen
+LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
+STOP_S = 5.0  # longest time for the server to close its sessions
+LOG_BYTES = 4000  # the end of the server's output, in which the reason of its end is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class OpenEnvPlace:
     Attributes:
         host, port: where to listen; port 0 takes any free one.
         sessions: most sessions at a time.
-        token_variable: the environment variable with the token that clients must bear; empty: none.
+        token_variable: name of the environment variable with the token that clients must send; empty: no token needed.
         python: the Python that has the package openenv; empty: the one that runs agentrl.
     """
 
@@ -79,17 +80,20 @@ class OpenEnvTable:
         return OpenEnvSession(self)
 
     def task(self, seed: int | None, key: str) -> Task:
-        """The task of a key, else of a seed (its position in the list, over and over), else the next one."""
+        """The task with this key. Without a key, the seed is the task's position, modulo the number of tasks.
+
+        Without both, the tasks are played one after another.
+        """
         if key:
             return panel_tasks(self.entry, [key])[0]
         return self._tasks[(next(self._turns) if seed is None else seed) % len(self._tasks)]
 
 
 def tools_of(seen: Observation) -> list[dict[str, Any]]:
-    """Name, description and input schema of the tools of an observation, with one for the final answer.
+    """Name, description and input schema of each tool of an observation, and of a tool for the final answer.
 
     Raises:
-        ValueError: the environment has a tool of that name.
+        ValueError: a tool of the environment has the name of the tool for the final answer.
     """
     tools = [dict(function_of(schema)) for schema in seen.tools]
     if ANSWER in [tool["name"] for tool in tools]:
@@ -120,7 +124,7 @@ class OpenEnvSession:
         """The answer to a call of the server.
 
         Raises:
-            ValueError: there is no such task, or none is started.
+            ValueError: there is no such task, or no episode has begun.
             EnvFault: the environment failed.
         """
         method = call["method"]
@@ -165,7 +169,7 @@ def _made(entry: Entry[EnvironmentFile]) -> Env:
 
 
 def _metadata(result: StepResult) -> dict[str, Any]:
-    """What OpenEnv's observation has no field for: status, signals, and at the end success and truncation."""
+    """The facts without a field in OpenEnv's observation: status, signals, and at the end success and truncation."""
     found: dict[str, Any] = {}
     if result.info.get("status", Status.OK) != Status.OK:
         found["status"] = Status(result.info["status"]).name.lower()
@@ -180,10 +184,10 @@ def _metadata(result: StepResult) -> dict[str, Any]:
 def serve_openenv(
     table: OpenEnvTable, place: OpenEnvPlace, told: Callable[[str], None], stopped: Callable[[], bool]
 ) -> None:
-    """Serve until `stopped()`; `told` gets the address when the server answers there.
+    """Serve until `stopped()` is true; `told` is called with the address when the server answers.
 
     Raises:
-        ValueError: it cannot listen there, the Python has no openenv, or the server ended by itself.
+        ValueError: the address cannot be bound, the Python has no openenv, or the server ended by itself.
     """
     if place.token_variable and not os.environ.get(place.token_variable):
         raise ValueError(f"--token-variable {place.token_variable}: this environment variable is not set")
@@ -238,7 +242,10 @@ class _Server:
             raise
 
     def look(self) -> bool:
-        """Wait for a message of the server, half a second at most: it listens (then True), or wants a channel."""
+        """Wait at most `LOOK_S` for a message of the server; True if the message says that the server listens.
+
+        The only other message asks for the channel of a new session, which this method sends.
+        """
         if not select.select([self._control], [], [], LOOK_S)[0]:
             return False
         word = self._control.recv(1)
@@ -261,11 +268,13 @@ class _Server:
     def _play(self, channel: socket.socket) -> None:
         """Answer the calls of one session until it ends."""
         session = self._table.session()
-        with channel, channel.makefile("rw", encoding="utf-8") as lines, suppress(OSError, ValueError):
-            for line in lines:
-                lines.write(json.dumps(_answered(session, json.loads(line))) + "\n")
-                lines.flush()
-        session.close()
+        try:
+            with channel, channel.makefile("rw", encoding="utf-8") as lines, suppress(OSError, ValueError):
+                for line in lines:
+                    lines.write(json.dumps(_answered(session, json.loads(line))) + "\n")
+                    lines.flush()
+        finally:
+            session.close()
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

@@ -1,7 +1,8 @@
-"""The server of OpenEnv's own package, for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
+"""Runs the server of the package openenv for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
 
-It runs in the Python that has the package openenv, and imports nothing of agentrl. The argument is JSON: the inherited
-sockets `control` and `listener`, the environment's `name`, its `tools` (if it has any), `sessions`, `token_variable`.
+This script runs in a Python that has the package openenv, and imports nothing of agentrl. Its argument is JSON: the
+inherited sockets `control` and `listener`, the environment's `name` and `tools` (empty without tools), `sessions` and
+`token_variable`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py there is another mcp
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py would hide package mcp
 try:
     import uvicorn
     from openenv.core.env_server.http_server import create_app
@@ -46,7 +47,7 @@ DEATH = 1  # PR_SET_PDEATHSIG
 class TextAction(Action):  # type: ignore[misc]  # the package is not installed here
     """An action in words."""
 
-    action: str = Field(description="Text of the action. An observation lists the admissible actions, if it can.")
+    action: str = Field(description="Text of the action. Some observations list the admissible actions.")
 
 
 class TextObservation(Observation):  # type: ignore[misc]  # the package is not installed here
@@ -57,14 +58,14 @@ class TextObservation(Observation):  # type: ignore[misc]  # the package is not 
 
 
 class TextState(State):  # type: ignore[misc]  # the package is not installed here
-    """The task of the episode, and where it stands."""
+    """The task of the episode, and the key of its current state."""
 
     task: str = Field(default="", description="Key of the task")
-    state_key: str = Field(default="", description="Equal in equal states; empty: the text of the observation is it")
+    state_key: str = Field(default="", description="Equal in equal states; empty: compare the texts of observations")
 
 
 class Served(Environment):  # type: ignore[misc]  # the package is not installed here
-    """One session: it passes its calls on to agentrl."""
+    """One session, which passes its calls on to agentrl."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -74,7 +75,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
         self._state = TextState()
 
     def _ask(self, **call: Any) -> dict[str, Any]:
-        """What agentrl answers; RuntimeError with its sentence if the call failed."""
+        """The value that agentrl answers to a call; RuntimeError with agentrl's message if the call failed."""
         if self._lines is None:
             with TURN:
                 CONTROL.sendall(b"s")
@@ -94,7 +95,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, task: str = "", **others: Any
     ) -> TextObservation:
-        """Begin an episode of the task with this key, else of this seed, else of the next task."""
+        """Begin an episode of the task with the key `task`; without a key, of the task of `seed`, else of the next."""
         if others:
             raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
         value = self._ask(method="reset", seed=seed, task=task)
@@ -117,7 +118,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
 
     @property
     def state(self) -> TextState:
-        """Task, state key, steps."""
+        """Task key, state key and number of steps of the episode."""
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
@@ -132,7 +133,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
 
 
 class Guarded:
-    """Lets requests and WebSockets pass that bear the token."""
+    """Passes on requests and WebSockets that carry the token, and refuses all others."""
 
     def __init__(self, app: Any, token: str) -> None:
         self.app, self.wanted = app, f"Bearer {token}".encode()
@@ -160,7 +161,7 @@ class Server(uvicorn.Server):
 def main() -> None:
     """Serve until SIGTERM."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL)  # when agentrl is killed
+        ctypes.CDLL(None).prctl(DEATH, signal.SIGKILL)  # this process ends when agentrl is killed
     kinds: dict[str, Any] = {"action_cls": TextAction, "observation_cls": TextObservation}
     if OPTIONS["tools"]:
         kinds = {"action_cls": CallToolAction, "observation_cls": CallToolObservation}

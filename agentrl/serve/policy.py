@@ -1,4 +1,4 @@
-"""Episodes of programs that agentrl did not start: each API key that asks the endpoint plays one episode."""
+"""Records episodes of programs that agentrl did not start: the requests with one API key form one episode."""
 
 import math
 import threading
@@ -11,18 +11,19 @@ from agentrl.graph import write_graph
 from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, build_graph
 from agentrl.types import Status, Task
 
-MOST = 100_000  # episodes that one server keeps
-KEY_CHARS = 200
+MOST = 100_000  # most episodes of one server
+KEY_CHARS = 200  # most characters of an API key or a task
 
 
 class Guests:
-    """The episodes of a server, by API key. POST /v1/agentrl/end ends one, with `reward`, `success` and `task`.
+    """The episodes of a server, by API key. POST /v1/agentrl/end ends the episode of the request's key.
 
-    Episodes with the same `task` are copies of one task and form a group of the graph.
+    The body of that request may hold `reward`, `success` and `task`. Episodes with the same `task` are copies of one
+    task and form a group of the graph.
 
     Args:
-        actor: answers.
-        limits: of each episode.
+        actor: answers the requests.
+        limits: limits of each episode.
     """
 
     def __init__(self, actor: Actor, limits: Limits) -> None:
@@ -33,7 +34,7 @@ class Guests:
         self._sessions = 0
 
     def admit(self, key: str) -> Recorder:
-        """The recorder of a key; a new one for a new key."""
+        """The recorder of the episode with this API key; a new key begins an episode."""
         with self._lock:
             known = self._open.get(key)
             if known is not None:
@@ -47,7 +48,7 @@ class Guests:
             return self._open[key]
 
     def end(self, key: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """End an episode; the number of its steps."""
+        """End an episode; returns its task and the number of its steps."""
         reward, task = body.get("reward", 0.0), body.get("task", key)
         if not isinstance(reward, int | float) or isinstance(reward, bool) or not math.isfinite(reward):
             raise Refusal(400, f"reward = {reward!r:.50} is no finite number")
@@ -62,17 +63,18 @@ class Guests:
 
     def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
         self._actor.release(recorder.session)
-        if not recorder.steps:
+        steps = list(recorder.steps)  # a copy: a request that is still being answered adds its step to the recorder's
+        if not steps:
             return
-        last = recorder.steps[-1]
+        last = steps[-1]
         last.reward, last.info, last.terminated = reward, {"success": success}, True
-        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=recorder.steps)
+        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=steps)
         record.ending = recorder.ending or Status.DONE
         with self._lock:
             self._ended.append(record)
 
     def store(self, path: Path) -> int:
-        """Write the ended episodes as a step graph; how many there are. Episodes in progress are not in it."""
+        """Write the ended episodes as a step graph; returns their number. Episodes in progress are left out."""
         groups: dict[str, int] = {}
         copies: dict[str, int] = {}
         for record in self._ended:

@@ -32,10 +32,10 @@ def serve_retriever(
     """A server that is bound to its port and not yet running; OSError if the port is in use.
 
     Args:
-        retriever: searches.
+        retriever: carries out the searches.
         host: address to bind.
         port: port to bind; 0 for any free port.
-        topk: passages per query, if the request does not say.
+        topk: passages per query if the request names no number.
         max_batch: most queries per request.
         max_topk: most passages per query.
     """

@@ -1,4 +1,4 @@
-"""A recipe, resolved; no torch is imported."""
+"""Reads and resolves recipes. No torch is imported."""
 
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
 from agentrl.settings.defaults import turns_of

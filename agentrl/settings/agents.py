@@ -13,7 +13,7 @@ from agentrl.settings import defaults
 from agentrl.settings.programs import program_of
 from agentrl.trainer.sections import OptimConfig
 
-POLICY = "policy"  # whose weights are [model]'s
+POLICY = "policy"  # name of the policy whose model is [model]
 
 
 MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, with others and without
@@ -26,19 +26,19 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         policy: name of the policy that plays the agent. `policy` is the policy of [model]; any other name is a further
             policy, shared by all agents that name it.
-        trained: whether its steps train that policy. If not, they are in the graph and in no update.
+        trained: whether the agent's steps train the policy. If not, these steps are in the graph and in no update.
         env: the environment that the agent plays when it is called.
         context: the agent's context policy.
         limits: options that differ from [limits].
-        expert: the expert that plays the agent in the warm-up; default: the best-known expert of its environment, or
-            random.
+        expert: the expert that plays the agent in the warm-up; default: `expert` if the environment knows it, else the
+            first expert of the environment, else `random`.
         model: the model of a further policy; default: [model].
         optim: options of a further policy that differ from [optim].
         command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
             OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
-        agent: like command, as a function of this process, `package.module:function`. Only for `main`.
-        crash: an episode whose program fails after the model has answered is scored 0 (`lost`), or is a fault of the
-            environment (`fault`).
+        agent: like `command`, but a function that this process calls, `package.module:function`. Only for `main`.
+        crash: what happens if the program fails after the model has answered: the episode is scored 0 (`lost`), or it
+            counts as a fault of the environment (`fault`).
     """
 
     policy: str = POLICY
@@ -55,7 +55,7 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
 
 
 class PolicyPlan(NamedTuple):
-    """A policy to make: its model, and its optimiser in training and in cloning."""
+    """Options of a policy: its model, and its optimiser for training and for cloning."""
 
     model: ModelConfig
     optim: OptimConfig
@@ -68,13 +68,13 @@ def agent_sections(
     model: ModelConfig | None = None,
     rates_chosen: bool = False,
 ) -> dict[str, AgentSection]:
-    """The recipe's sections over those that the environment proposes, with what they leave open.
+    """The sections of the agents by name: the recipe's options, then the environment's proposals, then defaults.
 
     Args:
-        env: of the agent that tasks are given to.
+        env: the environment of the agent that tasks are given to.
         given: the sections of the recipe.
         model: section [model]; None where nothing is trained.
-        rates_chosen: the rates of [optim] were chosen for that model.
+        rates_chosen: the rates of [optim] were chosen for `model`, not set by the recipe.
 
     Raises:
         ValueError: a key or value is wrong, or an agent has nothing to play.
@@ -94,7 +94,7 @@ def agent_sections(
 
 
 def _completed(name: str, section: AgentSection, model: ModelConfig | None, rates_chosen: bool) -> AgentSection:
-    """The section with its expert, and with the rates of a model of its own."""
+    """The section with the default expert and, if it has a model of its own, the rates for this model."""
     values: dict[str, Any] = {}
     if name != MAIN and "expert" not in section.model_fields_set:
         values["expert"] = defaults.first_expert(resolve(EnvironmentFile, section.env, f"agents.{name}.env").hooks)
@@ -144,7 +144,7 @@ def resolve_agents(
 
 
 def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> Prompt:
-    """How an environment speaks to a model under a context policy."""
+    """The prompt of an environment, changed by the context policy if that has the hook `speak`."""
     own = prompt_of(env)
     return own if context.hooks.speak is None else context.hooks.speak(context.config, own)
 
@@ -155,7 +155,8 @@ def policy_plans(
     """Every policy by name.
 
     Raises:
-        ValueError: two agents of one policy describe it differently, or one describes [model]'s anew.
+        ValueError: two agents describe the same policy differently, or an agent of the policy of [model] sets model or
+            optim.
     """
     found: dict[str, PolicyPlan] = {}
     for name, section in {MAIN: AgentSection(), **chosen}.items():

@@ -1,21 +1,24 @@
-"""Values that a recipe may leave to the kind of its model and to its environment.
+"""Chooses values that a recipe leaves open, by the kind of its model and by its environment.
 
-The kinds are a model made from scratch (`[model.new]`), a pretrained one (`model.path`), and adapters (`[model.lora]`).
+There are three kinds: a model made from scratch (`[model.new]`), a pretrained model (`model.path`), and adapters
+(`[model.lora]`).
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets the whole set of its kind: optimiser,
-  rates, schedule, decay, numbers of mini-batches and vocabulary, for training and for the warm-up. If it sets a name
-  alone, the rates follow.
+  rates, schedule, decay, numbers of mini-batches and vocabulary, for training and for the warm-up. If it sets
+  only the name, the rates are chosen.
 - A model made from scratch begins with a warm-up, restricts its answers to the listed actions, and takes the options
-  that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert; without one, the
-  best episodes of a player of random actions, since a model that wins nothing at first learns nothing from rewards.
-- Its context follows the environment: it has room for long episodes, or sees each observation alone if that shows all
-  (`MARKOV` of the file). A new run lowers `limits.turns` to what the expert's episodes need (`turns_of`).
+  that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert. Without an
+  expert, it clones the best episodes of random actions, because a model that never wins learns nothing from rewards.
+- The context of a model made from scratch has room for long episodes. If each observation shows everything (`MARKOV` of
+  the environment's file), the model sees only the newest observation. A new run lowers `limits.turns` to what the
+  expert's episodes need (`turns_of`).
 - The expert is `expert`, else the first name that the environment declares, else `random`.
-- A recipe that sets `optim.lr` without a name is taken as it is written: AdamW trains at that rate, and nothing but the
-  expert is chosen. So were recipes of older versions meant.
+- A recipe that sets `optim.lr` without `optim.name` is taken as it is written: AdamW trains at that rate, and only the
+  expert is chosen. Recipes of older versions had this meaning.
 
-Every value is written into the run's configuration, from where --resume takes it. Nothing is chosen for a stored
-configuration: what it lacks is newer than the run, and has the default by which the run would have been the same.
+Every chosen value is written into the run's configuration, and --resume reads it from there. Nothing is chosen for a
+stored configuration: an option that is missing there is newer than the run, and gets its default, which does not change
+the run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +50,7 @@ CLONING: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # section [warmup
         "adapters": {"lr": 1e-4, "muon_lr": 1e-3},
     }
 )
-BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates, as one set with them
+BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # chosen together with the rates
     {
         "new": {
             "optim.schedule": "cosine",
@@ -62,7 +65,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # beside the rates
         "adapters": {},
     }
 )
-BY_ENVIRONMENT = {  # keys that the environment decides too, in words
+BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen values, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
     "warmup.updates": "50 for a model made from scratch, 30 if its environment has no expert, else 0",
     "warmup.clone": '"best" for a model made from scratch whose environment has no expert, else "all"',
@@ -74,21 +77,21 @@ BY_ENVIRONMENT = {  # keys that the environment decides too, in words
     "limits.turns": "for a model made from scratch that clones an expert: twice the turns of its longest episode, from "
     "10 to 50, counted when the run begins",
 }
-WARMUP_UPDATES = 50  # batches of an expert's episodes that a model made from scratch clones first
-RANDOM_UPDATES = 30  # the same of random episodes, of which the best are cloned
-POSITIONS = 4096  # tokens of a context; memory and time follow what episodes really need
+WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
+RANDOM_UPDATES = 30  # the same without an expert, when the best random episodes are cloned
+POSITIONS = 4096  # tokens of a context; only the tokens that episodes use cost memory and time
 ROOM = 2  # turns that a model may take per turn of the expert's longest episode
 FEWEST_TURNS = 10
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
-    """The whole set of a kind, by dotted key."""
+    """All values that are chosen for a kind of model, by dotted key."""
     optim = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
     return {**optim, **{f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}, **BESIDE[kind]}
 
 
 def kind_of_model(model: ModelConfig) -> Kind:
-    """The kind by which rates are chosen."""
+    """The kind of a model, by which rates are chosen."""
     if model.lora is not None:
         return "adapters"
     return "pretrained" if model.new is None else "new"
@@ -99,8 +102,8 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
 
     Args:
         given: the recipe as it is written.
-        env: its environment.
-        engine: file of its engine.
+        env: the environment of the recipe.
+        engine: the catalogue file of its engine.
     """
     kind = kind_of_model(given.model)
     written = as_written(given)
@@ -139,7 +142,7 @@ def _room(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile, new: N
 
 
 def _other_positions(given: Tables) -> Iterator[int]:
-    """Positions of the models made from scratch for agents of their own."""
+    """Yields `max_positions` of the models made from scratch in sections [agents.NAME.model]."""
     for one in given.agents.values():
         model = one.get("model")
         new = model.get("new") if isinstance(model, Mapping) else None
@@ -154,7 +157,7 @@ def turns_of(longest: int) -> int:
 
 
 def _rates(given: Tables, kind: Kind) -> dict[str, Any]:
-    """What is chosen of [optim], [warmup.optim] and what belongs to them."""
+    """The chosen values of [optim], [warmup.optim] and `BESIDE`, by dotted key."""
     rates = {*RATES} & given.optim.model_fields_set
     values = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
     if "name" in rates and given.optim.name == "adamw":
@@ -167,13 +170,13 @@ def _rates(given: Tables, kind: Kind) -> dict[str, Any]:
 
 
 def as_written(given: Tables) -> bool:
-    """Does the recipe set a rate without an optimiser, so that nothing is chosen beside it?"""
+    """Does the recipe set `optim.lr` without `optim.name`? Then only the expert is chosen."""
     fields = given.optim.model_fields_set
     return "lr" in fields and "name" not in fields
 
 
 def first_expert(env: EnvironmentFile) -> str:
-    """The expert of an environment if a recipe names none."""
+    """The default expert of an environment, if the recipe names no expert."""
     if env.knows_expert("expert"):
         return "expert"
     return env.experts[0] if env.experts else RANDOM
@@ -183,10 +186,10 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
     """Section [agents.NAME.optim] of an agent with a model of its own.
 
     Args:
-        model: its model.
-        main: the model of [model], for which [optim] was chosen.
-        optim: what the recipe sets.
-        chosen: [optim] was chosen and not set.
+        model: the agent's model.
+        main: the model of [model].
+        optim: what the recipe sets in this section.
+        chosen: the rates of [optim] were chosen for `main`, not set by the recipe.
     """
     kind = kind_of_model(model)
     if not chosen or kind == kind_of_model(main) or {*RATES} & {*optim}:
@@ -195,7 +198,7 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
 
 
 def note(given: Tables) -> str:
-    """What a user should know who sets a rate for a model made from scratch; empty if there is nothing."""
+    """A note if the recipe sets only a rate for a model made from scratch; else empty."""
     if kind_of_model(given.model) != "new" or not as_written(given):
         return ""
     return (

@@ -41,11 +41,11 @@ class Key:
     """A key of a section.
 
     Attributes:
-        path: dotted, such as `optim.lr`.
-        type: as in Python, such as `int` or `"adamw" | "muon"`.
-        default: as TOML writes it; empty if the key must be given, `none` if there is none.
-        meaning: from the docstring.
-        chosen: by the kind of the model, the value that is chosen if the recipe leaves it open.
+        path: dotted path, such as `optim.lr`.
+        type: type in words, such as `whole number` or `"adamw" | "muon"`.
+        default: default as TOML writes it; empty if the key must be given, `none` if it has no default.
+        meaning: text from the docstring.
+        chosen: the values that are chosen for each kind of model if the recipe leaves the key open; may be empty.
     """
 
     path: str
@@ -56,10 +56,10 @@ class Key:
 
 
 def explained(path: str) -> str:
-    """The text that `agentrl train --explain PATH` prints: a key, a section, or without a path all sections.
+    """The text that `agentrl train --explain PATH` prints on a key or a section; on all sections if `path` is empty.
 
     Raises:
-        ValueError: there is no such section or key; the sentence has the nearest ones.
+        ValueError: there is no such section or key. The message names the nearest ones.
     """
     if not path:
         return overview()
@@ -87,7 +87,7 @@ def _nearest_top(path: str, known: list[str]) -> str:
 
 
 def overview() -> str:
-    """Every section with the first line of its meaning."""
+    """Text with every section and the first sentence of its meaning."""
     lines = ["the sections of a recipe; agentrl train --explain SECTION lists its keys", ""]
     names = {**{name: first_line(model) for name, model in models()}, **{name: choice(name) for name in CATALOGUE}}
     width = max(map(len, names))
@@ -95,7 +95,7 @@ def overview() -> str:
 
 
 def section(name: str) -> str:
-    """A section with all its keys."""
+    """Text on a section, with all its keys."""
     parts: list[str] = []
     model = dict(models()).get(name)
     if model is not None:
@@ -159,7 +159,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _named(text: str, names: list[str]) -> dict[str, str]:
-    """The texts that follow `name:` at the beginning of a line or, for these names, of a sentence."""
+    """Name -> the text after `NAME:`, where that stands at the beginning of a line or (for `names`) of a sentence."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
     word = r"[a-z_]\w*"
     line, sentence = rf"^\s*({word}(?:(?:, | and ){word})*):\s", rf"[.;)]\s+((?:{known})(?:, (?:{known}))*):\s"
@@ -179,7 +179,7 @@ def first_line(model: type[BaseModel]) -> str:
 
 
 def type_in_words(annotation: Any) -> str:
-    """A type as a reader of a recipe needs it: `int`, `"a" | "b"`, `list of str`."""
+    """A type in words for the reader of a recipe: `whole number`, `"a" | "b"`, `list of text`."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " | ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in inner)
@@ -222,21 +222,21 @@ def _as_toml(value: Any) -> str:
 
 
 def _chosen(path: str) -> str:
-    """What `agentrl.settings.defaults` chooses for a key, by kind of model."""
+    """Words on what `agentrl.settings.defaults` chooses for a key, by kind of model; empty if it chooses nothing."""
     by_kind = {kind: value for kind in defaults.OPTIM if (value := defaults.of_kind(kind).get(path)) is not None}
     told = [f"{_as_toml(value)} for {defaults.IN_WORDS[kind]}" for kind, value in by_kind.items()]
     return ", ".join([*told, *([defaults.BY_ENVIRONMENT[path]] if path in defaults.BY_ENVIRONMENT else [])])
 
 
 def _told(key: Key) -> str:
-    """A key in a few lines."""
+    """The text on a key: type, default, meaning and chosen values."""
     default = f"default {key.default}" if key.default else "must be given"
     chosen = f"\n    chosen where the recipe leaves it open: {key.chosen}" if key.chosen else ""
     return f"{key.path}: {key.type}, {default}\n    {key.meaning}{chosen}"
 
 
 def choice(name: str) -> str:
-    """What a section that names a catalogue entry is, in one line."""
+    """One line on a section that names a catalogue entry."""
     return f"{_WHAT[name]}: `name`, and the options of that entry"
 
 
@@ -262,9 +262,10 @@ def _keys_below(name: str, sections: Mapping[str, type[BaseModel]]) -> Iterator[
 
 
 def _entry(path: str) -> str | None:
-    """An option of a catalogue entry, `credit.gigpo.gamma`, or all of them, `credit.gigpo`; None if there is none.
+    """The text on an option of a catalogue entry, `credit.gigpo.gamma`, or on all its options, `credit.gigpo`.
 
-    An option without the entry, `credit.gamma`, is explained for every entry that has it.
+    An option without an entry, `credit.gamma`, is explained for every entry that has it. None if `path` is not in a
+    section with a catalogue.
     """
     for name, kind in CATALOGUE.items():
         if not path.startswith(f"{name}."):
@@ -302,7 +303,7 @@ def entry_keys(name: str, entry: str) -> Iterator[Key]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names of sections in the order of a recipe."""
+    """The names of sections, sorted in the order of a recipe."""
     order = {name: place for place, name in enumerate(Tables.model_fields)}
     return sorted(names, key=lambda name: (order.get(name.partition(".")[0], len(order)), "." in name, name))
 

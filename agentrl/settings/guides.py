@@ -1,4 +1,4 @@
-"""What a guide and the regularizers of its demonstrations demand of other sections of a recipe."""
+"""Checks that a guide, and the regularizers that train on it, fit the other sections of a recipe."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,10 @@ def check_guide(
     regularizers: Sequence[Entry[RegularizerFile]],
     agents: int,
 ) -> None:
-    """Raises ValueError if what a guide plays does not fit the recipe.
+    """Raises ValueError if a guide does not fit the recipe.
 
-    Demonstrations must be seen or trained, and a regularizer that imitates needs a guide that puts them into groups.
+    Demonstrations in groups must have an effect on the credit or the update. A regularizer that imitates demonstrations
+    needs a guide that puts demonstrations into groups.
     """
     imitates = [entry for entry in regularizers if entry.hooks.demonstrations]
     joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
@@ -62,7 +63,7 @@ def check_guide(
 
 
 def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents: int, *, plain: bool) -> None:
-    """Raises ValueError if further chains with words cannot be played, or not be trained without the words."""
+    """Raises ValueError if chains with hints cannot be added to groups, or cannot be trained without the hints."""
     if rollout.hooks.fills or not rollout.hooks.uneven:
         raise ValueError(
             f"guide.name={guide.name} gives groups further chains, and rollout.name={rollout.name} plays the same "
@@ -82,7 +83,7 @@ def _check_teacher(
     regularizers: Sequence[Entry[RegularizerFile]],
     agents: int,
 ) -> None:
-    """Raises ValueError if a teacher has no regularizer or a regularizer no teacher, or if the teacher cannot read."""
+    """Raises ValueError if a teacher or its regularizer is there without the other, or the teacher cannot be used."""
     learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
     who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
     if who is None:

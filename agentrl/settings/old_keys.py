@@ -1,6 +1,6 @@
 """Keys of older versions: recipes and stored configurations that use them still resolve.
 
-One table of what became of each key. It is applied whenever a recipe or a stored configuration is read.
+`TABLE` says how each old key is replaced. It is applied whenever a recipe or a stored configuration is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def _as_regularizer(name: str, off: Mapping[str, Any]) -> Callable[[dict[str, An
 
 
 def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
-    """`credit.lam` of graft had no effect and is gone; other methods keep theirs."""
+    """`credit.lam` of graft had no effect and is removed. The option `lam` of other methods stays."""
     if credit.get("name") == "graft":
         return "nothing, graft has no lam: it had no effect"
     credit["lam"] = lam
@@ -42,7 +42,7 @@ def _importance(update: dict[str, Any], cap: Any) -> str:
     return f"update.importance_high = {cap}"
 
 
-# old key -> what replaces it: changes the table the key stood in, and returns how to write it now (empty: it was off)
+# old key -> function that changes the key's table, and returns how to write the key now (empty: no note is needed)
 TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
     "update.epo": _as_regularizer("entropy_band", {"coef": 0.0}),
     "credit.lam": _graft_lam,
@@ -52,7 +52,7 @@ TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
 
 
 def upgrade(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The tables with every old key replaced, and one note per replaced key."""
+    """The tables with every old key replaced, and one note per replaced key that is now written otherwise."""
     result, notes = merge(tables, {}), []
     for path, change in TABLE.items():
         *sections, key = path.split(".")

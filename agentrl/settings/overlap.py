@@ -1,4 +1,4 @@
-"""What run.staleness, run.ahead, rollout.provision and rollout.leftover must agree on."""
+"""Checks that run.staleness, run.ahead, rollout.provision, rollout.leftover and [cluster] fit together."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ def provision_of(rollout: Entry[RolloutMethod]) -> float:
 
 
 def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
-    """Do groups that a batch did not take go on in the next one?"""
+    """Do groups that did not finish in a batch continue in the next batch?"""
     return provision_of(rollout) > 1 and getattr(rollout.config, "leftover", "cancel") == "keep"
 
 
 def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[Entry[EnvironmentFile]]) -> None:
-    """Raises ValueError if groups could not be played ahead, provided or kept as the recipe asks."""
+    """Raises ValueError if `run.ahead`, `rollout.provision` or `rollout.leftover` does not fit the other options."""
     run, provision = tables.run, provision_of(rollout)
     if getattr(rollout.config, "leftover", "cancel") == "keep" and provision == 1:
         raise ValueError(
@@ -54,7 +54,7 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
 
 
 def _check_stages(tables: Tables, provision: float) -> None:
-    """Raises ValueError if a stage needs each batch to be played after the update before it, and as a whole."""
+    """Raises ValueError if a section needs each batch to be whole, or to be played after the previous update."""
     ahead = f"run.staleness = {tables.run.staleness}" if tables.run.staleness else ""
     first = f"rollout.provision = {provision:g}" if provision > 1 else ""
     for name, used, by in (
@@ -73,7 +73,7 @@ def _check_stages(tables: Tables, provision: float) -> None:
 
 
 def _check_cluster(tables: Tables, provision: float) -> None:
-    """Raises ValueError if [cluster] has nothing to do, or its processes cannot generate with this engine."""
+    """Raises ValueError if [cluster] has no effect, or does not fit the engine or `rollout.provision`."""
     cluster, engine = tables.cluster, tables.engine.get("name", "hf")
     if not cluster.address:
         return
@@ -100,7 +100,7 @@ def _check_cluster(tables: Tables, provision: float) -> None:
 
 
 def note(tables: Tables) -> str:
-    """What a user should know of stale rollouts; empty if there is nothing."""
+    """A note if the loss does not correct for stale rollouts; else empty."""
     if tables.run.staleness and tables.update.old_logprob == "engine":
         return (
             "run.staleness is above 0 and update.old_logprob is engine: the loss measures its ratio to the stale "

@@ -1,4 +1,4 @@
-"""The program of [agents.main]: a command, or a function of this process, and what it cannot be combined with."""
+"""The program of [agents.main]: a command, or a function that this process calls."""
 
 import importlib
 import shlex
@@ -14,7 +14,7 @@ def program_of(command: str, agent: str, crash: str) -> Program | None:
     """The program that plays the tasks; None if neither a command nor a function is named.
 
     Args:
-        command: as in a shell.
+        command: a program and its arguments, as in a shell.
         agent: `package.module:function`.
         crash: see `agentrl.rollout.program.Program`.
 

@@ -30,16 +30,16 @@ class Settings:
         tables: the typed sections.
         chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
         notes: what a user should know of the configuration, such as keys of an older version.
-        recipe: name of the recipe's file, without its ending; empty if the tables are from elsewhere.
+        recipe: name of the recipe's file without `.toml`; empty if the tables do not come from a file.
     """
 
     recipe = ""
 
     def __init__(self, tables: Mapping[str, Any], *, stored: bool = False) -> None:
-        """Settings of a recipe, or of the configuration that a run has stored, for which nothing is chosen.
+        """Resolve a recipe. With `stored`, resolve the configuration that a run has stored, and choose no values.
 
         Raises:
-            ValueError: the sentence names the key, the value and the nearest valid key.
+            ValueError: a key or value is wrong. The message names the key, the value and the nearest valid key.
         """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def keeps_leftover(self) -> bool:
-        """Do groups that a batch did not take go on in the next one?"""
+        """Do groups that did not finish in a batch continue in the next batch?"""
         return overlap.keeps_leftover(self.rollout)
 
     @property
@@ -103,7 +103,7 @@ class Settings:
         )
 
     def _check_stages(self) -> None:
-        """What no section can tell of itself."""
+        """Raises ValueError if sections do not fit together, which no section can check alone."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
         check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
@@ -148,7 +148,7 @@ class Settings:
             self._check_rollout()
 
     def _check_program(self) -> None:
-        """What a program that plays the tasks cannot be combined with."""
+        """Raises ValueError if a section does not fit a program that plays the tasks."""
         tables, who = self.tables, "agents.main is a program"
         if tables.warmup.updates:
             raise ValueError(f"{who}, which no expert plays as: set warmup.updates=0")
@@ -164,7 +164,7 @@ class Settings:
             raise ValueError(f"{who}, which writes its own prompts: set context.name=full")
 
     def _check_rollout(self) -> None:
-        """What the rollout method and other sections must agree on."""
+        """Raises ValueError if the rollout method and other sections do not fit together."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
         overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
         if self.episodes > MANY:
@@ -189,7 +189,7 @@ class Settings:
             )
 
     def _check_replay(self) -> None:
-        """What replayed rollouts demand of other sections."""
+        """Raises ValueError if other sections do not fit replayed rollouts or a loss that reads the sampling policy."""
         if self.loss.hooks.behaviour and self.tables.update.old_logprob != "engine":
             raise ValueError(
                 f"loss.name={self.loss.name} compares the policy with the policy that sampled: set "
@@ -209,9 +209,10 @@ class Settings:
             )
 
     def resuming(self, stored: Mapping[str, Any]) -> "Settings":
-        """These settings, with the values that the recipe leaves open as a stored configuration has them.
+        """These settings, with stored values for the keys that the recipe leaves open.
 
-        So a run of an older version continues as it began, although other values would be chosen today.
+        So a run of an older version continues with the values with which it began, although today's defaults may
+        differ.
         """
         then = type(self)(restored(stored, self.dump()), stored=True).dump()
         kept = {path: defaults.stored_value(then, path) for path in self.chosen}
@@ -221,7 +222,7 @@ class Settings:
         return resumed
 
     def fitted(self, values: Mapping[str, Any]) -> "Settings":
-        """These settings with other values for keys that were chosen, by dotted key; keys of the recipe stay."""
+        """These settings with other values, by dotted key, for keys that were chosen. Keys of the recipe stay."""
         fitting = {path: value for path, value in values.items() if path in self.chosen}
         if all(self.chosen[path] == value for path, value in fitting.items()):
             return self
@@ -231,7 +232,7 @@ class Settings:
 
     @classmethod
     def load(cls, recipe: Path, overrides: Sequence[str] = ()) -> "Settings":
-        """A recipe with overrides; the run is named after the file unless it names itself."""
+        """The settings of a recipe with overrides. Without `run.name`, the run has the name of the recipe's file."""
         tables = merge({"run": {"name": recipe.stem}}, read_toml(recipe))
         tables, left_out = _for_another_engine(tables, overrides)
         try:
@@ -244,17 +245,17 @@ class Settings:
 
     @property
     def episodes(self) -> int:
-        """Episodes per iteration of training, without those that a sampler or a budget adds or leaves out."""
+        """Number of episodes per iteration of training, if neither the sampler nor a budget changes this number."""
         batch = self.tables.batch
         return batch.tasks * self.rollout.hooks.leaves(self.rollout.config, batch.copies)
 
     @property
     def folder(self) -> Path:
-        """Where the run is stored."""
+        """The folder of the run."""
         return Path(self.tables.run.folder) / self.tables.run.name
 
     def shown(self) -> dict[str, Any]:
-        """What is printed and stored of `dump`: secrets are hidden, see `agentrl.secret`."""
+        """`dump` with hidden secrets (see `agentrl.secret`): the configuration that is printed and stored."""
         tables: dict[str, Any] = redacted(self.dump())
         return tables
 
@@ -278,8 +279,8 @@ class Settings:
 def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], str]:
     """The recipe without the options that the engine of an override lacks, and a note that names them.
 
-    So one recipe runs on any engine: engine.name=hf leaves out the servers and GPUs that it sets for vllm. Keys that
-    the recipe's own engine lacks too are mistakes, and stay.
+    So one recipe runs on any engine: the override engine.name=hf leaves out the servers and GPUs that the recipe sets
+    for vllm. A key that the recipe's own engine lacks too is a mistake, and is kept so that it is reported.
     """
     engine = tables.get("engine", {})
     words = [text.partition("=") for text in overrides]
@@ -298,7 +299,7 @@ def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tup
 
 
 def _left_over(told: str, tables: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """What to do when an override names another entry and the recipe's options of the old one are in its way."""
+    """What to do if an override names another entry, and the recipe sets options that this entry does not have."""
     for text in overrides:
         key, _, name = text.partition("=")
         section = key.strip().removesuffix(".name")

@@ -1,8 +1,9 @@
-"""What a credit method needs of the rest of a recipe, checked before anything is played.
+"""Checks, before anything is played, that the recipe fills the columns that its credit method reads.
 
-Beyond the columns that every step has, a critic fills some, a rollout method names its own in `FILLS`, and the fillers
-of the credit method and of the context policy (`agentrl.graph.Filler`) name theirs; an environment that knows its
-answers (`gold`) has those of `agentrl.credit.GoldAnswer`.
+Every step has the columns `COLUMNS`, and the trainer adds `old_logprob` and `importance`. A critic fills further
+columns. A rollout method fills those that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
+method and the context policy fill those that they name in `fills`. If the environment knows the right answers
+(`gold`), `agentrl.credit.GoldAnswer` is one more filler.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ HOW = {
 def fillers(
     credit: Entry[CreditMethod], context: Entry[ContextPolicy], env: Entry[EnvironmentFile]
 ) -> dict[str, Filler]:
-    """The fillers that a run needs, new, by the name under which checkpoints keep their state."""
+    """New fillers for a run, by the name under which checkpoints store the state of a filler."""
     found: dict[str, Filler] = {}
     if credit.hooks.filler is not None:
         found[f"credit/{credit.hooks.label}"] = credit.hooks.filler(credit.config)
@@ -40,9 +41,10 @@ def fillers(
 
 
 def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, Filler]) -> set[str]:
-    """Names of the columns a run's steps have when credit is given.
+    """Names of the columns that a run's steps have when the credit method reads them.
 
-    Every step has a `tree`, but it tells nothing where each chain is a tree of its own.
+    Every step has a `tree`. The column counts only if the rollout method fills it, because otherwise each chain is a
+    tree of its own.
     """
     columns = {*COLUMNS, "old_logprob", "importance"} - {"tree"}
     if critic.model != "none":
@@ -56,13 +58,13 @@ def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, 
 
 
 def wanted_columns(method: CreditMethod) -> Iterator[str]:
-    """Columns a credit method cannot do without."""
+    """Names of the columns that a credit method needs."""
     yield from method.needs
     yield from method.reads
 
 
 def check_agents(method: CreditMethod, agents: int) -> None:
-    """Raise ValueError if a run of so many agents trains with a method about agents that are called (`CALLS`)."""
+    """Raise ValueError if the recipe has one agent, and the credit method is for agents that call others (`CALLS`)."""
     if agents == 1 and method.called_agents:
         raise ValueError(
             f"credit.name={method.label} is for agents that call others, and this recipe has one agent: take an "

@@ -1,4 +1,4 @@
-"""What the scores of a recipe and its other sections must agree on, checked before anything is played."""
+"""Checks, before anything is played, that the scores of a recipe fit its agents, [scoring] and [reward]."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def check_scores(
     rewards: Sequence[Entry[RewardTransform]],
     agents: Iterable[str],
 ) -> None:
-    """Raise ValueError if a score is about no agent, or if the held-out judge is unknown or paid for."""
+    """Raise ValueError if a score names an unknown agent, or the held-out signal is unknown or read by a reward."""
     known = list(agents)
     for place, entry in enumerate(scores):
         options = entry.config.model_dump()

@@ -11,7 +11,7 @@ from agentrl.model.sections import ModelConfig
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
-MANY = 1_000_000  # episodes at once; a larger number is a typing error that would fill the memory
+MANY = 1_000_000  # most episodes at once; a larger number is a mistake that would fill the memory
 
 
 class Section(BaseModel, frozen=True, extra="forbid"):
@@ -19,23 +19,24 @@ class Section(BaseModel, frozen=True, extra="forbid"):
 
 
 class RunSection(Section):
-    """Section [run]: what the run is called and how long it goes on.
+    """Section [run]: the name, the folder and the length of the run.
 
     Attributes:
         name: name of the run and of its folder; default: the name of the recipe's file.
         folder: the folder in which the run's folder is stored.
-        seed: seed of everything random; the same seed gives the same bytes.
-        iterations: updates on fresh rollouts.
-        deterministic: batches of the engine depend on no timing, so that a run can be repeated byte for byte.
+        seed: seed of everything random. With `deterministic`, the same seed gives the same bytes.
+        iterations: number of iterations, each with one update.
+        deterministic: batches of the engine do not depend on timing, so that a run can be repeated byte for byte.
         threads: number of torch threads, 0 for torch's own choice.
-        checkpoint_every: iterations between two checkpoints, 0 for never.
+        checkpoint_every: number of iterations (in the warm-up: updates) between two checkpoints. 0 writes them only
+            before the first iteration and at the end.
         keep: number of checkpoints to keep.
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         actions: training ends after the iteration in which the total of carried-out actions reaches this number.
-        staleness: how many updates older the weights that began a group may be than the weights that it trains; 0 plays
-            and updates in turn. See docs/overlap.md.
-        ahead: batches that are played ahead of the updates, at most `staleness`, which is also the default.
+        staleness: largest age of a group, in updates: its first weights may be this many updates older than the weights
+            that it trains. 0 plays and updates in turn. See docs/overlap.md.
+        ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
     """
 
     name: str = Field("run", max_length=200)
@@ -80,9 +81,9 @@ class BatchSection(Section):
     Attributes:
         tasks: groups per iteration.
         copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
-        tokens: most sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost per
-            group so far. Shared steps count once; filtered and pruned rollouts count.
-        actions: most carried-out actions per batch, counted in the same way.
+        tokens: largest number of sampled tokens per batch. The number of groups, at least one, is estimated from the
+            mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
+        actions: largest number of carried-out actions per batch, counted in the same way.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
@@ -101,12 +102,13 @@ class WarmupSection(Section):
     """Section [warmup]: behaviour cloning before the first iteration.
 
     Attributes:
-        expert: who plays the episodes to clone: a name that the environment knows, or `random`, which every
+        expert: the player of the episodes to clone: a name that the environment knows, or `random`, which every
             environment with listed actions or tools knows.
-        clone: which of its episodes are cloned: all; or the best of each batch, as of a player who wins by chance:
-            those that were won, and if none was, the tenth with the highest returns, if returns differ.
-        updates: batches to clone; 0 for no warm-up.
-        episodes: fresh episodes per batch.
+        clone: which of these episodes are cloned. `all` clones all. `best`, for a player that wins by chance, clones
+            the successes of each batch; in a batch without successes, about the tenth with the highest returns, if the
+            returns differ.
+        updates: number of batches to clone, each in one update; 0 for no warm-up.
+        episodes: number of newly played episodes per batch.
         minibatches: optimiser steps per batch.
         optim: options of this stage that differ from [optim].
     """
@@ -125,11 +127,11 @@ class EvalSection(Section):
     Attributes:
         every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
         tasks: number of tasks of the evaluation's environment.
-        during: number of tasks in the evaluations between the first and the last.
+        during: number of tasks in the evaluations that `every` asks for; the other evaluations take all tasks.
         panel: a file of task keys instead of `tasks`.
         modes: greedy, sampled or both.
-        temperature: of the sampled mode; default: that of training.
-        env: options that replace those of [env].
+        temperature: temperature of the sampled mode; default: the temperature of training.
+        env: options of the evaluation's environment that differ from [env].
     """
 
     every: int = Field(0, ge=0)
@@ -142,13 +144,13 @@ class EvalSection(Section):
 
 
 class LogSection(Section):
-    """Section [log]: what is written beside the metrics.
+    """Section [log]: the outputs of a run beside its metrics file.
 
     Attributes:
         to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
             the dotted path of a module of your own. A tracker that fails does not disturb the run.
         options: options of trackers by name, such as `log.options.wandb.project`.
-        tensorboard: the same as `tensorboard` in `to`.
+        tensorboard: has the same effect as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
@@ -185,10 +187,10 @@ class ClusterSection(Section):
     Attributes:
         address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
             one.
-        workers: processes that play, each with its own environments, and with its own embedded engine unless there are
-            `engines`; 0 lets this process play, as with engine.name=vllm, whose servers may be anywhere.
-        engines: processes that generate for all that play: an embedded engine each, or a vLLM server each, instead of
-            engine.servers on this machine; Ray gives them their GPUs. 0 lets workers generate for themselves.
+        workers: number of processes that play, each with its own environments and, without `engines`, with its own
+            embedded engine. 0 lets this process play, which engine.name=vllm needs.
+        engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server (in
+            place of engine.servers on this machine); Ray chooses their GPUs. 0 lets each worker generate for itself.
     """
 
     address: str = ""
@@ -197,7 +199,8 @@ class ClusterSection(Section):
 
 
 class Tables(Section):
-    """Every section of the file. Those that name a catalogue entry hold its options too, checked by the entry."""
+    """Every section of the file. A section that names a catalogue entry also holds the options of that entry, which the
+    entry checks."""
 
     run: RunSection = RunSection()
     env: dict[str, Any]

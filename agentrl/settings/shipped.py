@@ -12,7 +12,7 @@ PACKAGE = "agentrl.recipes"  # installed from the folder benchmarks/recipes
 
 
 class Shipped(NamedTuple):
-    """A shipped recipe: what it does (one line), what it needs and how long it takes, by its file's first comment."""
+    """A shipped recipe: name, file, and what its first comment says of its purpose, needs and time."""
 
     name: str
     path: Path
@@ -22,7 +22,7 @@ class Shipped(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the shipped recipes lie."""
+    """The folder of the shipped recipes."""
     return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
 
 

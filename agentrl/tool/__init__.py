@@ -1,4 +1,4 @@
-"""Tools: their protocol, and how calls are written, read, checked and carried out."""
+"""Tools: the protocol of a tool, and functions that write, read, check and carry out calls of tools."""
 
 from agentrl.tool import action, calls
 from agentrl.tool.action import Turn

@@ -3,9 +3,9 @@
     {"calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"error": "..."}]}
     {"answer": "42"}
 
-The JSON does not depend on the format in which a model writes calls. Equal calls are equal texts: answers in different
-words are the same action of the step graph, a stored run can be replayed, and a demonstrator need not know the format.
-People may type `add(a=1, b=2)` or an answer instead.
+The JSON does not depend on the format in which a model writes calls, and equal calls give equal JSON. So answers that
+write the same calls in different words are the same action of the step graph, a stored run can be replayed, and a
+demonstrator need not know the format. A person may type `add(a=1, b=2)` or the text of an answer instead of the JSON.
 """
 
 import json
@@ -20,11 +20,11 @@ from agentrl.tool.calls._strict_json import check
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What an action says.
+    """The content of an action.
 
     Attributes:
         items: calls and malformed calls, in order.
-        answer: the final answer; None whenever there are items.
+        answer: the final answer; None if there are items.
         text: the whole answer of the model, if the environment asked for it.
     """
 
@@ -49,7 +49,7 @@ def answer(text: str) -> str:
 
 
 def write(parsed: Calls, text: str | None = None) -> str:
-    """The action of a parsed answer; `text` adds the whole answer of the model."""
+    """The action of a parsed answer; if `text`, the model's whole answer, is given, the action holds it too."""
     extra = {} if text is None else {"text": text}
     if not parsed.items:
         return _json({"answer": parsed.answer or "", **extra})
@@ -74,7 +74,7 @@ def _json(value: Any) -> str:
 
 
 def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
-    """What an action says; never raises.
+    """The content of an action; never raises.
 
     A text that is no canonical action is a call if it is written as a call of a known tool, else a final answer.
     """

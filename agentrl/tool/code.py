@@ -1,8 +1,8 @@
 """Runs code that a model wrote: the protocol of a sandbox, and its results.
 
 A catalogue file in `tools/` that can run code offers, besides `Config` and `make`, `runner(config) -> CodeRunner`.
-An environment names such a tool in its configuration and opens it with `open_runner`, so a local sandbox, a remote
-sandbox and a test double can replace each other without a change to the environment.
+An environment names such a tool in its configuration and opens it with `open_runner`. So a user can replace a local
+sandbox by a remote sandbox or a test double without a change to the environment.
 """
 
 import functools
@@ -17,21 +17,23 @@ from agentrl.tool.protocol import ToolFault, ToolFile
 
 @dataclass(frozen=True, kw_only=True)
 class CodeResult:
-    """The result of one execution. Untrusted code produced every field, so no field is a reason to reward it.
+    """The result of one execution. Untrusted code can influence every field, so no field alone may earn a reward.
 
     Attributes:
-        stdout: what the code wrote to standard output, capped.
-        stderr: what the code wrote to standard error, capped.
+        stdout: the text that the code wrote to standard output, up to the sandbox's limit.
+        stderr: the text that the code wrote to standard error, up to the sandbox's limit.
         result_text: the value of the last expression, if the session echoes it; else empty.
         error_name: the exception's type, such as ZeroDivisionError; empty if there was none.
         error_value: the exception's message.
         traceback: the formatted traceback, the sandbox's own frames left out.
         timed_out: the code was stopped because its time was up.
-        exit_code: 0, 1 for an exception, what the code passed to `sys.exit`, or minus the signal that killed it; None
-            if it was stopped.
+        exit_code: 0 for success, 1 for an exception, the number that the code passed to `sys.exit`, or minus the number
+            of the signal that killed the code; None if the sandbox stopped it.
         wall_s: seconds that the execution took.
-        infra_error: why the sandbox itself failed; empty if it did not. Not the agent's fault: `without_infra_error`.
-        artifacts: files that the caller asked for, and what a remote kernel displays, by name.
+        infra_error: why the sandbox itself failed, which is not the agent's fault (see `without_infra_error`); empty if
+            the sandbox did not fail.
+        artifacts: contents of the files that the caller asked for, and of objects that a remote kernel displays, by
+            name.
         backend: name of the sandbox that ran the code.
     """
 
@@ -83,7 +85,7 @@ class CodeSession(Protocol):
 
 @runtime_checkable
 class CodeRunner(Protocol):
-    """Opens sessions of one kind."""
+    """A sandbox that opens sessions, in which code runs."""
 
     backend: str
 
@@ -91,7 +93,7 @@ class CodeRunner(Protocol):
         """A new session, cheap until its first run.
 
         Args:
-            files: what lies in the working folder at the start, by relative path.
+            files: contents of the files that lie in the working folder at the start, by relative path.
             stateful: keep variables and files from one run to the next.
         """
         ...
@@ -125,7 +127,7 @@ def _opened(section: str, where: str) -> CodeRunner:
 
 
 def runner_facts(runner: CodeRunner) -> dict[str, str]:
-    """What a report says of a sandbox: its name, and the limits that it does not hold strictly, if there are any."""
+    """Facts on a sandbox for a report: its name, and the limits that it does not enforce strictly, if there are any."""
     unheld = "; ".join(getattr(runner, "unheld", ()))
     return {"sandbox": runner.backend, **({"sandbox_limits_not_held": unheld} if unheld else {})}
 

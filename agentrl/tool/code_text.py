@@ -16,7 +16,7 @@ from agentrl.tool.code import CodeResult
 Convention = Literal["plain", "torl", "retool"]
 FENCE = re.compile(r"```(?:py|python|python3)?[ \t]*\n(.*?)```", re.DOTALL)
 LINES_OF_TRACEBACK = 8
-SIDE = 128  # characters ToRL keeps of each end
+SIDE = 128  # characters that ToRL keeps at each end of a long output
 
 
 def describe_code(result: CodeResult, convention: Convention = "plain", limit: int = 2000) -> str:
@@ -47,7 +47,7 @@ def _plain(result: CodeResult) -> str:
 
 
 def _errors(result: CodeResult) -> str:
-    """stderr as a shell would show it: an uncaught exception is part of it."""
+    """stderr as a shell would show it: with the traceback of an uncaught exception."""
     trace = result.traceback or (f"{result.error_name}: {result.error_value}\n" if result.error_name else "")
     return result.stderr + trace
 
@@ -65,16 +65,16 @@ def _torl(result: CodeResult) -> str:
 
 
 def fenced_code(text: str) -> str | None:
-    """The first complete fenced Python block of a text, or None."""
+    """The code of the first complete fenced block of a text that is marked as Python or not marked, or None."""
     block = FENCE.search(text)
     return block[1] if block else None
 
 
 def with_print(code: str) -> str:
-    """ReTool's rewrite: the last line goes into print() unless it starts with print.
+    """ReTool's rewrite of code: the last line is put into print() unless it starts with print.
 
-    Like the recipe's own code, it breaks if the last line is indented, a comment or an assignment. Sessions that echo
-    the last expression do not need it.
+    As in the recipe's own code, the result is broken if the last line is indented, a comment or an assignment. Sessions
+    that echo the last expression do not need this rewrite.
     """
     lines = code.rstrip("\n").split("\n")
     if lines and lines[-1].strip() and not lines[-1].lstrip().startswith("print"):

@@ -11,7 +11,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def shared_loop() -> asyncio.AbstractEventLoop:
-    """The loop, started when it is first needed, and again in a forked child, which does not have its thread."""
+    """The event loop, started on first use; a forked child, which lacks the loop's thread, starts a new loop."""
     global _loop
     with _lock:
         if _loop is None or not any(t.name == _name(_loop) for t in threading.enumerate()):
@@ -25,7 +25,7 @@ def _name(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def _outcome(work: Awaitable[Any]) -> Any:
-    """The value or exception of an awaitable: `SystemExit` would end the loop, and with it the tools of others."""
+    """The value or exception of an awaitable. A `SystemExit` that were raised here would end the shared loop."""
     try:
         return await work
     except BaseException as error:  # noqa: BLE001  handed to the caller
@@ -33,7 +33,10 @@ async def _outcome(work: Awaitable[Any]) -> Any:
 
 
 def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
-    """The value or exception of each awaitable, which all run at once; they are cancelled if the caller is."""
+    """Run all awaitables at once and return the value or exception of each, in order.
+
+    If the caller is interrupted while it waits, the awaitables are cancelled.
+    """
 
     async def gather() -> list[Any]:
         return list(await asyncio.gather(*map(_outcome, work)))

@@ -4,12 +4,12 @@ A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool`
 code also offers `runner(config) -> CodeRunner` (`agentrl.tool.CodeRunner`).
 
 The signature and docstring of `__call__` become the JSON schema that a model sees; an exception becomes a message that
-the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several of its calls run at
-once.
+the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several calls of such a tool
+in one turn run at once.
 
-A tool with `reset()` keeps state for an episode: every environment instance has its own tool, which it resets when an
-episode begins, and closes (`close()`, if the tool has it) with itself. A tool without `reset` is made once per process
-and shared by all episodes, so it must be safe to call from several threads.
+A tool with `reset()` keeps state for an episode. Every environment instance has its own tool of this kind: it resets
+the tool when an episode begins, and calls the tool's `close()`, if there is one, when the instance is closed. A tool
+without `reset` is made once per process and shared by all episodes, so it must be safe to call from several threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ class Tool(Protocol):
     name: str
 
     def __call__(self, **arguments: Any) -> str:
-        """Carry out one call and answer in words."""
+        """Carry out one call and return the result as a text."""
         ...
 
 
 @runtime_checkable
 class Toolbox(Protocol):
-    """Several tools from one source, such as a server, which brings their schemas."""
+    """Several tools from one source, such as a server, which also gives the schemas of the tools."""
 
     def specs(self) -> "Sequence[ToolSpec]":
         """The tools."""
@@ -43,14 +43,15 @@ class Toolbox(Protocol):
 
 
 class ToolError(Exception):
-    """A tool raises it to say in its own words that a call failed; other exceptions also show their type."""
+    """Raised by a tool if a call failed. The model reads its message; of other exceptions it also reads the type."""
 
 
 class ToolFault(RuntimeError):
-    """A tool raises it when its service is lost (no retriever, no sandbox), which is not the agent's fault.
+    """Raised by a tool when its service is lost (no retriever, no sandbox), which is not the agent's fault.
 
-    A `ToolEnv`, and any environment that uses tools, does not catch it: the episode is played again, ends with
-    `env_error` if that fails too, and is never scored. Every other exception becomes a message that the model can read.
+    Environments that use tools, such as a `ToolEnv`, do not catch this exception. The episode is played again; if the
+    last retry fails too, it ends with `env_error` and is not scored. Every other exception becomes a message that the
+    model can read.
     """
 
 

@@ -13,8 +13,8 @@ from agentrl.types import Observation
 
 ANSWERS = 0.3  # share of turns that give a final answer
 LARGEST = 10  # numbers are drawn from 0 to this where the schema sets no bounds
-LONGEST = 3  # items of a list
-DEPTH = 4  # of nested values
+LONGEST = 3  # most items of a list, unless the schema's `minItems` is larger
+DEPTH = 4  # deeper values have no optional entries and no more list items than the schema requires
 
 
 def random_action(observation: Observation, rng: np.random.Generator) -> str:
@@ -60,7 +60,7 @@ def _value(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Gener
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """(smallest, largest) number of a schema; a bound counts even if the schema excludes it."""
+    """(smallest, largest) number of a schema; an exclusive bound is returned as it stands."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is None:
@@ -78,7 +78,7 @@ def _whole(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
 
 
 def _number(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
-    """A number, with two decimals if the rounded number lies in the range."""
+    """A number, rounded to two decimals if the rounded number lies in the range."""
     if "multipleOf" in schema:
         return _whole(schema, rng)
     low, high = _bounds(schema)

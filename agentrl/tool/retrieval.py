@@ -10,7 +10,8 @@ Form = Literal["search_r1", "verl", "verl_agent", "brief"]
 class Passage(NamedTuple):
     """One result of a search.
 
-    `contents` is the title, often in double quotes, a newline and the text; `score` is None if the service gives none.
+    `contents` is the title (often in double quotes), a newline and the text. `score` is None if the service gives no
+    score.
     """
 
     id: str
@@ -42,7 +43,7 @@ class Retriever(Protocol):
 
 
 def write_passages(passages: Sequence[Passage], form: Form) -> str:
-    """Results as text in the form of published code, since they are part of the prompt that a model was trained on.
+    """Search results as text, in the form that published code uses: a trained model expects the form of its training.
 
     Args:
         passages: the results, best first.

@@ -1,8 +1,9 @@
 """JSON schemas and strict argument checks of tools, from the signature and docstring of a typed Python function.
 
-The schema that a model sees is that of `transformers.utils.get_json_schema` wherever that function works, so prompts
-agree with those of other frameworks. What that function refuses or loses (bounds, dataclasses, missing docstrings and
-the like) is kept. Arguments that a model writes are checked strictly: no coercion, no unknown argument.
+The schema that a model sees equals the result of `transformers.utils.get_json_schema` wherever that function works, so
+prompts agree with those of other frameworks. Type hints that the function refuses or writes incompletely (bounds,
+dataclasses, missing docstrings and the like) are accepted and written in full. Arguments that a model writes are
+checked strictly: no coercion, no unknown argument.
 """
 
 import dataclasses
@@ -33,8 +34,8 @@ BASIC = {
 }
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
-SHOWN_CHARS = 80  # of a wrong value, in the error sentence
-MOST_PARTS = 20_000  # of a schema with its references followed: definitions that hold each other twice grow as 2^n
+SHOWN_CHARS = 80  # most characters of a wrong value in an error message
+MOST_PARTS = 20_000  # of a schema without references; n definitions that each hold the next one twice have 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class ToolSpec:
     Attributes:
         name: the name by which a model calls the tool.
         schema: {"type": "function", "function": {"name", "description", "parameters", ...}}, as chat templates take it.
-        parameters: the JSON schema of the arguments with every bound, closed to unknown arguments (for other clients).
+        parameters: the JSON schema of the arguments for other clients, with every bound; it forbids unknown arguments.
         check: arguments as a model wrote them -> arguments of `function`; ValueError with a sentence for the model.
         function: the tool itself, called with keywords.
         waits: `function` is a coroutine function.
@@ -59,7 +60,7 @@ class ToolSpec:
 
 
 def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec:
-    """The tool of a typed function, bound method, or object with a typed `__call__` (its `name` is the tool's).
+    """The tool of a typed function, bound method, or object with a typed `__call__` (whose `name` names the tool).
 
     Raises:
         ValueError: an argument has no type hint, or a hint that JSON cannot carry; the sentence names the tool.
@@ -94,7 +95,7 @@ def check_tool_name(name: str) -> None:
 
 
 def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, ToolSpec]:
-    """Tools by name; ValueError if two tools have the same name, or a `ToolSpec` a name that no tool may have."""
+    """Tools by name; ValueError if two tools have the same name, or a `ToolSpec` has a name that no tool may have."""
     specs: dict[str, ToolSpec] = {}
     for function in functions:
         spec = function if isinstance(function, ToolSpec) else tool_spec(function)
@@ -112,7 +113,7 @@ class _Check:
         self.tool, self.model = tool, model
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See ToolSpec.check. Arguments are JSON values, so a list may become a tuple, and a text an Enum."""
+        """See ToolSpec.check. Arguments are JSON values: a list becomes a tuple, and a text an Enum, if hinted so."""
         try:
             values = self.model.model_validate_json(json.dumps(arguments))
         except ValidationError as error:
@@ -157,7 +158,7 @@ def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any,
 
 
 def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[BaseModel]:
-    """The pydantic model of the arguments; fields have neutral names, so that an argument may have any name."""
+    """The pydantic model of the arguments; its fields are named `argument_0`, ..., so an argument may have any name."""
     fields: dict[str, Any] = {}
     for number, (name, (hint, default)) in enumerate(parameters.items()):
         _, choices = _choices(descriptions.get(name, ""))
@@ -198,7 +199,7 @@ def _shown(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str,
 
 
 def _choices(words: str) -> tuple[str, list[Any]]:
-    """An argument's description without its `(choices: [...])`, and those choices."""
+    """(an argument's description without its `(choices: [...])`, the list of choices)."""
     start, end = words.lower().find(CHOICES), len(words.rstrip()) - 1
     if start < 0 or not words.endswith(")", 0, end + 1):
         return words, []
@@ -228,7 +229,7 @@ def shape(hint: Any) -> dict[str, Any]:
 
 
 def _known(hint: Any) -> dict[str, Any]:
-    """The schema of transformers' `_parse_type_hint`; ValueError if that function raises or loses something."""
+    """The schema that transformers' `_parse_type_hint` gives; ValueError if that would be missing or incomplete."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is None:
         return _bare(hint)
@@ -279,7 +280,7 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pydantic schema without titles and references; a type that holds itself keeps its references.
+    """A pydantic schema without titles and references; a recursive type keeps the references to itself.
 
     Raises:
         ValueError: the schema has more than MOST_PARTS parts without references, or is nested too deeply.
@@ -303,7 +304,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
         entries = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
         entries.pop("$defs", None)
         plain = {key: walk(value, inside) for key, value in entries.items() if key != "properties"}
-        if "properties" in entries:  # its keys are names of arguments, which may be `title`
+        if "properties" in entries:  # the keys here are names of arguments; an argument may be named `title`
             plain["properties"] = {name: walk(one, inside) for name, one in entries["properties"].items()}
         return plain
 
@@ -335,7 +336,7 @@ def as_words(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The nearest JSON value, whose parts are not converted yet; a text if there is none."""
+    """The nearest JSON value, without conversion of the values inside it; `str(value)` if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, BaseModel):

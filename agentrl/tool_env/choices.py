@@ -1,4 +1,4 @@
-"""The actions that a class of a tool environment writes: calls as in Python, or final answers."""
+"""Turns the actions that a tool environment's class writes (calls as in Python, or final answers) into JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ def canonical(written: object, schemas: Sequence[Mapping[str, Any]], method: str
 
     Args:
         written: `find("bolt")`, or `42` for a final answer.
-        schemas: of the tools.
-        method: the method of the user's class that wrote it, for the error.
+        schemas: the schemas of the tools.
+        method: the method of the user's class that wrote the action, for the error message.
 
     Raises:
-        ValueError: it is no text, or a call that cannot be read.
+        ValueError: `written` is no text, or a call that cannot be read.
     """
     if isinstance(written, str) and written.startswith(CANONICAL):
         return written

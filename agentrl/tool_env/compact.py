@@ -14,9 +14,10 @@ UNLISTED = "this is none of the listed actions"
 
 
 class Compact:
-    """Calls as the tool's name and the values of its arguments, `find bolt 3`; final answers as `answer 42`.
+    """Writes a call as the tool's name and the values of its arguments, `find bolt 3`; a final answer as `answer 42`.
 
-    Such words say too little to be read on their own: an answer means the listed action that is written the same way.
+    A call cannot be read from these words alone, so an answer of the model chooses the listed action with the same
+    words. An environment that wants other words makes a subclass with its own methods `answer` and `plain`.
 
     Args:
         system: the system message.
@@ -27,29 +28,33 @@ class Compact:
     def __init__(self, system: str = "") -> None:
         self.system = system
 
+    def plain(self, text: str) -> str:
+        """The text of an observation as the model reads it."""
+        return text
+
     def first(self, observation: Observation) -> str:
         """The first message."""
-        return observation.text
+        return self.plain(observation.text)
 
     def turn(self, observation: Observation) -> str:
-        """The answers of the tools, after a space: so a word is the same token wherever it stands."""
-        return f" {observation.text}"
+        """The answers of the tools after a space: with a space before it, a word is the same token everywhere."""
+        return f" {self.plain(observation.text)}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
         """The first message, and the last actions with their results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([first.text, *lines])
+        lines = [f"{self.answer(p.action)} = {self.plain(text)}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([self.first(first), *lines])
 
     def answer(self, action: str) -> str:
         """The action in few words."""
         return in_words(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that is written so."""
+        """The listed action with the words of this answer; a malformed call if there is none."""
         wanted = text.strip()
         for action in observation.actions:
-            if in_words(action) == wanted:
+            if self.answer(action) == wanted:
                 return Parsed(action, True, Status.OK, len(tool_action.read(action).items))
         malformed = Calls(items=(Malformed(message=UNLISTED),))
         return Parsed(tool_action.write(malformed), False, Status.PARSE_ERROR)

@@ -55,24 +55,25 @@ def environment(
     """The hooks of a tool environment.
 
     Args:
-        owner: a class: `reset(**row)` returns the first message, typed public methods are tools, `reward` and
-            `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn;
+        owner: a class. `reset(**row)` returns the first message, and typed public methods are tools. `reward` and
+            `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn.
             `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
-            `_actions()` lists the actions that may be taken now, `_expert()` gives a demonstrator's next action: calls
-            as in Python, such as `find("bolt")`, or final answers.
+            `_actions()` lists the actions that may be taken now, and `_expert()` gives a demonstrator's next action;
+            both write actions as calls in Python, such as `find("bolt")`, or as final answers.
         rows: the data, one task per row: mappings, a JSONL, JSON or Parquet file beside the module, or a function of
             the configuration that returns rows. None: 1000 rows with the seeds 0 to 999.
         tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
-        reward: functions that score the final answer; they ask by name for `answer`, `calls`, `turns`, `texts` and the
-            row's columns.
+        reward: functions that score the final answer. The names of their parameters say which values they get:
+            `answer`, `calls`, `turns`, `texts`, `seed` and the row's columns.
         weights: weight of each signal in the reward, 1 if not given.
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
         snapshots: objects of the class can be deep-copied, so that branches need no replay of the actions.
-        waits: tools may take a while (networks, programs, long computations), so episodes run in threads and do not
-            wait for each other's tools; False runs all episodes in one thread.
+        waits: tools may take long (networks, programs, computations). Episodes then run in threads, and no episode
+            waits for the tools of another one. False runs all episodes in one thread.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
-        module: name of the module that binds the hooks; default: that of the class, the reward or the first function.
+        module: name of the module that binds the hooks; default: the module of the class, else of the first reward,
+            else of the first tool function.
         defaults: other defaults of ToolConfig, such as call_format="fenced".
 
     Raises:
@@ -151,7 +152,7 @@ class _Environment(Setup):
 class Make:
     """The hook `make`, and further hooks that follow from the class (`agentrl.env.Offers`).
 
-    It holds the setup, which a worker process finds again by the name that the module gives it.
+    It holds the setup, which a worker process finds by the name to which the module binds the setup.
     """
 
     def __init__(self, setup: _Environment) -> None:

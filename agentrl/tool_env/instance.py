@@ -19,12 +19,12 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # longest text of an exception in a result
-# Exceptions of a tool's code that become its result; all others (KeyboardInterrupt, the end of a time limit) pass.
+# Exceptions of a tool's code that become the call's result. Others (KeyboardInterrupt, an expired time limit) pass on.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Done(NamedTuple):
-    """One call that was carried out, as rewards see it; `ok` is False if the result is an error message."""
+    """One call and its result, as rewards see it; `ok` is False if the result is an error message."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -36,7 +36,7 @@ class ToolEnv:
     """An `Env` over one object of a user's class and its tools. Actions are those of `agentrl.tool.action`.
 
     Attributes:
-        lists: list the actions that the object's `_actions()` returns, in every observation but the last.
+        lists: if True, every observation but the last lists the actions that the object's `_actions()` returns.
     """
 
     def __init__(self, setup: Setup, config: ToolConfig) -> None:
@@ -86,7 +86,7 @@ class ToolEnv:
         return self._observe("\n".join(m.content for m in messages if m.role != "system"), messages)
 
     def _tools(self) -> dict[str, ToolSpec]:
-        """The tools, which are made when first needed, and never pickled."""
+        """The tools by name. They are made on first use and are never pickled."""
         if self._stateful is None:
             self._stateful = []
             self._specs = self.setup.sourced(self.config, self._stateful)
@@ -200,7 +200,10 @@ class ToolEnv:
         return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
-        """An observation. Its state key is the class's `state_key`, else a digest of all actions and texts so far."""
+        """An observation. Its state key is the class's `state_key`.
+
+        Without one, the key is the beginning of the text and a digest of the task's key and all actions and texts.
+        """
         action = tool_action.write(Calls(items=done.items, answer=done.answer))
         history = "\0".join((self.digest, self.task.key if not self.digest else "", action, text))
         self.digest = hashlib.sha256(history.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -229,9 +232,10 @@ class ToolEnv:
         self.instance = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the tools, which are made again; during an episode, tools must not keep state.
+        """The state without the tools, which are made again; TypeError if tools keep state of a running episode.
 
-        Of an object that cannot be pickled, such as one with a database connection, the task and the actions are kept.
+        If the class's object cannot be pickled, for example because it has a database connection, the state holds the
+        task and the actions instead.
         """
         if self._stateful and not self.over:
             raise TypeError("an episode whose tools keep state of their own cannot be pickled")
@@ -239,7 +243,7 @@ class ToolEnv:
         return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Carry out the actions again if the object could not be pickled."""
+        """Take over the state; carry out the actions again if the class's object could not be pickled."""
         again = state.pop("_again", False)
         vars(self).update(state)
         if again:
@@ -265,7 +269,7 @@ class SnapshotToolEnv(ToolEnv):
             return None
         try:
             copied = copy.deepcopy({name: getattr(self, name) for name in self.KEPT})
-        except Exception:  # noqa: BLE001  what an object of the user raises here says only that it cannot be copied
+        except Exception:  # noqa: BLE001  whatever is raised, the object cannot be copied
             return None
         return {**copied, "seen": self._seen}
 
@@ -292,7 +296,7 @@ def _can_pickle(value: object) -> bool:
 
 
 def _giving(value: Any) -> Callable[[], Any]:
-    """A function that returns the value, or raises it."""
+    """A function that returns the value, or raises it if it is an exception."""
 
     def give() -> Any:
         if isinstance(value, BaseException):
@@ -303,7 +307,7 @@ def _giving(value: Any) -> Callable[[], Any]:
 
 
 def _as_text_and_messages(results: Sequence[Done | Malformed]) -> tuple[str, tuple[Message, ...]]:
-    """The results of a turn's calls: as one text, and as one message per call."""
+    """(the results of a turn's calls as one text, one message per call)."""
     texts = [(r.name, r.result) if isinstance(r, Done) else ("", r.message) for r in results]
     several = len(texts) > 1
     joined = "\n".join(f"{name}: {text}" if several and name else text for name, text in texts)

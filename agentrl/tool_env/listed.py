@@ -11,10 +11,10 @@ from agentrl.types import Observation, StepResult, Task
 
 
 class Listed:
-    """While the episode runs, observations list `choices()` as actions, if `lists`.
+    """A wrapper that lists `choices()` as actions in every observation of a running episode, if `lists`.
 
-    An environment whose class has a method `_actions` lists them by itself; this is for listing actions under some
-    configurations only, and for more `info`.
+    A tool environment whose class has a method `_actions` needs no wrapper to list actions. This class serves to list
+    them under some configurations only, and to add entries to `info`.
 
     Args:
         inner: the tool environment.
@@ -24,7 +24,7 @@ class Listed:
 
     def __init__(self, inner: ToolEnv, *, lists: bool, info: Mapping[str, Any] | None = None) -> None:
         self.inner, self.lists, self._info = inner, lists, dict(info or {})
-        inner.lists = False  # listed here, or not at all
+        inner.lists = False  # only this wrapper lists actions
 
     def choices(self) -> Iterable[str]:
         """The actions that may be taken now; an action that occurs twice is listed once.

@@ -11,26 +11,26 @@ from agentrl.tool_env.instance import ToolEnv
 from agentrl.tool_env.rewards import pick, takes
 from agentrl.types import Observation, Task
 
-EXPERTS = ("expert", "careless", "random")  # of a class with `_expert`
+EXPERTS = ("expert", "careless", "random")  # names of demonstrators if the class has `_expert`
 
 
 class OwnExpert:
     """The demonstrator that a class writes as its method `_expert`.
 
-    `expert` takes the method's actions; `careless:0.3` takes, with that probability per turn, a random action instead,
-    which is cloned too; `random` takes random actions only.
+    `expert` takes the method's actions. `careless:0.3` takes a random action instead with probability 0.3 per turn, and
+    random actions are cloned too. `random` takes random actions only.
 
     Args:
         env: an instance of the tool environment.
         name: one of these names.
-        seed: of the random choices, together with the task's key.
+        seed: seeds the random choices, together with the task's key.
 
     Raises:
         ValueError: there is no such expert, or the probability is wrong.
     """
 
     def __init__(self, env: Env, name: str, seed: int) -> None:
-        inner = getattr(env, "inner", env)  # below `agentrl.tool_env.Listed`
+        inner = getattr(env, "inner", env)  # the environment inside an `agentrl.tool_env.Listed`
         assert isinstance(inner, ToolEnv)
         self._env, self._seed = inner, seed
         self._slips = random_share(name, inner.setup.env_name, EXPERTS)

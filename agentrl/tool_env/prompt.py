@@ -42,7 +42,7 @@ class ToolWords:
         assert not native or form.name == "hermes", f"native calls are written as hermes, not as {form.name}"
 
     def as_native(self) -> "ToolWords":
-        """The same prompt for a server that takes tools as data; itself if the tools are not to be shown."""
+        """The same prompt for a server that takes tools as data; this prompt itself if it does not show the tools."""
         if not self._show:
             return self
         return ToolWords(
@@ -67,7 +67,7 @@ class ToolWords:
         return observation.text
 
     def turn(self, observation: Observation) -> str:
-        """The answers of the tools, for policies that have no role for tools."""
+        """The answers of the tools as one text, for policies without a message role for tools."""
         return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:

@@ -18,7 +18,7 @@ from agentrl.config import merge, resolve
 from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
-from agentrl.tool_env.tasks import RowTasks, Split
+from agentrl.tool_env.tasks import RowTasks, Split, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
@@ -34,14 +34,15 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         call_format: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
         prompt: chat (tool calls in that format); or compact (few words, for small models that choose among listed
-            actions; the class must have `_actions`). A model made from scratch takes compact where it can.
+            actions; the class must have `_actions`). A model made from scratch gets compact if the class has
+            `_actions` and no reward reads `texts`.
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
             tasks that a tool ends).
         show_tools: False leaves the tools out of the prompt.
         rows: a file (JSONL, JSON, CSV, Parquet), a saved data set or one of the hub, instead of the environment's own
             rows; see docs/data.md.
         split: all tasks, or their training or test part; the key of a task decides its part.
-        test_share: share of the test part in all tasks.
+        test_share: share of the test part in all tasks, between 0 and 1.
         tools: options of catalogue tools, by the names of the tools.
     """
 
@@ -65,7 +66,7 @@ class Setup:
     """The arguments of `agentrl.tool_env.environment`; all instances of one environment share them.
 
     Attributes:
-        module: name of the module that binds the hooks, by which a worker process finds the setup again.
+        module: name of the module that binds the hooks; a worker process finds the setup in this module.
         owner: the class; None for functions.
         sources: tools besides the methods of the class.
         rewards: reward functions by signal.
@@ -90,7 +91,7 @@ class Setup:
     _read: dict[str, RowTasks] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as the name of the module that binds it."""
+        """A pickle holds only the names of the module and of the variable that binds the setup."""
         return _bound_setup, (self.module, _bound_name(self))
 
     @property
@@ -100,7 +101,7 @@ class Setup:
 
     @functools.cached_property
     def methods(self) -> dict[str, ToolSpec]:
-        """The methods of the class that are tools, unbound."""
+        """The tools among the methods of the class, by name; the functions are not bound to an object."""
         if self.owner is None:
             return {}
         for name in ("close", "state_key"):
@@ -133,13 +134,18 @@ class Setup:
         """Does a reward read the whole answers of the model (`texts`)?"""
         return any("texts" in takes(function) for function in [*self.rewards.values(), *self._own_rewards().values()])
 
+    @property
+    def has_reward(self) -> bool:
+        """Does a method of the class or a function score episodes or steps?"""
+        return bool(self.rewards) or any(is_reward(name) for name in _public(self.owner))
+
     def _own_rewards(self) -> dict[str, Callable[..., Any]]:
-        """The reward methods of the class, and its `success` if that is a method, unbound."""
+        """The reward methods of the class by name, and `success` if it is a method; not bound to an object."""
         methods = {name: getattr(self.owner, name) for name in _public(self.owner)}
         return {name: method for name, method in methods.items() if is_reward(name) or name == "success"}
 
     def sourced(self, config: ToolConfig, stateful: list[Any]) -> dict[str, ToolSpec]:
-        """All tools by name; catalogue tools that keep state are made anew and appended to `stateful`."""
+        """All tools by name. Catalogue tools that keep state are made anew; the method appends them to `stateful`."""
         specs: list[ToolSpec] = []
         for source in self.sources:
             if isinstance(source, str | Mapping):
@@ -151,7 +157,7 @@ class Setup:
         return tool_specs([*self.methods.values(), *specs])
 
     def shared_servers(self, config: ToolConfig) -> list[str]:
-        """Names of the sources that serve all episodes from one place, such as a server, which may keep state."""
+        """Names of the toolboxes that all episodes share, such as a server, which may keep state."""
         sections = [_section(source, config) for source in self.sources if isinstance(source, str | Mapping)]
         tools = {str(section["name"]): _shared(json.dumps(section, sort_keys=True)) for section in sections}
         return [name for name, tool in tools.items() if isinstance(tool, Toolbox) and not hasattr(tool, "reset")]
@@ -173,14 +179,16 @@ class Setup:
         return tuple(spec.schema for spec in specs.values())
 
     def tasks(self, config: ToolConfig) -> RowTasks:
-        """The rows as tasks; the columns of the first are compared with what `reset` and the rewards ask for.
+        """The rows as tasks. The first task must have the columns that `reset` and the rewards ask for.
 
         Raises:
             ValueError: the rows cannot be read, or lack a column.
         """
         key = config.model_dump_json()
         if key not in self._read:
-            tasks = RowTasks(self._rows(config), self.env_name, config.split, config.test_share)
+            rows = self._rows(config)
+            column = naming_column(rows[0]) if len(rows) and isinstance(rows[0], Mapping) else ""
+            tasks = RowTasks(rows, self.env_name, config.split, config.test_share, column)
             if len(tasks):
                 self._check_columns({"seed": tasks[0].seed, **tasks[0].params})
             self._read[key] = tasks
@@ -263,7 +271,7 @@ def _held(value: object) -> Setup | None:
 
 
 def _public(owner: type | None) -> list[str]:
-    """Names of a class's own and inherited public functions, in the order of the class body."""
+    """Names of a class's public functions, those of base classes first, in the order of the class bodies."""
     classes = (
         [one for one in reversed(owner.__mro__) if one.__module__ not in ("builtins", "abc", "typing")] if owner else []
     )

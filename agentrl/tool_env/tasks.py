@@ -2,35 +2,87 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from agentrl.rows import Row, is_number, plain
 from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
 Split = Literal["all", "train", "test"]
+FEW = 20  # a column with fewer distinct values divides the rows too coarsely, unless most rows have their own value
+
+
+class Division(NamedTuple):
+    """How a column divides rows into train and test.
+
+    Attributes:
+        column: its name.
+        values: number of its distinct values; rows with one value stay together.
+        rows: number of rows.
+        test: number of rows that are test rows.
+        wanted: share of test rows that the configuration asks for (`test_share`).
+    """
+
+    column: str
+    values: int
+    rows: int
+    test: int
+    wanted: float
+
+    @property
+    def uneven(self) -> bool:
+        """Has the column few values, or is the share of test rows far from the wanted one?"""
+        few = self.values < FEW and 2 * self.values <= self.rows
+        return few or abs(self.test / self.rows - self.wanted) > min(self.wanted, 1 - self.wanted) / 2
+
+    def __str__(self) -> str:
+        """The division as a sentence, with advice if the division is uneven."""
+        told = (
+            f"the column {self.column!r} decides which rows are for training and which for tests, and rows with one "
+            f"value stay together: {self.values} values in {self.rows} rows, {self.test} of them "
+            f"({self.test / self.rows:.0%}) test rows where test_share is {self.wanted:.0%}"
+        )
+        if not self.uneven:
+            return told
+        return (
+            f"{told}; rename the column, such as to topic, if it does not name rows, or give the test rows as a source "
+            "of their own (eval.env.rows, docs/data.md)"
+        )
 
 
 class RowTasks(Sequence[Task]):
-    """Tasks of rows, made when asked for.
+    """One task per row; a task is made when it is read.
 
-    The name of a row, its `key` or `id`, else its number, makes the key of the task. If several rows have one name, the
-    keys also hold the row numbers, and all these rows belong to one split.
+    The key of a task holds the name of its row: the column `key` or `id`, else the row's number. If several rows have
+    the same name, the keys also hold the row numbers, and all these rows belong to one split.
+
+    Args:
+        rows: one per task.
+        env: name of the environment; every key begins with it.
+        split: the part to take.
+        test_share: share of the test part, 0 to 1.
+        column: the column that names the rows, for `division`; empty if no column does.
 
     Raises:
-        ValueError: a row is no mapping, or its `seed` is no whole number.
+        ValueError: a row is no mapping, its `seed` is no whole number, or no row is in the split.
     """
 
-    def __init__(self, rows: Sequence[Row], env: str, split: Split, test_share: float) -> None:
+    def __init__(self, rows: Sequence[Row], env: str, split: Split, test_share: float, column: str = "") -> None:
         self._rows, self._env = rows, env
+        self._column, self._test_share = column, test_share
+        self.split = split
         self._numbers: Sequence[int] = range(len(rows))  # of the rows in the split
         has_names = any(self._row(0).get(column) is not None for column in COLUMNS)
         times = Counter(map(self._name, self._numbers)) if has_names else {}
         self._shared = {name for name, count in times.items() if count > 1}
         if split != "all":
             test = split == "test"
-            self._numbers = [i for i in self._numbers if (share_of_key(f"{env}/{self._name(i)}") < test_share) == test]
+            self._numbers = [i for i in self._numbers if self._is_test(i) == test]
+            if not self._numbers and len(rows):
+                told = f"split = {split!r} has none of the {len(rows)} rows"
+                raise ValueError(f"{told}: {self.division or 'add rows, or set another test_share'}")
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -47,6 +99,18 @@ class RowTasks(Sequence[Task]):
         """The numbers of the rows in the split."""
         return self._numbers
 
+    @cached_property
+    def division(self) -> Division | None:
+        """How the naming column divides all rows into train and test; None if no column names the rows."""
+        if not self._column:
+            return None
+        every = range(len(self._rows))
+        values = len({self._name(i) for i in every})
+        return Division(self._column, values, len(every), sum(map(self._is_test, every)), self._test_share)
+
+    def _is_test(self, number: int) -> bool:
+        return share_of_key(f"{self._env}/{self._name(number)}") < self._test_share
+
     def _seed(self, row: Row, number: int) -> int:
         """The row's `seed`, else its number."""
         seed = row.get("seed")
@@ -62,11 +126,40 @@ class RowTasks(Sequence[Task]):
 
     def _name(self, number: int) -> str:
         row = self._row(number)
-        return str(next((row[column] for column in COLUMNS if row.get(column) is not None), number))
+        column = naming_column(row)
+        return str(row[column] if column else number)
 
     def _key(self, number: int) -> str:
         name = self._name(number)
         return f"{self._env}/{name}#{number}" if name in self._shared else f"{self._env}/{name}"
+
+
+def naming_column(row: Row, columns: Sequence[str] = COLUMNS) -> str:
+    """The column that names a row; empty if it has none."""
+    return next((column for column in columns if row.get(column) is not None), "")
+
+
+class PartRows(Sequence[Row]):
+    """Rows of generated tasks, ordered by part and then by number; a row is made when it is read.
+
+    Args:
+        make: (part, number) -> the row.
+        parts: names of the parts, such as train and test.
+        first: number of the first row of each part.
+        count: rows of each part.
+    """
+
+    def __init__(self, make: Callable[[Any, int], Row], parts: Sequence[str], first: int, count: int) -> None:
+        self._make, self._parts, self._first, self._count = make, parts, first, count
+
+    def __len__(self) -> int:
+        return len(self._parts) * self._count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        part, number = divmod(range(len(self))[i], self._count)
+        return self._make(self._parts[part], self._first + number)
 
 
 def share_of_key(key: str) -> float:

@@ -1,4 +1,4 @@
-"""Checks at the start of a run whether a chat template fits a prompt; `agentrl.chat.Chat` copes if it does not."""
+"""Checks at the start of a run whether a chat template fits a prompt; if not, `agentrl.chat.Chat` works around it."""
 
 from collections.abc import Sequence
 
@@ -67,7 +67,7 @@ def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
 def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
     """A remark on the first turn that a template changes when later turns follow; empty if it only appends.
 
-    A prompt is extended after an assistant turn, so prefixes are compared there.
+    A later prompt extends an earlier one after an assistant message, so the texts up to such a message are compared.
     """
     if not chat.has_tool_role:
         messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]

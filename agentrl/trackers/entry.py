@@ -17,16 +17,16 @@ class Tracker(Protocol):
     """A run that is open in a tool."""
 
     def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """One line of metrics.
+        """Send one line of metrics to the tool.
 
         Args:
             stage: train, clone, or `eval/MODE`.
-            step: number of the step in its stage, from 0; after --resume some steps come again.
+            step: number of the iteration, or of the warm-up's update, from 0; after --resume some are sent again.
             values: finite numbers and NaN, by name.
         """
 
     def close(self) -> None:
-        """The run is closed, at its end or before."""
+        """Close the run in the tool, at the end of the run or when it stops earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,11 @@ class Tracked:
     """The run to open.
 
     Attributes:
-        id: the same after every --resume, different for every run; letters, digits, dots, dashes and underscores.
+        id: identifier of the run, which stays the same after --resume; letters, digits, dots, dashes and underscores.
         name: `run.name`.
         folder: the run's folder.
         config: the configuration, without secrets.
-        resumed: the run was tracked before.
+        resumed: True if the run was tracked before, so that the tool continues it.
     """
 
     id: str
@@ -54,8 +54,8 @@ class TrackerFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        package: the package that `make` imports, to say early that it is missing.
-        extra: the extra of this project that installs it.
+        package: the package that `make` imports; a missing package is reported before the run starts.
+        extra: the extra of this project that installs the package.
     """
 
     KIND: ClassVar[str] = "tracker"

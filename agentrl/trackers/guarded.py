@@ -61,7 +61,7 @@ class Trackers:
         if self.failures:
             counts = ", ".join(f"{name} {count}" for name, count in self.failures.items())
             self._say(f"trackers failed: {counts} times; the run is not concerned, metrics.jsonl has every number")
-            with suppress(ValueError):  # a full disk has been told already, by what the run itself writes
+            with suppress(ValueError):  # if the disk is full, the run's own writes have said so
                 _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 
     def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
@@ -73,7 +73,7 @@ class Trackers:
             self._in_a_row[name] += 1
             if self.failures[name] == 1:
                 why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                self._say(f"warning: the tracker {name} could not {what} ({why}); the run goes on without it")
+                self._say(f"warning: the tracker {name} could not {what} ({why}); the run goes on")
             return None
         self._in_a_row[name] = 0
         return result
@@ -108,7 +108,7 @@ def _write(folder: Path, value: Mapping[str, Any]) -> None:
 
 
 def options_of(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The section of each tracker.
+    """The options of each tracker in `to`, in that order, with its `name` added.
 
     Raises:
         ValueError: a tracker is named twice, or options are for a tracker that is not used.

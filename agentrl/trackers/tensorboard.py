@@ -15,7 +15,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class TensorBoard:
-    """Writes events; `tag` is STAGE/NAME."""
+    """Writes events, each under the tag STAGE/NAME."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
@@ -31,10 +31,11 @@ class TensorBoard:
 
 
 def make(config: Config, run: Tracked) -> TensorBoard:
-    """A writer that goes on in the same folder after --resume."""
+    """A writer in the run's folder `tensorboard`; after --resume it adds a file to the same folder."""
     from tensorboardX import SummaryWriter
 
     folder = run.folder / "tensorboard"
-    # tensorboardX names files by the second: without a suffix a run that is resumed at once would overwrite one.
+    # tensorboardX puts the time in seconds into the name of a file. Without a suffix, a run that is resumed within the
+    # same second would overwrite the older file.
     files = len(list(folder.glob("*tfevents*")))
     return TensorBoard(SummaryWriter(str(folder), filename_suffix=f".{files}"))

@@ -1,4 +1,4 @@
-"""Trackio: a local database, shown by `trackio show`; with `space_id` a Space of the Hugging Face hub.
+"""Trackio: stores metrics in a local database, which `trackio show` shows, or with `space_id` in a Space of the hub.
 
 Without `space_id` nothing leaves the machine. The environment variable TRACKIO_DIR chooses where the database lies.
 """
@@ -47,7 +47,7 @@ class Trackio:
 
 
 def make(config: Config, run: Tracked) -> Trackio:
-    """The run of this id; trackio knows runs by their name, so the id is the name."""
+    """Open or continue the run. Trackio identifies a run by its name, so `run.id` becomes the name."""
     import trackio
 
     with redirect_stdout(sys.stderr):  # trackio prints how to show the project; standard output stays the program's own

@@ -1,7 +1,7 @@
 """Weights & Biases. `mode` auto sends to the server if there is a key for it, and else stores offline in RUN/wandb.
 
 The key comes from WANDB_API_KEY or from `wandb login`, never from a recipe. `wandb sync RUN/wandb/offline-*` sends an
-offline run later. The environment variable WANDB_MODE decides where it is set.
+offline run later. If the environment variable WANDB_MODE is set, it overrides `mode`.
 """
 
 import netrc
@@ -17,7 +17,7 @@ from agentrl.trackers.entry import Tracked
 
 PACKAGE, EXTRA = "wandb", "wandb"
 HOST = "api.wandb.ai"
-START_S = 30.0  # to reach the server before the run goes on without it
+START_S = 30.0  # longest time to reach the server
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -37,7 +37,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class WeightsAndBiases:
-    """Sends lines; every stage has an axis of its own, STAGE/step, because stages count their steps anew."""
+    """Sends lines of metrics. Every stage has its own axis, STAGE/step, because each stage counts its steps from 0."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -58,7 +58,7 @@ class WeightsAndBiases:
 
 
 def make(config: Config, run: Tracked) -> WeightsAndBiases:
-    """The run of this id, which goes on where it was."""
+    """Open the run `run.id`, or continue it."""
     import wandb
 
     with redirect_stdout(sys.stderr):
@@ -78,7 +78,7 @@ def make(config: Config, run: Tracked) -> WeightsAndBiases:
 
 
 def chosen_mode(config: Config) -> Any:
-    """online, offline, or what WANDB_MODE says."""
+    """The value of WANDB_MODE if it is set; else `mode`, where auto becomes online or offline."""
     if os.environ.get("WANDB_MODE"):
         return os.environ["WANDB_MODE"]
     return config.mode if config.mode != "auto" else "online" if _has_key() else "offline"

@@ -1,7 +1,7 @@
-"""The only stage between rollout and update that calls a model: log-probs of trainer and reference, critic values.
+"""Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
-This stage also compares the log-probs of engine and trainer. Where they differ, it adds importance weights of the
-policy-gradient terms (`agentrl.trainer.importance`).
+This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, it adds
+importance weights of the policy-gradient terms (`agentrl.trainer.importance`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,10 +70,10 @@ def annotate(
         graph: a graph with tokens.
         learner: the policy of the rows `mine`.
         config: section [update].
-        temperature: sampling temperature; a column `temperature` of the graph goes before it.
+        temperature: sampling temperature; the graph's column `temperature` has precedence.
         fillers: compute further columns.
-        mine: [N] bool, the rows to annotate; None for all. With several policies each one annotates its own rows, and
-            the columns keep what the other policies wrote on theirs.
+        mine: [N] bool, the rows to annotate; None for all. With several policies, each one annotates its own rows, and
+            the entries on the rows of other policies are kept.
         entropies: also add `token_entropy` [S] in nats, of the distribution of each sampled token under the trainer's
             policy; 0 for forced tokens, NaN outside the trained rows. It costs one more forward pass.
 
@@ -111,7 +111,7 @@ def annotate(
 def _reread(
     graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, temperature: float | np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """`old_logprob` and `importance` [S] by the trainer's own log-probs, and how far the engine's are from them."""
+    """`old_logprob` and `importance` [S] from the trainer's log-probs; metrics of the difference to the engine's."""
     assert graph.tokens is not None
     behaviour = graph.tokens.logprobs  # [S]
     old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
@@ -132,9 +132,9 @@ def _reread(
 
 
 def _foreign(graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows that the engine did not sample with the weights and behind the prompt of this graph.
+    """[N] bool, demonstrations, replayed rows, and rows whose prompt was changed after sampling.
 
-    Their log-probs differ from the trainer's without a fault of the engine.
+    The stored log-probs of these rows differ from the trainer's even if the engine computes correctly.
     """
     foreign: np.ndarray = graph.kind == DEMO
     for name in ("replayed", "reprompted"):

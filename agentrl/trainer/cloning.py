@@ -21,8 +21,8 @@ def clone(
 ) -> dict[str, float]:
     """Behaviour cloning: cross-entropy on the sampled tokens, each row multiplied by its `weight`.
 
-    The learner is trained under the distribution that it will sample from: on allowed sets, at temperature 1. Tokens
-    are aggregated as `config` says, and by token-mean if it says nothing.
+    The log-probabilities are those under each token's allowed set, at temperature 1. Tokens are aggregated as
+    `config.aggregation` says; None means token-mean.
 
     Returns:
         Metrics of the whole update.

@@ -51,7 +51,7 @@ class Critic:
         nn.init.zeros_(self.head.bias)
         self.ranks = ranks_of(policy)
         parameters = [p for _, p in self.named_parameters()]
-        # Whole and divided tensors cannot be in one operation, and so not in one group.
+        # AdamW updates a group in one operation, and one operation cannot mix whole and divided tensors.
         mixed = fsdp.sharded(self.network.model) and not self.shared
         groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
         self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
@@ -83,7 +83,9 @@ class Critic:
         return self.values(hidden[torch.from_numpy(part.at).to(self.network.device)])
 
     def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
-        """The columns `value` [N] and `next_value` [N]; with `high` also `value_high` [N], per token `token_value` [S].
+        """The columns `value` [N] and `next_value` [N].
+
+        With `two_levels` there is also `value_high` [N], and with `at="token"` also `token_value` [S].
 
         Values are NaN on rows outside `played` (ascending row numbers); `next_value` is NaN except on the last rows of
         truncated episodes. A truncated end without a next observation takes what `CriticConfig.cut_value` says.
@@ -112,8 +114,8 @@ class Critic:
         """Regress the values of an annotated graph towards the returns of its credit.
 
         Returns:
-            Metrics: loss, clip fraction and gradient norm of the critic, and the share of the returns' variance that
-            the values explained before the update.
+            Metrics: loss, clip fraction and gradient norm of the critic; weighted means of value and return; and the
+            share of the returns' variance that the values explained before the update.
 
         Raises:
             ValueError: the credit method gives no returns.
@@ -143,7 +145,8 @@ class Critic:
     ) -> tuple[float, float]:
         """Add the gradient of the loss over `rows`; returns the loss and the share of values whose clip was active.
 
-        A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0: that of `trunk_coef` * loss.
+        A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0, and then the gradient of
+        `trunk_coef` * loss.
         """
         assert graph.tokens is not None
         where: np.ndarray = np.any(targets.share > 0, axis=1)  # [S]
@@ -168,10 +171,10 @@ class Critic:
         return loss_of_all, hit_of_all
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient; returns its norm. If it is not finite, nothing changes."""
+        """One optimiser step with the accumulated gradient; returns its norm. A norm that is not finite: no step."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
-        )  # the trunk's are summed already
+        )  # the trunk's gradients are summed already
         norm = fsdp.clip([p for _, p in self.named_parameters()], self.config.grad_clip)
         if math.isfinite(norm):
             self.optimiser.step()
@@ -273,7 +276,7 @@ def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callabl
 
 
 def _own(policy: Network, trunk: nn.Module | None) -> Network:
-    """A trunk of the critic's own: `trunk`, or a copy of the policy's current model.
+    """The network of a critic with its own model: `trunk`, or a copy of the policy's current model.
 
     A trunk in half precision is converted to float32, because half precision would round the optimiser's steps away.
     """
@@ -319,7 +322,7 @@ Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A function that adds `trunk_coef` times the critic's gradient to the policy's trunk; None if there is none."""
+    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if nothing is to add."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 

@@ -21,7 +21,7 @@ from agentrl.trainer.temperatures import step_temperatures
 
 
 class Terms(NamedTuple):
-    """Loss of each target of the copies [X], and values [X] by name, whose weighted means are logged."""
+    """The loss [X] of each target of the copies, and metrics: values [X] by name, whose weighted means are logged."""
 
     per_token: Tensor
     metrics: Mapping[str, Tensor]
@@ -36,11 +36,11 @@ class Work:
         rows: [R] int64, ascending, the rows to train.
         active: [N] bool; rows that are not active get no forward pass.
         copies: the copies of rows that the loss counts.
-        terms: the loss: (statistics of the targets of the copies, their indices [X] in the token table, the target and
-            the copy of each, all copies) -> Terms.
+        terms: computes the loss. Its arguments: the statistics [X] of the targets of the copies, the index [X] of each
+            in the token table, the target and the copy that each belongs to, and all copies.
         entropy: see `agentrl.model.token_stats`.
-        temperature: sampling temperature, above 0; a column `temperature` of the graph goes before it.
-        bundle: [N] int64; rows with equal numbers stay in one micro-batch; None if the loss does not need that.
+        temperature: sampling temperature, above 0; the graph's column `temperature` has precedence.
+        bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need that.
         beside: adds another loss's gradient before the optimiser step on a mini-batch's rows.
     """
 

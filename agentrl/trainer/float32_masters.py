@@ -51,7 +51,7 @@ class Masters:
 
     @torch.no_grad()
     def load(self, state: Sequence[Tensor]) -> None:
-        """Copy the weights `state`, in the order of `state()`; ValueError if they are of another model."""
+        """Copy the weights `state`, in the order of `state()`, into the copies; ValueError if the shapes do not fit."""
         if [tuple(x.shape) for x in state] != [tuple(master.shape) for _, master in self._pairs]:
             raise ValueError(
                 f"the state has {len(state)} float32 weights, which do not fit this model's {len(self._pairs)}: "

@@ -1,8 +1,8 @@
 """A model divided over ranks with torch's FSDP2: each rank keeps a part of every weight, gradient and optimiser state.
 
 The layers are gathered one after another in each pass. Gradients are summed over ranks, never averaged, because
-agentrl's loss is a sum whose denominator is that of the whole mini-batch. Trained weights in half precision become
-float32 shards, which the optimiser changes, and every pass computes in half precision, as with
+agentrl's loss is a sum that is already divided by the denominator of the whole mini-batch. Trained weights in half
+precision become float32 shards, which the optimiser changes. Every pass computes in half precision, as with
 `agentrl.trainer.float32_masters` in one process.
 """
 
@@ -36,7 +36,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
         model: a causal language model of transformers, with adapters already inside.
         ranks: of torch's default process group.
         offload: keep shards, gradients and optimiser state in the CPU's memory; the optimiser then runs there.
-        device: of the passes; None takes that of the weights.
+        device: the device on which the passes run; None takes the device of the weights.
 
     Raises:
         ValueError: the model has no list of layers, or a weight that several layers share.
@@ -68,10 +68,10 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
 
 
 def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
-    """A second model, sharded as a sharded model is, with its weights of now; every rank calls this.
+    """A second model with the current weights of a sharded model, and sharded in the same way; every rank calls this.
 
     Args:
-        model: sharded.
+        model: the sharded model.
         wide: convert weights in half precision to float32; else the copy has the types of the model before sharding.
         trained: whether the copy's weights are trained.
     """
@@ -97,7 +97,7 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
 
 
 def before(model: Any) -> Any:
-    """A model as it was before it was sharded, perhaps without memory for its weights."""
+    """The model as it was before sharding, without memory for its weights; the model itself if it is not sharded."""
     origin: Origin | None = getattr(model, ORIGIN, None)
     return model if origin is None else origin.blank
 
@@ -132,13 +132,14 @@ def part_like(full: Tensor, like: Tensor) -> Tensor:
 
 
 def clip(parameters: Iterable[Tensor], limit: float) -> float:
-    """Scale the gradients down to the norm `limit`, if all together have a larger one; returns that norm.
+    """Scale all gradients down if their common norm is above `limit`; returns the norm before scaling.
 
     Gradients that are divided over ranks count whole, and every rank gets the same norm.
 
     Args:
-        parameters: whose gradients; those that are not divided have the same gradient on every rank.
-        limit: 0 for no limit.
+        parameters: the tensors whose gradients are scaled. A tensor that is not divided has the same gradient on every
+            rank.
+        limit: the largest norm; 0 for no limit.
     """
     every = list(parameters)
     kinds = [[p for p in every if hasattr(p, "full_tensor") is divided] for divided in (False, True)]
@@ -163,7 +164,7 @@ def _layers(model: Any) -> nn.ModuleList:
 
 
 def _widen(module: nn.Module) -> None:
-    """Convert the trained weights in half precision to float32. Those of parts that are sharded already are float32."""
+    """Convert the trained half-precision weights to float32. Parts that were sharded before have no such weights."""
     for parameter in module.parameters():
         if parameter.requires_grad and parameter.dtype in HALF:
             parameter.data = parameter.data.float()
@@ -188,7 +189,7 @@ def _decode(self: Any, **inputs: Any) -> Tensor:
 
 
 def _ties(model: nn.Module) -> list[list[str]]:
-    """Names of parameters that are one parameter."""
+    """For each parameter that has several names (a tied weight), these names."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)

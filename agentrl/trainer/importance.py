@@ -1,10 +1,10 @@
-"""Weights of tokens that other weights, or another implementation of the same weights, have sampled.
+"""Importance weights of tokens that older weights, or another implementation of the model, have sampled.
 
 The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update
 over the probability that the engine sampled with. It differs from 1 if rollouts are older than the update
 (`run.staleness`) or if engine and trainer compute differently. The weight w(r) multiplies the policy-gradient terms of
-the token; it is a constant of the gradient, and PPO's own ratio stays pi_new / pi_old. Together this is decoupled PPO
-(Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
+the token. It is constant: no gradient flows through w. PPO's own ratio stays pi_new / pi_old. Together this is
+decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
 
 - `truncate`: w = min(r, high). Truncated importance sampling per token; V-trace, Espeholt et al., arXiv:1802.01561,
   c_i of Eq. 1 with c-bar = high, lambda = 1.
@@ -44,13 +44,13 @@ class Weighed(NamedTuple):
 def importance_weights(
     log_ratio: np.ndarray, sequence: np.ndarray, kind: Importance, low: float | None = None, high: float | None = None
 ) -> Weighed:
-    """The weight of each decision; see the module.
+    """The weight of each decision, by the formulas of the module.
 
     Args:
         log_ratio: [K] float64 nats, old - behaviour.
         sequence: [K] int, the sequence of each decision.
         kind: how ratios become weights.
-        low, high: bounds of the ratio, or of a sequence's geometric mean; None for the kind's own.
+        low, high: bounds of the ratio, or of a sequence's geometric mean; None for the bounds in `BANDS`.
 
     Returns:
         The weights, with the metrics `importance_mean` and `importance_truncated` (share of decisions above `high`) or

@@ -15,10 +15,11 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
 
     Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`); here each
     step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty. From
-    a `score` column, the KL of the whole path to the last row of the row's episode is subtracted.
+    a `score` column, kl_coef times the KL of the whole path to the last row of the row's episode is subtracted.
 
-    The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before. The columns
-    `env_reward` and `env_score` [N] hold what the environment gave; success is judged by them.
+    The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before the charge. The
+    columns `env_reward` and `env_score` [N] hold the environment's reward and score. If the environment does not report
+    success, `env_score` decides it.
     """
     if config.kl_in == "loss" or not config.kl_coef:
         return annotated

@@ -1,4 +1,4 @@
-"""A learner, which updates change: weights, tokenizer, optimiser, learning-rate schedule, reference model, critic."""
+"""The learner: what updates change (weights, optimiser, learning rate, critic), with tokenizer and reference model."""
 
 import copy
 import logging
@@ -52,17 +52,17 @@ class Learner:
         optim: section [optim].
         reference: keep a reference model for KL: for peft the model with the adapter disabled, else a frozen copy of
             the current weights, which `restart` renews.
-        sharing: how batches are packed; None finds out what the model's layers allow.
+        sharing: how batches are packed; None takes what the model's layers allow.
         critic: makes the critic for a policy's network, at first and at each `restart`; None for no critic.
         config: section [learner].
-        ranks: the processes that share this learner. Every one makes it from the same weights and calls the same
-            methods; `config.divided` says whether the model is divided.
-        known: how the model may be called, if that is known already.
+        ranks: the processes that share this learner. Every process makes the learner from the same weights and calls
+            the same methods; `config.divided` says whether the model is divided.
+        known: the network of the model, if it was found before; None finds it out (`agentrl.model.network`).
 
     Attributes:
         half: does the model compute in half precision?
-        generating: the whole model, to generate with and to save: the trained model itself, or, if that one is divided,
-            a copy on rank 0 (None on the other ranks), which `gather` brings up to date.
+        generating: the whole model, to generate with and to save. If the trained model is divided, it is a copy on rank
+            0, which `gather` updates, and None on the other ranks. Otherwise it is the trained model itself.
         meter: sums the metrics of an update.
     """
 
@@ -102,7 +102,7 @@ class Learner:
 
     @property
     def note(self) -> str:
-        """A note for reports: how batches are packed, and why one path per row if they are not packed as trees."""
+        """A note for reports: how batches are packed, and, if they are not packed as trees, the reason."""
         if self.network.reason:
             return f"every path is packed as a row of its own: {self.network.reason}"
         return "batches are packed as trees: what several steps share is computed once"
@@ -138,7 +138,7 @@ class Learner:
         return replace(self.network, model=model.eval())
 
     def gather(self) -> None:
-        """Bring `generating` up to date; every rank calls this."""
+        """Copy the trained weights of a divided learner into `generating`; every rank calls this."""
         if not self.config.divided or not self._stale:
             return
         inner = {} if self.generating is None else dict(_inner(self.generating).named_parameters())
@@ -232,7 +232,8 @@ class Learner:
             parts: folder with the tensors of a divided learner.
 
         Raises:
-            ValueError: the state belongs to another model, or has no critic or reference model where this learner does.
+            ValueError: the state belongs to another model, or lacks the critic or the reference model
+                that this learner has.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = int(state["updates"])
@@ -270,7 +271,7 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
 
 
 def _check_same(model: nn.Module, ranks: Ranks) -> None:
-    """Raises ValueError unless every rank has the weights of rank 0, of which it will keep its part."""
+    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each)."""
     rank = ranks.other(
         lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
     )

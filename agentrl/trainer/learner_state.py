@@ -1,8 +1,8 @@
-"""The tensors of a learner's state, whole or divided over ranks, and how one kind becomes the other.
+"""Stores and loads the tensors of a learner's state, whole or divided over ranks.
 
-A learner in one process stores its state whole. A divided learner stores, with torch.distributed.checkpoint, one file
-of safetensors per rank; each tensor has the name of the parameter that it belongs to, so that any number of ranks, one
-included, can read it:
+A learner in one process stores its state whole. A divided learner stores one safetensors file per rank by
+torch.distributed.checkpoint. Each tensor is named after the parameter that it belongs to, so that any number of ranks
+(also one) can read the files:
 
     optimiser.PARAMETER/KEY    state of the optimiser, such as exp_avg
     weight.PARAMETER           float32 weight of a model that computes in half precision
@@ -38,11 +38,11 @@ class Table(Protocol):
     """Stored tensors."""
 
     def kinds(self) -> Mapping[str, Kind]:
-        """What there is, by name."""
+        """Type and shape of each stored tensor, by name."""
         ...
 
     def fill(self, targets: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of these names into these targets, divided or not."""
+        """Copy stored tensors into the targets of the same names; a target may be divided."""
         ...
 
 
@@ -66,7 +66,7 @@ class _Parts:
     """The files of a divided learner.
 
     Args:
-        folder: that holds them.
+        folder: holds the files.
         group: process group of the ranks that read; None for one process.
     """
 
@@ -148,7 +148,7 @@ def load_tensors(learner: "Learner", state: Mapping[str, Any]) -> None:
 
 
 def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> None:
-    """Bring a learner to a state that was stored by another number of ranks, or by the same; every rank calls this.
+    """Load a state that a learner with any number of ranks has stored; every rank calls this.
 
     Args:
         learner: divided or not.
@@ -209,7 +209,7 @@ def _flat(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
 
 
 def _weights(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
-    """The tensors that are there before the first step: float32 weights, reference, critic."""
+    """The tensors that exist before the first optimiser step: float32 weights, reference, critic."""
     assert learner.masters is not None
     half = _half(learner)
     for name, parameter in learner.network.model.named_parameters():
@@ -230,7 +230,7 @@ def _half(learner: "Learner") -> list[str]:
 
 
 def _optimised(learner: "Learner") -> Iterator[tuple[str, Optimisers, dict[int, str]]]:
-    """Prefix, optimisers and names of the optimised tensors, of the policy and of the critic."""
+    """For the policy, then for the critic: prefix, optimisers, and the name of each optimised tensor by its `id`."""
     assert learner.masters is not None
     model: nn.Module = learner.network.model
     yield "optimiser", learner.optimisers, {id(learner.masters.of(p)): name for name, p in model.named_parameters()}
@@ -242,7 +242,7 @@ def _optimised(learner: "Learner") -> Iterator[tuple[str, Optimisers, dict[int, 
 def _blank_states(
     prefix: str, optimisers: Optimisers, names: Mapping[int, str], kinds: Mapping[str, Kind]
 ) -> dict[str, Tensor]:
-    """Give the optimisers a state of zeros for each stored tensor of their parameters; these tensors by name."""
+    """Give the optimisers a tensor of zeros for each stored tensor of their states; returns these tensors by name."""
     made: dict[str, Tensor] = {}
     for optimiser in optimisers:
         for parameter in (p for group in optimiser.param_groups for p in group["params"]):
@@ -255,7 +255,7 @@ def _blank_states(
 
 
 def _named(learner: "Learner", state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of `tensors` by name."""
+    """The tensors of a state of `tensors`, by the names that the files of a divided learner use."""
     try:
         named = {f"weight.{name}": x for name, x in zip(_half(learner), state.get("masters") or [], strict=True)}
         named |= {f"reference.{name}": x for name, x in (state["reference"] or {}).items()}
@@ -278,7 +278,7 @@ def _named(learner: "Learner", state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
-    """Raises ValueError if the state of a parameter has another shape, which torch would find in the next update."""
+    """Raises ValueError if the state of a parameter has another shape; torch would fail only in the next update."""
     for parameter, state in optimiser.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
@@ -286,6 +286,6 @@ def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
 
 
 def _first_cause(error: Any) -> str:
-    """What went wrong first on the first rank that failed."""
+    """The error of the first rank that failed, at most 200 characters."""
     causes = [str(one[0] if isinstance(one, tuple) else one) for one in getattr(error, "failures", {}).values()]
     return " ".join((causes[0] if causes else str(error)).split())[:200]

@@ -17,8 +17,9 @@ LIMIT = 20.0  # of k3's log-ratio, in nats
 def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
     """[K] estimate of KL(pi || ref) per token, from one sample.
 
-    Source: Schulman, "Approximating KL divergence" (2020); k3 clamped to +-10 as in verl. Its log-ratio is clamped to
-    +-20 before: beyond that k3 is at its bound, and exp of it would overflow, whose gradient is 0 * inf.
+    Source: Schulman, "Approximating KL divergence" (2020); k3 is clamped to +-10 as in verl. Before that, the log-ratio
+    in k3 is clamped to +-20: beyond this range k3 is at its bound anyway, but exp could overflow and give the gradient
+    0 * inf, which is NaN.
     """
     apart = logprob - reference  # [K]
     if form == "k1":

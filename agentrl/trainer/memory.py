@@ -1,21 +1,24 @@
-"""How much memory an update needs, from the update itself run on tensors without memory.
+"""Forecasts how much memory an update needs, by running the update on tensors without memory.
 
-The real `update` runs twice on fake tensors (`torch._subclasses.FakeTensorMode`), which have shapes and types and no
-memory, while `Peak` adds up the storages that would be alive. Attention is the CPU's, which keeps what FlexAttention
-keeps: query, key, value, output and log-sum-exp. What a device adds is not counted: its context, the allocator's gaps,
-the kernels' workspaces, NCCL's buffers. So a device needs at least what is forecast here.
+The real `update` runs on tensors that have shapes and types and no memory: on the device meta, or, for a divided
+learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has the state of a first step. `Peak` adds
+up the storages that would be alive. The forecast uses the attention for CPUs, which stores the same tensors as
+FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not counted: its context, gaps
+of the allocator, workspaces of kernels, buffers of NCCL. A device therefore needs at least the forecast.
 """
 
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -41,9 +44,10 @@ class Need(NamedTuple):
     Attributes:
         weights: trained and frozen weights, with float32 copies.
         reference: the reference model.
-        optimiser: its state after the first step.
-        peak: the most that is alive at once in two updates, all of the above included.
-        whole: the whole copy of the weights that process 0 generates with, beside `peak`.
+        optimiser: the optimiser's state after the first step.
+        peak: the most bytes that are alive at once in an update; it includes weights, reference and optimiser.
+        whole: the undivided copy of the weights with which process 0 of a divided learner generates; `peak` does not
+            include it.
     """
 
     weights: int
@@ -54,7 +58,7 @@ class Need(NamedTuple):
 
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes of all living storages that operators have returned, and the most there ever were.
+    """Counts the bytes of all living storages that operators have returned (`now`), and their maximum (`most`).
 
     torch's own MemTracker refuses a module that is called several times, as the chunked head is.
     """
@@ -65,7 +69,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._size: dict[int, int] = {}
 
     def hold(self, tensor: Any) -> None:
-        """Count a tensor's storage, as long as it lives."""
+        """Count a tensor's storage as long as the storage lives."""
         local = getattr(tensor, "_local_tensor", tensor)  # a DTensor claims a storage of the global size
         storage = local.untyped_storage()
         if storage._cdata not in self._size:
@@ -74,7 +78,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.resized(storage)
 
     def resized(self, storage: Any) -> None:
-        """A storage has another size now."""
+        """Count the new size of a storage that `hold` has seen."""
         if storage._cdata in self._size:
             size = -(-storage.nbytes() // BLOCK) * BLOCK
             self.now += size - self._size[storage._cdata]
@@ -93,7 +97,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Silent(Meter):
-    """Metrics of values that are not there."""
+    """A meter that ignores everything, because the tensors have no values."""
 
     def add(self, *told: Any) -> None:
         pass
@@ -103,7 +107,7 @@ class _Silent(Meter):
 
 
 class _OneOfMany(Ranks):
-    """Rank 0 of several that are not there: it has all micro-batches it is given."""
+    """Rank 0 of several ranks, of which the others do not exist; it computes all micro-batches itself."""
 
     def __init__(self, size: int) -> None:
         self.grouped, self.size, self.rank, self.messages = True, size, 0, None
@@ -119,8 +123,21 @@ class _OneOfMany(Ranks):
         return None
 
 
+class _BriefNetwork(Network):
+    """A network whose attention computes only the two longest runs of unbranched episodes.
+
+    The other runs would take the same memory, one after another, and most of the time of a forecast. Two runs are
+    needed, because tensors of one run are alive while the next is computed.
+    """
+
+    def plan(self, layout: Any) -> Any:
+        plan = super().plan(layout)
+        assert all(end == below for _, end, below in plan.runs)
+        return replace(plan, runs=sorted(plan.runs, key=lambda run: run[0] - run[1])[:2])
+
+
 class _Simulated(Learner):
-    """A learner whose tensors may have no values, so that none is read."""
+    """A learner that reads no value of a tensor, because its tensors may have none."""
 
     meter = _Silent
 
@@ -139,8 +156,11 @@ class _Simulated(Learner):
 
 
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
-    """One micro-batch of a number of packed tokens: episodes of `longest` tokens (and a rest), SAMPLED of them
-    sampled."""
+    """The graph of one micro-batch with about `tokens` packed tokens.
+
+    Its episodes have `longest` tokens each, and one has the remaining tokens. The share `SAMPLED` of the tokens is
+    sampled.
+    """
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
     for episode, length in enumerate(lengths):
@@ -189,13 +209,16 @@ def forecast_update(
         empty: a transformers model on the meta device, with adapters already inside.
         tokens: packed tokens of the micro-batch.
         longest: tokens of an episode.
-        config, loss, learner: of the run.
+        config, loss, learner: sections [update], [loss] and [learner] of the run.
         reference: is there a reference model?
 
     Raises:
         torch._subclasses.fake_tensor.DataDependentOutputException: the loss reads values.
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
+    if not learner.divided:  # FSDP2 refuses tensors on meta, whose operators take a fifth of a fake tensor's time
+        with suppress(RuntimeError):  # of an operator that reads values or that meta lacks; fakes then say which
+            return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)
 
@@ -203,35 +226,42 @@ def forecast_update(
 def measured(
     model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
 ) -> Need:
-    """What two updates on this graph need, with the weights of this model, be they real or fake."""
+    """What an update on this graph needs once the optimiser has its state.
+
+    The weights of the model may be real, fakes, or on the device meta.
+    """
     peak = Peak()
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    weight = next(inner.parameters())
+    kind = _BriefNetwork if weight.is_meta or isinstance(weight, FakeTensor) else Network
     with ExitStack() as stack:
         ranks = stack.enter_context(_absent_ranks(learner.processes, peak)) if learner.divided else None
         loaded: Any = SimpleNamespace(model=model, tokenizer=None)
-        known = Network(model=inner, sharing="tree")
+        known = kind(model=inner, sharing="tree")
         made = _Simulated(loaded, OptimConfig(), known=known, config=learner, reference=reference, ranks=ranks)
-        made.restart(OptimConfig(), 2)
         whole = _bytes([*made.generating.parameters()]) if learner.divided else 0
         made.generating = None
         kept = _bytes([*made.network.model.parameters(), *made.network.model.buffers(), *made.trained])
         frozen = made.reference_copy
         beside = 0 if frozen is None else _bytes([*frozen.model.parameters()])
-        for x in _held(made):
+        for parameter in made.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        made.step()  # makes the optimiser's state
+        states = [x for one in made.optimisers for state in one.state.values() for x in state.values()]
+        for x in [*_held(made), *states]:
             peak.hold(x)
         credit = Credit.of(np.random.default_rng(0).normal(size=len(graph)))
         with peak:
-            for _ in range(2):
-                update(made, graph, credit, config, loss, temperature=1.0)
-        states = [x for one in made.optimisers for state in one.state.values() for x in state.values()]
+            update(made, graph, credit, config, loss, temperature=1.0)
         return Need(kept, beside, _bytes(states), peak.most, whole)
 
 
 @contextmanager
 def _absent_ranks(size: int, peak: Peak) -> Iterator[Ranks]:
-    """A process group whose other members are not there, and whose messages do nothing.
+    """A process group of which only this process exists, and whose messages do nothing.
 
-    FSDP2 frees gathered weights by giving their storages the size 0, which no operator shows: `peak` is told.
+    FSDP2 frees gathered weights by giving their storages the size 0. `peak` cannot see this from the operators, so the
+    functions that change the size also call `peak.hold`.
     """
     import torch.distributed as dist
     from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group

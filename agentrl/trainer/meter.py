@@ -22,11 +22,11 @@ class Meter:
         """Count a micro-batch.
 
         Args:
-            tokens: its packed tokens.
-            loss: its loss, a scalar.
+            tokens: number of packed tokens of the micro-batch.
+            loss: loss of the micro-batch, a scalar.
             share: [X] share of each target of the copies in the mini-batch's means.
             values: by name [X], one value per target of the copies.
-            decisions: its targets.
+            decisions: number of targets of the micro-batch.
         """
         named = {"loss": loss.detach(), "share": share.sum()}
         named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
@@ -44,9 +44,10 @@ class Meter:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
-        """Means of loss and gradient norm over optimiser steps, means of all values over decisions, and the counts.
+        """Means of the loss over optimiser steps and of all values over decisions; counts; and the mean gradient norm.
 
-        Sums and counts are those of all ranks together; steps and their norms are the same on each rank.
+        The gradient norm is the mean over the steps that were not skipped. Sums and counts are those of all ranks
+        together. The optimiser steps and their gradient norms are the same on each rank.
         """
         sums = ranks.total_by_name({name: float(x) for name, x in self.sums.items()})
         counted = ranks.total_by_name({name: x for name, x in self.counts.items() if name != "optimizer_steps"})

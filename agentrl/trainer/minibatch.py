@@ -32,7 +32,7 @@ def split(
 
 
 def families(graph: StepGraph) -> np.ndarray:
-    """[N] int64, the family of each row: a rollout, with those that it continues, calls or shares a tree with."""
+    """[N] int64, the family of each row: rollouts that parents, calls, contexts or trees link."""
     label = np.unique(graph.rollout, return_inverse=True)[1].astype(np.int64)  # [N]
     links = [(np.flatnonzero(above >= 0), above[above >= 0]) for above in (graph.parent, graph.caller)]
     if graph.tokens is not None:

@@ -2,7 +2,7 @@
 
 A shared step of a tree is trained once, with the sum of its paths' credit. If a ratio or a mean spans a whole path, the
 sum is not enough: each root-to-leaf path then has a copy of the row, with that path's credit. Log-probabilities are
-copied, after one forward pass over the tree; the model never sees a token twice.
+copied after the forward pass over the tree, so that copies of a row cost no further forward pass.
 
 Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
 """
@@ -21,9 +21,9 @@ class Copies(NamedTuple):
 
     Attributes:
         row: [C] int64, the row that is copied.
-        path: [C] int64, the sequence of the copy: an episode, or the leaf of its path.
-        positive, negative: [C] float64, credit of the copy, times the graph's `weight`.
-        weight: [C] float64, how often the copy counts, times the graph's `weight`.
+        path: [C] int64, the sequence of the copy: the episode (`of_rows`) or the number of the path (`of_paths`).
+        positive, negative: [C] float64, credit of the copy, times the row's share in the loss (`use`).
+        weight: [C] float64, how often the copy counts, times the row's share in the loss (`use`).
     """
 
     row: np.ndarray
@@ -33,7 +33,7 @@ class Copies(NamedTuple):
     weight: np.ndarray
 
     def take(self, which: np.ndarray) -> "Copies":
-        """Some of the copies."""
+        """The copies with the indices `which`."""
         return Copies(*(x[which] for x in self))
 
 

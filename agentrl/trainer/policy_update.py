@@ -43,9 +43,9 @@ def update(
     """Policy-gradient update of the learner on an annotated graph.
 
     Args:
-        learner: whose weights change.
-        graph: see `annotate`.
-        credit: of the graph's rows.
+        learner: the learner whose weights change.
+        graph: an annotated graph, see `agentrl.trainer.annotation.annotate`.
+        credit: the credit of the graph's rows.
         config: section [update].
         loss: an entry of `algorithms/loss`. If its configuration has a true `whole_episodes`, all tokens of an episode
             are in one micro-batch.
@@ -86,7 +86,7 @@ def update(
 
 
 def unfinished(graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of rollouts in which a limit ended the chain of the agent that the task was given to."""
+    """[N] bool, rows of rollouts in which a limit or a refusal ended the chain of the agent that got the task."""
     limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
     rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
     return rows

@@ -27,7 +27,7 @@ PATIENCE = timedelta(days=30)  # followers wait for the leader while it rolls ou
 
 
 class Share(NamedTuple):
-    """A micro-batch of this rank, and whether it counts; one that does not is a dummy."""
+    """A micro-batch of this rank, and whether it counts; a micro-batch that does not count is a dummy."""
 
     part: Batch
     counts: bool
@@ -64,9 +64,9 @@ class Ranks:
         return init_device_mesh(kind, (self.size,))
 
     def share(self, parts: Iterable[Batch]) -> Iterator[Share]:
-        """The micro-batches of this rank: the longest first to the rank with the fewest tokens, then dummies.
+        """The micro-batches of this rank, then dummies, so that every rank gets the same number.
 
-        Every rank gets the same number of micro-batches.
+        Micro-batches are given out from the longest to the shortest, each to the rank with the fewest tokens so far.
         """
         if self.size == 1:
             yield from (Share(part, True) for part in parts)
@@ -84,7 +84,7 @@ class Ranks:
             yield Share(_one_token(every[0]), False)
 
     def total(self, x: np.ndarray) -> np.ndarray:
-        """The sum over all ranks of an array of one shape, as float64."""
+        """The sum of x over all ranks, as float64; x has the same shape on every rank. One process returns x itself."""
         if self.size == 1:
             return x
         summed = torch.from_numpy(np.array(x, np.float64))
@@ -121,7 +121,7 @@ class Ranks:
         return next((rank for rank, one in enumerate(found) if one != found[0]), None)
 
     def exchange(self, data: bytes) -> list[bytes]:
-        """What every rank gave, in the order of ranks."""
+        """The `data` of every rank, in the order of ranks."""
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         dist.all_gather(lengths, torch.tensor([len(data)]), group=self.messages)
         longest = max(int(length) for length in lengths)
@@ -151,14 +151,14 @@ def ranks_of(network: Network) -> Ranks:
 def run_idle(network: Network, hidden: Tensor) -> None:
     """The backward pass of a dummy, from its hidden states [1, d].
 
-    The head has to be part of it. If its gradient were missing on one rank, an untied head's ranks would add up
-    gradients of different parameters.
+    The pass includes the output head. If the gradient of an untied head were missing on one rank, the ranks would add
+    up gradients of different parameters.
     """
     (network.logits(hidden[:1])[:, :1].sum() * 0.0).backward()  # type: ignore[no-untyped-call]
 
 
 def _one_token(batch: Batch) -> Batch:
-    """A batch of one token without targets."""
+    """The first token of a batch, as a batch without targets."""
     none = np.zeros(0, np.int64)
     return replace(
         batch,

@@ -1,4 +1,4 @@
-"""What a regularizer is: a term added to the policy loss, which may remember past updates.
+"""The interface of a regularizer: a term added to the policy loss, which may remember past updates.
 
 A catalogue file in `algorithms/regularizer/` offers a frozen pydantic `Config` and
 
@@ -66,14 +66,15 @@ class RegularizerFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        entropy: it reads `LossInputs.entropy` and needs its gradient.
-        reads: what it reads in `LossInputs.columns`: columns of steps or tokens (NaN where they have no entry), and
-            `demonstrated`, the weight of a demonstration's token that has no policy gradient and 0 on the others,
-            `advantage`, that of the token's step, and `succeeded`, 1 in episodes that succeeded and else 0.
-        demonstrations: it trains demonstrations; without such a regularizer an update leaves out those that have no
-            policy gradient.
-        totals: what it remembers of an update is summed with `Moment.total`. A regularizer that remembers something and
-            does not say so is refused where several processes share the learner.
+        entropy: the regularizer reads `LossInputs.entropy` and needs the entropy's gradient.
+        reads: names of what the regularizer reads in `LossInputs.columns`. A name is a column of steps or tokens (NaN
+            where there is no entry) or one of: `demonstrated`, the weight of the token's step if the step is a
+            demonstration without a policy gradient, else 0; `advantage`, the advantage of the token's step;
+            `succeeded`, 1 in episodes that succeeded, else 0.
+        demonstrations: the regularizer trains demonstrations. Without such a regularizer, an update leaves out
+            demonstrations that have no policy gradient.
+        totals: sums that the regularizer remembers of an update are added up with `Moment.total`. A regularizer that
+            has a state and does not declare `TOTALS` is refused if several processes share the learner.
         paper: one line for listings.
     """
 
@@ -114,7 +115,7 @@ class Regularizers:
 
     @property
     def reads(self) -> set[str]:
-        """What they read in `LossInputs.columns`."""
+        """The names that the regularizers read in `LossInputs.columns`."""
         return {name for entry in self.entries for name in entry.hooks.reads}
 
     def begin(self, moment: Moment) -> list[Term]:

@@ -14,16 +14,16 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     Attributes:
         model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the own model; its vocabulary must be the policy's.
+        path: folder or hub name of the own model; it must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
-        trunk_coef: weight of the head's loss in the trunk's gradient, which the policy's optimiser steps apply; 0 lets
-            the policy alone train the trunk.
+        trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
+            trains the trunk by the policy loss alone.
         lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: how far an update may move a value before the value's loss stops falling; None for the plain square. On a
-            branched graph nothing is clipped.
+        clip: distance between a value and its old value beyond which the loss of the value does not fall any more, as
+            in PPO. None for the plain squared error. On a branched graph nothing is clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
         mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
@@ -31,7 +31,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         warmup: number of first iterations in which only the critic learns.
         cut_value: how a truncated episode without a next observation is bootstrapped, because `limits.cut_turn=end` or
             `limits.calls` ended it with a turn that was not carried out: `before` takes the value before that turn,
-            since the environment is still in that state; `zero` takes 0.
+            because the environment is still in that state; `zero` takes 0.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -121,11 +121,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         entropy_coef: weight of the entropy bonus.
         aggregation: how the losses of the tokens become one number: the mean over all tokens (`token-mean`), or a mean
             over sequences of their sums (`seq-mean-token-sum`), of their means (`seq-mean-token-mean`), or of their
-            sums divided by norm_tokens (`seq-mean-token-sum-norm`). Left out, what the loss was published with
-            (`AGGREGATION` of its file).
-        sequence: what a sequence is there: a step or an episode. Left out, what the loss was published with
-            (`SEQUENCE` of its file).
-        norm_tokens: tokens that divide the sum of a sequence; left out, those of the longest sequence.
+            sums divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the aggregation with which the loss was
+            published (`AGGREGATION` of its file).
+        sequence: the sequence of these means: a step or an episode. Default: the sequence with which the loss was
+            published (`SEQUENCE` of its file).
+        norm_tokens: number by which the sum of a sequence is divided; default: the tokens of the longest sequence.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
@@ -134,9 +134,9 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         train_invalid: also train steps whose answer was not in the right format.
         train_unfinished: also train rollouts that a limit ended (SUPO does not; they stay in the statistics).
         old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
-        importance: how tokens are weighted whose log-probs differ between the engine that sampled them and the trainer
-            before the update, because the rollouts are older (run.staleness) or the two compute differently: `none`;
-            `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
+        importance: weight of tokens whose log-probs differ between the engine that sampled them and the trainer before
+            the update, because the rollouts are older (run.staleness) or the two compute differently. `none` corrects
+            nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
             [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence whose
             geometric mean of ratios is outside. Formulas: `agentrl.trainer.importance`. It needs old_logprob=trainer.
         importance_low, importance_high: bounds of the ratio; left out: none and 2 (truncate), 0.5 and 5 (mask), 0.5

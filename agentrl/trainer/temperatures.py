@@ -9,7 +9,7 @@ def step_temperatures(graph: StepGraph, recipe: float) -> float | np.ndarray:
     """The temperature under which the steps were sampled.
 
     Args:
-        graph: its column `temperature` [N], if it has one, is NaN on steps that were sampled at the recipe's.
+        graph: may have a column `temperature` [N], which is NaN on steps that were sampled at the recipe's temperature.
         recipe: `sampling.temperature`; 0 (greedy) counts as 1, as in the engine.
 
     Returns:

@@ -22,13 +22,14 @@ class Targets(NamedTuple):
 
 
 def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
-    """The token table with one more row for the tail of each truncated episode among `rows`.
+    """The token table with one more row for each truncated episode whose last row is in `rows` and that has a tail.
 
-    Such a row continues its episode's last step (or is a prompt of its own, if the context policy writes a new prompt
-    per turn). It ends in a place-holder token marked as sampled, so that a value can be read before it.
+    The new row holds the tail. It continues the last step of the episode, or is a prompt of its own if the context
+    policy writes a new prompt per turn. It ends in a place-holder token marked as sampled, so that a value can be read
+    before that token.
 
     Returns:
-        The table; the new rows; and for each new row, the row that it follows.
+        The table; [M] the new rows; and [M] the last row of each new row's episode.
     """
     assert graph.tokens is not None
     tokens, tails = graph.tokens, graph.tails

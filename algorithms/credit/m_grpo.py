@@ -48,7 +48,7 @@ def aligned(graph: StepGraph, align: int, seed: int) -> np.ndarray:
         ValueError: align is below 1.
     """
     if align < 1:
-        raise ValueError(f"m_grpo align={align}: give at least 1 sub-trajectory a rollout, or align=off")
+        raise ValueError(f"m_grpo align={align}: give at least 1 sub-trajectory per rollout, or align=off")
     noise = np.random.default_rng((seed, max(0, int(graph.version_newest.max(initial=0)))))
     first = np.flatnonzero(graph.first)  # [E]
     called = graph.caller[first] >= 0  # [E]

@@ -1,11 +1,10 @@
-"""The one routine behind every policy loss: a ratio of some granularity, a gate on it, and the sign of the
-advantage.
+"""The routine of all policy losses: a ratio, which a token, a turn or an episode shares, and a gate on it.
 
-The loss of a token is P * l(u, +1) + M * l(u, -1) with P, M >= 0 the step's positive and negative advantage
-mass and l(u, s) the loss at advantage s; on a chain one of P and M is 0 and this is the usual loss at A = P -
-M. Aggregation (token mean, sequence mean of token means or sums, constant length) is
-`agentrl.trainer.path_weights.aggregation_weights`, whose denominator is counted over the whole mini-batch, so that
-micro-batches are summed; a preset's docstring names its own.
+The loss of a token is P * l(u, +1) + M * l(u, -1), where P, M >= 0 are the positive and the negative advantage mass of
+the step, and l(u, s) is the loss at advantage s. On a chain one of P and M is 0, and this is the usual loss at
+A = P - M. `agentrl.trainer.path_weights.aggregation_weights` does the aggregation (token mean, sequence mean of token
+means or sums, constant length). Its denominator is counted over the whole mini-batch, so that the losses of
+micro-batches are summed. The docstring of each loss names its aggregation.
 
 Letters: T tokens, K groups of tokens (steps, segments or episodes).
 """
@@ -60,7 +59,7 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Options of losses whose ratio is a sequence's. sequence: a step's response, or all of an episode's."""
+    """Options of losses with one ratio per sequence. sequence: a step's response, or all responses of an episode."""
 
     sequence: Literal["step", "episode"] = "step"
 

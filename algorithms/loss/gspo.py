@@ -4,9 +4,9 @@ Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, `s = exp(mean
 
 Source: GSPO, arXiv:2507.18071, Eq. 5-7 (sequence form) and GSPO-token: s = exp(mean of token log-ratios),
 clipped in [1 - 3e-4, 1 + 4e-4]. The token form (`form=token`, and verl-agent's) has the same value and lets
-each token keep its own gradient; with one advantage a sequence both have the same gradient. Eq. 5 is
-a mean over sequences of one number each, which is "seq-mean-token-mean" over the same sequence. A sequence is a step's
-response (`sequence=step`, as in verl-agent, where each step is a row) or an episode.
+each token keep its own gradient; with one advantage per sequence, both have the same gradient. Eq. 5 is a mean over
+sequences of one number each, which is "seq-mean-token-mean" over the same sequence. A sequence is a step's response
+(`sequence=step`, as in verl-agent, where each step is a row) or an episode.
 """
 
 from typing import Literal

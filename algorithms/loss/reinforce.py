@@ -2,10 +2,9 @@
 
 Formula: `l = -A log pi`; with `corrected`, `l = -A u`.
 
-Source: Williams (1992): -A log pi on the tokens as sampled. Off-policy data are not
-corrected; with `corrected=true` the loss is -A u, whose gradient is -A u grad log pi: importance-weighted,
-unclipped.
-The sum over all tokens, divided by their number ("token-mean"): the source has a sum, a constant multiple of it.
+Source: Williams (1992): -A log pi on the tokens as sampled. Off-policy data are not corrected; with `corrected=true`
+the loss is -A u, whose gradient is -A u grad log pi: importance-weighted, unclipped. Aggregation: the sum over all
+tokens divided by their number ("token-mean"); the source has the sum, a constant multiple of it.
 """
 
 from pydantic import BaseModel

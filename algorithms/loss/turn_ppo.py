@@ -2,11 +2,11 @@
 
 Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` once per turn, `s = exp(sum over the turn of log u)`.
 
-Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios), l = max(-A rho, -A
-clip(rho)) once per turn, sum over turns / response tokens of the episode, mean over episodes
-(`AGGREGATION` over `SEQUENCE`): each of a turn's n tokens carries
-1/n of the turn's loss. A drift of 0.01 nats per token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long
-turns clip early; `geometric=true` is the geometric mean.
+Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios), l = max(-A rho, -A clip(rho)) once
+per turn; the sum over turns is divided by the response tokens of the episode, and averaged over episodes
+(`AGGREGATION` over `SEQUENCE`). So each of a turn's n tokens carries 1/n of the turn's loss. A drift of 0.01 nats per
+token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long turns clip early; `geometric=true` is the
+geometric mean.
 """
 
 from pydantic import BaseModel, Field
@@ -29,7 +29,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """All tokens of what shares a ratio must be in one micro-batch."""
+    """The loss [T] of each token. All tokens that share a ratio must be in one micro-batch."""
     chosen = Surrogate(
         granularity="turn_mean" if config.geometric else "turn_product",
         clip_low=config.clip_low,

@@ -3,8 +3,8 @@
 Formula: `-coef * (H - weight * w * band)` per token, H its entropy in nats.
 
 Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (entropy - weight * w * band),
-with the band of `entropy_band` and w of `band_weight`. The gate of the released code, which switches the term by the
-KL, is not built.
+with the band of `entropy_band` and w of `band_weight`. The released code also has a gate that switches the term by the
+KL; it is not built here.
 
 Departures: entropies are those of the update's own passes, which for a single optimiser step are the sampling policy's,
 as in the released code. An update adds to the history of the turns that occurred in it, and a turn without a history
@@ -35,11 +35,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        coef: of entropy bonus and band together, beside update.entropy_coef. The paper's 0.001. The released code also
-            has a gate that switches the whole term by the KL; it is not built, so that the term is always on.
-        weight: of the band inside the term.
+        coef: weight of entropy bonus and band together, beside update.entropy_coef; 0.001 is the paper's. The term is
+            always on: the gate of the released code, which switches it by the KL, is not built.
+        weight: weight of the band inside the term.
         low, high: the band, as multiples of the mean entropy of past updates at the same turn.
-        penalty: of a token outside the band, or with `differentiable` of a nat outside it.
+        penalty: penalty per token outside the band; with `differentiable`, per nat outside the band.
         mode: judge each token's entropy, or each step's mean.
         anneal: let the weight w of the band fall over the updates of the run; false keeps w = 1.
         differentiable: the paper's reading with a gradient; as released the band is a constant.
@@ -155,8 +155,7 @@ def entropy_band(
 
     `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. In the released code it is a
     constant: it changes the logged loss and has no gradient. `differentiable=True` is the reading of the paper that
-    smooths the
-    entropy: penalty times the distance to the band.
+    smooths the entropy: penalty times the distance to the band.
 
     Args:
         entropy: [T] nats.

@@ -47,13 +47,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Imitation:
-    """See the module. It remembers nothing."""
+    """See the module. It has no state."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     def begin(self, moment: Moment) -> "Imitation":
-        """Every update alike."""
+        """The term of an update; it is the same in every update."""
         return self
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
@@ -64,11 +64,11 @@ class Imitation:
         return LossOutput(term, {"imitation": term.detach(), "imitation_share": (shown > 0).to(shown)})
 
     def finish(self) -> None:
-        """Nothing to remember."""
+        """Does nothing: this term has no history."""
 
 
 def shaped(logprob: "Tensor", config: Config) -> "Tensor":
-    """[T] what imitation raises: log pi, or pi / (pi + gamma)."""
+    """[T] the quantity that imitation raises: log pi, or pi / (pi + gamma)."""
     if config.shape == "log":
         return logprob
     probability = logprob.exp()  # [T]

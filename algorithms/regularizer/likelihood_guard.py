@@ -31,7 +31,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class LikelihoodGuard:
-    """See the module. It remembers nothing."""
+    """See the module. It has no state."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -50,7 +50,7 @@ class LikelihoodGuard:
 
 
 def fall(logprob: "Tensor", old_logprob: "Tensor", positive: "Tensor", negative: "Tensor", step: "Tensor") -> "Tensor":
-    """[T] how far each token's likelihood fell, in nats, on actions that should not have lost any."""
+    """[T] fall of each token's log-likelihood, in nats; 0 outside actions of advantage >= 0 whose likelihood fell."""
     import torch
 
     # Limit: on a step that several paths share, the sign is that of their pooled advantage.

@@ -14,8 +14,8 @@ Formula: with x = log pi - log pi_teacher of a token that pi sampled, the term i
 
 Source: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
 distillation where the reward is missing: `form`, `end`, `only`); Thinking Machines, "On-Policy Distillation" (2025):
-`ratio`. Their equations are recalled, not read beside this file; the gradients above are checked by exact sums in the
-tests. As in both, a token answers for itself alone: what it leads to has no share in its term.
+`ratio`. Their equations were written from memory and not compared with the papers; the tests check the gradients above
+by exact sums. As in both papers, the term of a token depends on this token alone, not on later tokens.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -50,7 +50,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Teacher:
-    """See the module. It remembers nothing: the number of the update says what the weight is."""
+    """See the module. It has no state: the weight follows from the number of the update."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -80,7 +80,7 @@ class Term:
         return LossOutput(self.coef * inputs.weight * apart, {"teacher_kl": x, "teacher_share": taught.to(x)})
 
     def finish(self) -> None:
-        """Nothing to remember."""
+        """Does nothing: this term has no history."""
 
 
 def divergence(logprob: "Tensor", old_logprob: "Tensor", teacher: "Tensor", form: str) -> "Tensor":

@@ -24,8 +24,7 @@ from agentrl.graph import StepGraph
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """scale: the paper's alpha. smoothing: the paper's c, in calls. form: group compares with the fewest calls of the
-    group, single does not.
-    correct, calls: names of the signals, which are summed over an episode."""
+    group, single does not. correct, calls: names of the signals, which are summed over an episode."""
 
     scale: float = 1.0
     smoothing: float = Field(1.0, gt=0)

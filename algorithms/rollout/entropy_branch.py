@@ -27,9 +27,8 @@ ENTROPY = True
 
 class Config(RolloutOptions, frozen=True):
     """initial: m, chains that begin at once; 0 takes half of batch.copies. tokens: first tokens of an answer over which
-    its entropy is summed. weight: factor of the rise of entropy. threshold: an answer branches if a
-    number drawn from [0, 1), minus weight times the rise of entropy, is at or below it. beam: 1 + the most copies per
-    turn."""
+    its entropy is summed. weight: factor of the rise of entropy. threshold: an answer branches if a number drawn from
+    [0, 1), minus weight times the rise of entropy, is at or below it. beam: 1 + the most copies per turn."""
 
     initial: int = Field(0, ge=0)
     tokens: int = Field(20, ge=1)

@@ -1,4 +1,4 @@
-"""Uniform tasks; groups whose scores do not vary are drawn again, so that every group of the batch teaches something.
+"""Uniform tasks; further tasks are played in place of groups whose scores do not vary, from which nothing is learnt.
 
 Formula: a group is kept iff its scores vary.
 

@@ -1,4 +1,4 @@
-"""Spends the batch's copies where they are worth most: a knapsack of value and cost per task.
+"""Gives the copies of a batch to the tasks where they are worth most: a knapsack of value and cost per task.
 
 Formula: maximise `sum over tasks of (1 - p^N - (1 - p)^N) p (1 - p)^2` over the copies N, at a fixed total cost.
 
@@ -13,9 +13,9 @@ The value was compared with the released code (verl/trainer/ppo/exploration_util
 
 Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs an
 extra rule for these; a posterior mean is never 0 or 1. `unit = "tokens"` counts a copy of a task by the tokens that
-the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. The released code
-counts the first further copy of a task with the value of all its copies, here it is worth what it adds; its rule for
-tasks that were never or always solved, which gives them what the others leave, is not needed here.
+the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. In the released code
+the first further copy of a task has the value of all its copies; here a copy has the value that it adds. The released
+code has a rule that gives the remaining copies to tasks that were never or always solved; it is not needed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     prior: tuple[float, float] = (1.0, 1.0)
 
     def model_post_init(self, _: Any) -> None:
-        """Raises ValueError unless the prior is one of a Beta distribution, and `most` leaves room."""
+        """Raises ValueError unless the prior is one of a Beta distribution, and max_copies is at least `first`."""
         if not min(self.prior) > 0:
             raise ValueError(f"prior is {list(self.prior)}: both numbers of a Beta prior must be above 0")
         if self.max_copies < self.first:

@@ -8,9 +8,9 @@ of each a success rate is drawn from its posterior (Thompson sampling), and the 
 `target` are played. A task that was seldom played has a wide posterior, so that it is tried now and then.
 
 Compared with the released code (recipe/ours/mopps.py): update, draws and the choice of the nearest are the same; its
-scripts that begin without stored outcomes set the discount to 0.5, the default of `decay` here, and 8 or 16
-candidates per task. Not taken: its other choice, tasks inside an interval (`threshold`), and its start from stored
-outcomes. Departure: `pick = "mean"` takes the posterior's mean in place of a draw.
+scripts that start without stored outcomes set the discount to 0.5, which is the default of `decay` here, and 8 or 16
+candidates per task. Two features are not built: the choice of tasks inside an interval (`threshold`), and the start
+from stored outcomes. Departure: `pick = "mean"` takes the posterior's mean in place of a draw.
 """
 
 from collections.abc import Mapping, Sequence

@@ -29,8 +29,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         floor: weight that every task keeps.
         pool: candidates per task drawn.
-        start: a report of `agentrl eval ... --samples N --out FILE` on the training tasks, with which the values begin;
-            empty begins at 0.5.
+        start: a report of `agentrl eval ... --samples N --out FILE` on the training tasks, which gives the first
+            values; empty starts all values at 0.5.
     """
 
     floor: float = Field(0.05, gt=0)
@@ -56,7 +56,7 @@ class Sampler:
         return [Draw(task=candidates[int(i)]) for i in chosen]
 
     def observe(self, graph: StepGraph) -> None:
-        """Nothing: the tracker waits for the annotated graph."""
+        """Does nothing: the tracker learns from the annotated graph."""
 
     def annotated(self, graph: StepGraph) -> None:
         """Each outcome of the batch, with how far the policy has moved since the task's last answer."""

@@ -11,9 +11,8 @@ Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d
 
 Compared with the released code (verl/utils/reward_score/qa_step.py and submodule.py) which settles these details:
 texts lose case, punctuation and articles; tf-idf counts words of two letters or more, with idf over the gold documents
-and the
-document that is compared with them, log((1 + n) / (1 + df)) + 1. The reward of a search step is gain - redundancy, and
-keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0,
+and the document that is compared with them, log((1 + n) / (1 + df)) + 1. The reward of a search step is gain -
+redundancy, and keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0,
 search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
 
 Departures: the released code gives each query to its best key alone, and a later query overwrites an earlier and better

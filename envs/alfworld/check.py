@@ -29,7 +29,7 @@ _SENSELESS = (
 
 
 class Difference(NamedTuple):
-    """Where two engines part: after `command` they disagree about `what`."""
+    """The first difference of two engines: after `command` they disagree about `what`."""
 
     game: str
     step: int
@@ -99,7 +99,7 @@ def _commands(native: Engine, rng: random.Random, expert: bool) -> Iterator[str]
 
 
 def _wander(admissible: Sequence[str], rng: random.Random) -> str:
-    """Any command, rather a deed than a walk, at times padded or senseless."""
+    """Any command, more often a deed than a walk, sometimes with blanks around it or without sense."""
     luck = rng.random()
     if luck < 0.06:
         return rng.choice(_SENSELESS)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -97,11 +98,23 @@ def data_root(data: str) -> Path:
     """
     given = data or os.environ.get("ALFWORLD_DATA", "")
     if not given:
-        raise ValueError(f"no ALFWorld data named: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}")
+        command = f"{_into('alfworld-data')} && export ALFWORLD_DATA=$PWD/alfworld-data"
+        raise ValueError(
+            f"no ALFWorld data is named: run {command} and the same command again, or set data= or $ALFWORLD_DATA to a "
+            "folder that has the games; without a network here, docs/data.md says what to copy"
+        )
     root = Path(os.path.expandvars(given)).expanduser()
     if not root.is_dir():
-        raise ValueError(f"no ALFWorld data folder {root}: set data= or $ALFWORLD_DATA to what this fills: {DOWNLOAD}")
+        raise ValueError(
+            f"no ALFWorld data folder {root}: run {_into(str(root))} to fill it, or set data= or $ALFWORLD_DATA to a "
+            "folder that has the games"
+        )
     return root
+
+
+def _into(folder: str) -> str:
+    """The command that downloads the data into a folder."""
+    return DOWNLOAD.replace("DIR", shlex.quote(folder))
 
 
 def split_folder(root: Path, split: str) -> Path:
@@ -115,7 +128,7 @@ def split_folder(root: Path, split: str) -> Path:
         if folder.is_dir():
             return folder
     found = ", ".join(one for one in PUBLISHED if (root / RELEASE / one).is_dir() or (root / one).is_dir())
-    hint = f"it has {found}" if found else f"fill it with {DOWNLOAD}"
+    hint = f"it has {found}" if found else f"fill it with {_into(str(root))}"
     raise ValueError(f"no ALFWorld split {name} in {root}: {hint}")
 
 

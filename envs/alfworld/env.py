@@ -66,7 +66,7 @@ class Snapshot:
 
 
 class AlfworldEnv:
-    """An ALFWorld game a task.
+    """ALFWorld, one game per task.
 
     Args:
         play: opens a task's game. It must be picklable for the environment to be.

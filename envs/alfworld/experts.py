@@ -3,13 +3,13 @@
 expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
 wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but gives a random admissible command
     instead of a deed (take, open, heat, ...) with probability 0.6, instead of a walk with probability 0.2.
-    All it does is meant to be cloned, failures included.
+    Everything that it does is cloned, failures included.
 stray:0.5,0.3: as wander, but instead of a random command it walks somewhere at random: it leaves things undone and
     forgets where it was going, and never takes or opens what it need not.
 expert-noisy:0.2: the exploring expert with random commands injected at that probability; those have weight 0,
     so that cloning learns to recover from them and not to make them.
 oracle: the shortest plan with full knowledge; native engine only.
-random: each admissible command as likely.
+random: each admissible command with the same probability.
 
 Numbers may be left out; those above are the defaults. An expert repeats itself for the same seed and task.
 """

@@ -1,7 +1,7 @@
 """The exploring expert: wins as an agent must, from answers and admissible commands alone.
 
-What it brings along is common sense only: which kinds of receptacles take which kinds of objects, which have
-doors, and where lamps stand. It looks next where the thing it needs is likeliest for the steps it costs.
+All that it knows beforehand is common sense: which kinds of receptacles take which kinds of objects, which have
+doors, and where lamps stand. It looks next where the object is most likely per step that the look costs.
 """
 
 import re

@@ -77,7 +77,7 @@ def _goal(goal: Goal) -> str:
 
 @cache
 def _kinds() -> str:
-    """The declarations every problem begins with: one bare word a kind of object, then the kinds."""
+    """The declarations every problem begins with: one bare word per kind of object, then the kinds."""
     known = lore()
     return _INDENT + _INDENT.join(
         [

@@ -1,8 +1,9 @@
 """Sub-goals of the six task types, told from what the agent sees: an optional reward on the way to the goal.
 
-Each is counted once per episode, in order, when it first holds: the reward is the difference of a potential, the number
-counted so far, and nothing is farmed by undoing and doing again. Winning counts all that are left, so that every win of
-a game earns the same, and a loss at most what the sub-goals before the last one earn. The measure stays success.
+Each is counted once per episode, in order, when it first holds. The reward is the difference of a potential (the number
+counted so far), so undoing a sub-goal and doing it again earns nothing. Winning counts all sub-goals that are left. So
+every win of a game earns the same, and a loss earns at most what the sub-goals before the last one earn. Success stays
+the measure.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Arithmetic word problems with a calculator: which numbers to combine next, and when to answer.
 
-Stories of a few events are generated in graded difficulty. Training, validation and test stories share neither a
-number nor an order of events, so that what is measured is no recall.
+Stories of a few events are generated in graded difficulty. Training, validation and test stories share neither their
+numbers nor an order of events, so a model cannot answer a test story from memory.
 
 | piece | module |
 | --- | --- |
@@ -58,7 +58,7 @@ def entities(config: Config) -> Sequence[str]:
 
 
 def kind(task: Task) -> str:
-    """Tabled by the number of events."""
+    """The number of events, by which results are tabled."""
     return f"{len(task.params['events'])} events" if "events" in task.params else "problems"
 
 

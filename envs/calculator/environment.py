@@ -5,18 +5,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env import Asked, Parsed, Past, Prompt, action_line
+from agentrl import tool_env
+from agentrl.env import Asked, Parsed, Prompt, action_line
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment, read_rows
+from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status
 
-CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # longer actions are a model's own: listed ones are short, and return
+CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # listed actions are shorter and occur again; longer ones are a model's own
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class Problems(Listed):
@@ -28,24 +29,8 @@ class Problems(Listed):
         super().__init__(chosen.make(config), lists=config.prompt != "chat")  # type: ignore[arg-type]
 
 
-class Compact:
+class Compact(tool_env.Compact):
     """Few words: `calc 12 * 7`, `next` and `answer 84`."""
-
-    system, rewords = "", True
-
-    def first(self, observation: Observation) -> str:
-        """The story."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """The result."""
-        return f" {observation.text}"  # with the space every other number has before it: the same token
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The story and the last results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([first.text, *lines])
 
     def answer(self, action: str) -> str:
         """The action in words."""
@@ -107,7 +92,7 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: a file without the columns, more events at least than at most, a part that files do not have.
+        ValueError: a file lacks a column, min_events is above events, or files have no such split.
     """
     if config.min_events > config.events:
         raise ValueError(
@@ -120,9 +105,9 @@ def tasks(config: Config) -> RowTasks:
     rows = read_rows(config.rows)
     for i, row in enumerate(rows):
         read_row(config, row, f"row {i} of {config.rows}")
-    name = Path(config.rows).stem
+    name, column = Path(config.rows).stem, naming_column(rows[0])
     rows = [{**row, "key": f"{name}/{row.get('key', row.get('id', i))}"} for i, row in enumerate(rows)]
-    return RowTasks(rows, "calculator", config.split, config.test_share)
+    return RowTasks(rows, "calculator", config.split, config.test_share, column)
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
@@ -137,7 +122,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Problems written when asked for: part by part, by number of events, then by seed."""
+    """Generated problems, part by part, by number of events, then by seed; one is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,11 +1,11 @@
 """The named players of the calculator environment: demonstrators to clone, baselines to compare with.
 
-expert: writes the whole expression (compact: one operation a call), then answers with the result.
-stepwise: one operation a call.
-hasty:0.3: one operation a call, forgetting each event of the story with that probability.
+expert: writes the whole expression (compact: one operation per call), then answers with the result.
+stepwise: one operation per call.
+hasty:0.3: one operation per call; it forgets each event of the story with that probability.
 careless:0.4: stepwise, but at each step, with that probability, any action that the compact form would list.
-random: each of those as likely.
-All but random know how the problem was made; what they do, failures included, may be cloned.
+random: each action that the compact form would list, with the same probability.
+All but random know how the problem was made. All that they do may be cloned, failures included.
 """
 
 import math
@@ -26,7 +26,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
     """The player of that name.
 
     Raises:
-        ValueError: no such player, or a probability that is none.
+        ValueError: no such player, or a number that is no probability.
     """
     base, colon, given = name.partition(":")
     if base not in EXPERTS or (colon and base not in ("hasty", "careless")):
@@ -50,7 +50,7 @@ class Player:
         self._env, self._seed, self._whole, self._forgets, self._slips = env, seed, whole, forgets, slips
         self._rng = random.Random(seed)
         self._left: list[str] = []
-        self._plan: list[tuple[int, Step]] = []  # line that tells it, operation
+        self._plan: list[tuple[int, Step]] = []  # (line of the story that tells of the operation, operation)
         self._answer = ""
 
     def reset(self, task: Task) -> None:
@@ -63,7 +63,7 @@ class Player:
         steps, expression = work_out(has, [events[i] for i in kept])
         room = 10**self._env.config.display if self._env.config.display else math.inf
         if any(not 1 <= step.value < room or step.left == step.right for step in steps):
-            kept = list(range(len(events)))  # without what was forgotten it cannot be worked out
+            kept = list(range(len(events)))  # without the forgotten events no valid story is left: forget none
             steps, expression = work_out(has, events)
         lines = [task.params["at"][i] for i in kept for _ in range(1 + events[i].doubles)]
         self._plan, self._left = list(zip(lines, steps, strict=True)), [expression] if self._whole else []

@@ -148,7 +148,7 @@ def ordered(a: int, sign: str, b: int, seen: Sequence[int]) -> str:
 
 
 class _Written(dict[str, str]):
-    """Canonical actions by the text they hold, each written once: a listing has a hundred."""
+    """Canonical actions by their text. Each is written once, because every list of actions has about a hundred."""
 
     def __init__(self, verb: str, most: int = 200_000) -> None:
         self._verb, self._most = verb, most

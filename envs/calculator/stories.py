@@ -14,8 +14,8 @@ SUMS: Mapping[Part, tuple[int, ...]] = {"train": (0, 1, 2), "valid": (3,), "test
 SHARES = {"test": 0.25, "valid": 0.15}  # of all orders of events; training has the rest
 SMALL = 9  # largest factor
 FACTORS = 2  # most events of a story that multiply
-ROOM = 10  # counts stay up to so many times the largest number
-TRIES, MOST = 20, 10_000  # draws of one order of events, orders drawn
+ROOM = 10  # counts are at most so many times the largest number
+TRIES, MOST = 20, 10_000  # most draws with one order of events, and most orders that are drawn
 
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gil", "Hana")
 THINGS = ("apples", "books", "coins", "marbles", "pens", "shells", "stamps", "tickets")

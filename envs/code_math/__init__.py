@@ -26,7 +26,7 @@ __all__ = [
 
 HEAVY = False
 REFERENCE = "expert"
-WAITS = True  # for a sandbox: 30 ms to the time-out
+WAITS = True  # a step waits for the sandbox, from 30 ms up to the time-out
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})
@@ -38,5 +38,5 @@ def facts(config: Config) -> Mapping[str, str]:
 
 
 def make(config: Config) -> CodeMath:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodeMath(config)

@@ -2,13 +2,12 @@
 
 Conventions: the last `\\boxed{}` (MATH, DAPO, ReTool), `#### 42` (GSM8K), "the answer is 42", else the whole text.
 
-Units. A unit behind a number (or a dollar sign before it) is taken off: the words of `UNIT_WORDS`, bare or inside
-`\\text{}`, `%`, `^\\circ` and `\\$`; any other words inside a `\\text{}` behind a number are dropped, unless they hold
-a digit ("5\\text{ or 6}" is two answers). An answer without
-a unit equals one with it, since data sets seldom agree on stating it: "5" = "5 km", "5%" = "5" (and not 0.05).
-With `units = "agree"` two different units make two different answers, "5 km" and "5 m"; nothing is converted, so
-"1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of MATH
-(Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which drop units unread.
+Units. A unit behind a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
+`\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` behind a number are removed too, unless they hold
+a digit ("5\\text{ or 6}" is two answers). An answer without a unit equals the same answer with one, because data sets
+seldom agree on units: "5" = "5 km", "5%" = "5" (and not 0.05). With `units = "agree"`, "5 km" and "5 m" differ; nothing
+is converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
+MATH (Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which remove units without comparing them.
 
 Every function takes time linear in its text, or looks at LONGEST characters at most: a model wrote the text.
 """
@@ -93,7 +92,7 @@ def number(text: str) -> Fraction | None:
 
 
 class Normal(NamedTuple):
-    """An answer's text without what does not change its meaning, and its unit, "" if it states none."""
+    """An answer's text without the parts that do not change its meaning, and its unit ("" if it has none)."""
 
     text: str
     unit: str

@@ -11,11 +11,12 @@ from agentrl.env import Asked, Bare, Env, Move, Parsed, Past, Prompt, action_lin
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment, read_rows
+from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status, Task
 
 SYSTEM = "Solve the problem. You may run Python code. Give the final answer in \\boxed{}."
 EXPERTS = ("expert", "random")
+NAMING = ("key", "id", "unique_id")  # columns of a file that may name a problem; the first one with a value does
 SIGNS: Mapping[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 
 hooks = environment(
@@ -27,14 +28,14 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeMath(Listed):
     """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt != "chat", info=told)  # type: ignore[arg-type]
         self.config = config
@@ -89,11 +90,13 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: rows that are no problems; no sandbox, which is said before anything is played.
+        ValueError: a row is no problem, or no sandbox works, which is thus found before anything is played.
     """
     runner_of(config)
-    rows: Sequence[Mapping[str, Any]] = _FileRows(config.rows) if config.rows else _Generated(config)
-    return RowTasks(rows, "code_math", config.split, config.test_share)
+    if not config.rows:
+        return RowTasks(_Generated(config), "code_math", config.split, config.test_share)
+    rows = _FileRows(config.rows)
+    return RowTasks(rows, "code_math", config.split, config.test_share, rows.column)
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
@@ -103,11 +106,12 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):
-    """Problems of a file, in one form, their keys with the file's name; the first row is read at once."""
+    """Problems of a file in one form. Keys begin with the file's name. The first row is read at once, as a check."""
 
     def __init__(self, path: str) -> None:
         self._path, self._rows = path, read_rows(path)
         self._row(0)
+        self.column = naming_column(self._rows[0], NAMING)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -117,12 +121,13 @@ class _FileRows(Sequence[Mapping[str, Any]]):
 
     def _row(self, i: int) -> Mapping[str, Any]:
         row = self._rows[i]
-        name = next((row[column] for column in ("key", "id", "unique_id") if row.get(column) is not None), i)
+        column = naming_column(row, NAMING)
+        name = row[column] if column else i
         return {"key": f"{Path(self._path).stem}/{name}", **read(row, f"row {i} of {self._path}")}
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Problems written when asked for."""
+    """Generated problems; a problem is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3, 4) if config.level == 0 else (config.level,)
@@ -152,7 +157,7 @@ def kind(task: Task) -> str:
 
 
 def operations(expression: str) -> Iterator[str]:
-    """An expression as operations on two numbers each, in order; itself if it is more than that."""
+    """An expression as operations on two numbers each, in order; the expression itself if that cannot be done."""
 
     def visit(node: ast.expr) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
@@ -173,8 +178,8 @@ def operations(expression: str) -> Iterator[str]:
 
 
 class Solver:
-    """Computes what the problem was made from, then answers with the last result. Knows the expression, or the
-    answer of a file's problem."""
+    """Knows the expression from which the problem was made: it computes that, then answers. For a problem of a file it
+    knows the answer alone."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._left, self._task = config, list[str](), Task(key="", env="code_math")
@@ -195,7 +200,7 @@ class Solver:
 
 
 class Chance:
-    """An operation on two numbers of the question, or a number of it as the answer."""
+    """Draws one of the compact form's actions: an operation on two known numbers, or a known number as the answer."""
 
     def __init__(self, env: CodeMath, seed: int) -> None:
         self._env, self._seed, self._rng = env, seed, np.random.default_rng(seed)

@@ -30,15 +30,14 @@ KNOWN = 8  # numbers the compact form combines: the last ones seen
 
 class Config(ToolConfig, frozen=True):
     """level: 1 to 4 (see `problems`), 0 for all. count: generated problems per level. seed: seed of the first problem.
-    rows: a file of problems instead (GSM8K, MATH, DAPO and like columns). convention: how results are written: plain,
-    torl (fenced code and output) or retool. reward: exact 0/1; retool +1, wrong min(-0.6, -1 + 0.1 per turn with
-    calls), only boxed answers count; torl +1/-1, and and another -0.5 if code was run and every run failed. strict:
-    only a boxed answer counts.
-    units: agree, two different units make an answer wrong, or ignore, as MATH's scorers do (see `answers`).
-    stateful: keep variables between calls. print_last: ReTool's rewrite of the last line. max_calls: most runs of code
-    per episode, 0 for no limit. prompt: chat, compact (few words; single operations and answers are listed), or
-    instruct (compact with a system message, for language models).
-    sandbox: the tool that runs code. timeout_s: seconds per run.
+    rows: a file of problems instead (columns as in GSM8K, MATH or DAPO). convention: how results are written: plain,
+    torl (fenced code and output) or retool. reward: exact: 1 for a right answer, else 0; retool: 1, or
+    min(-0.6, -1 + 0.1 per turn with calls) for a wrong answer, and only a boxed answer counts; torl: 1 or -1, and 0.5
+    less if code was run and every run failed. strict: only a boxed answer counts. units: agree (two different units
+    make an answer wrong) or ignore (as MATH's scorers do, see `answers`). stateful: keep variables between calls.
+    print_last: ReTool's rewrite of the last line. max_calls: most runs of code per episode, 0 for no limit. prompt:
+    chat, compact (few words; single operations and answers are listed), or instruct (compact with a system message, for
+    language models). sandbox: the tool that runs code. timeout_s: seconds per run.
     """
 
     level: int = Field(1, ge=0, le=4)
@@ -75,7 +74,7 @@ class Problem:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._session: CodeSession | None = None
-        self._ran: list[str] = []  # code of this episode, by which a copy of a stateful interpreter is made
+        self._ran: list[str] = []  # code of this episode; a copy of a stateful interpreter runs it again
         self._target, self._question = "", ""
         self._numbers: list[str] = []
         self._well = self._badly = 0

@@ -36,5 +36,5 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
 def make(config: Config) -> CodePair:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodePair(config)

@@ -25,10 +25,10 @@ TESTER = "tester"
 
 
 class CodePair(Listed):
-    """A turn in which the tester is asked is over when it has answered."""
+    """The environment of the writer. A turn that asks the tester ends when the tester has answered."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
         self._waiting: StepResult | None = None
@@ -39,7 +39,7 @@ class CodePair(Listed):
         return super().reset(task)
 
     def step(self, action: str) -> StepResult:
-        """Carry out calls; what they say to the tester goes out as an errand."""
+        """Carry out calls; a question to the tester becomes an errand."""
         result = super().step(action)
         writer: Writer = self.inner.instance
         if self.inner.over or not writer._asking:
@@ -50,7 +50,7 @@ class CodePair(Listed):
         return result._replace(info={**result.info, "errands": (errand,)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """What the tester says, in the place of the call's own word."""
+        """Put the tester's report in the place of the call's result."""
         assert self._waiting is not None, "nobody was asked"
         result, self._waiting = self._waiting, None
         told = finding(replies[0])
@@ -75,7 +75,7 @@ def finding(reply: Reply) -> str:
 
 
 def told_by(observation: Observation, told: str) -> Observation:
-    """An observation in which the tester has spoken."""
+    """The observation with the tester's report in it."""
     messages = tuple(
         Message(m.role, told, m.name) if (m.name, m.content) == ("ask_tester", PENDING) else m
         for m in observation.messages
@@ -86,8 +86,8 @@ def told_by(observation: Observation, told: str) -> Observation:
 
 
 class Player:
-    """Has the code tested, undoes one of the task's mistakes, and so on; hands in what passes. Any offered action with
-    probability `slips`."""
+    """Has the code tested and undoes one of the task's mistakes, until the tests pass; then it hands in. With
+    probability `slips` it takes any offered action instead."""
 
     def __init__(self, env: CodePair, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -124,7 +124,7 @@ class Player:
 
 
 class _Rows(Sequence[Mapping[str, Any]]):
-    """Rows of `code_repair`'s tasks, made when asked for."""
+    """Rows of `code_repair`'s tasks; a row is made when it is read."""
 
     def __init__(self, listed: Sequence[Task], chosen: Sequence[int]) -> None:
         self._listed, self._chosen = listed, chosen
@@ -140,8 +140,8 @@ class _Rows(Sequence[Mapping[str, Any]]):
 
 
 def tasks(config: Config) -> RowTasks:
-    """Those of `code_repair`, under this environment's name; with the compact prompt those that its listed changes can
-    solve. ValueError if there are none."""
+    """The tasks of `code_repair`, under this environment's name; with the compact prompt only those that listed changes
+    can solve. ValueError if there are none."""
     return RowTasks(_rows(config), "code_pair", "all", config.test_share)
 
 

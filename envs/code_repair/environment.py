@@ -24,14 +24,14 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeRepair(Listed):
     """The environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 
@@ -52,10 +52,13 @@ def choices(files: Mapping[str, str]) -> list[str]:
 
 
 class Compact(Bare):
-    """Few words: a change is written as the lines that it makes."""
+    """The compact prompt. A change is written as its old and its new text. Of the observations, only the first and the
+    present one are shown."""
+
+    edit = "replace"  # the tool that changes a file
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The files, the last turns and what is seen now."""
+        """The first observation (files and failures), the last actions, and the present observation."""
         lines = [f"> {self.answer(p.action)}" for p in past]
         return "\n".join([first.text, *lines, observation.text] if done else [first.text])
 
@@ -65,8 +68,8 @@ class Compact(Bare):
         if turn.answer is not None or len(turn.items) != 1:
             return action
         name, arguments = getattr(turn.items[0], "name", ""), getattr(turn.items[0], "arguments", {})
-        if name != "replace":
-            return name.replace("_", " ")
+        if name != self.edit:
+            return str(name).replace("_", " ")
         old, new = str(arguments.get("old", "")), str(arguments.get("new", ""))
         return f"replace in {arguments.get('path', '')}\n{old}\nby\n{new}"
 
@@ -85,8 +88,8 @@ def prompt(config: Config) -> Prompt:
 
 
 class Repairer:
-    """Undoes the task's mistakes through the tools: knows the answer. In the compact form it makes offered changes that
-    mean the same, and hands in what is there where none does."""
+    """Knows the answer: it undoes the task's mistakes through the tools. In the compact form it takes offered changes
+    that mean the same; if there are none, it hands in the files as they are."""
 
     def __init__(self, env: CodeRepair) -> None:
         self._env, self._fixes, self._tested = env, list[tuple[str, str, str]](), False

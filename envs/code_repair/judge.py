@@ -1,8 +1,8 @@
 """Running visible tests for the agent, and hidden ones for the verdict: each in a sandbox of its own.
 
-A verdict never rests on what a process says that has the agent's code in it. Calls with known values: the sandbox is
-given the calls alone and the values are compared here. Test programs (HumanEval, MBPP): they run in one sandbox, the
-agent's functions in another, and only literals pass between them.
+A process that runs the agent's code never says whether a check passed. Calls with known values: the sandbox gets only
+the calls, and the values are compared here. Test programs (HumanEval, MBPP): they run in one sandbox, the agent's
+functions in another, and only literals pass between them.
 """
 
 import ast
@@ -64,7 +64,7 @@ def _stand_in(name):
     return call
 """
 LONGEST = 20_000  # characters of a literal that passes between the sandboxes
-MOST_CALLS = 300  # of the agent's functions by one test program
+MOST_CALLS = 300  # most calls of the agent's functions by one test program
 
 
 class Verdict:
@@ -109,7 +109,7 @@ def check_calls(
     Args:
         runner, files, timeout_s: where the calls are carried out.
         calls: every hidden call.
-        visible: texts of the tests that the agent could read; a call whose expression stands in one is no unseen one.
+        visible: texts of the tests that the agent could read; a call whose expression occurs in them is not unseen.
     """
     pairs = [[module, expression] for module, expression, _ in calls]
     with _closing(runner.session(files, stateful=False)) as session:

@@ -35,7 +35,7 @@ def tasks(config: Config) -> RowTasks:
     """The tasks of a configuration.
 
     Raises:
-        ValueError: there are none; no sandbox, which is said before anything is played.
+        ValueError: there are no tasks, or no sandbox works, which is thus found before anything is played.
     """
     runner_of(config)
     rows = _file_rows(config) if config.rows else _Generated(config)
@@ -60,7 +60,7 @@ def _mistakes(name: str) -> list[Mutation]:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Rows of the corpus, written when asked for."""
+    """Rows of the corpus; a row is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3) if config.level == 0 else (config.level,)
@@ -175,7 +175,7 @@ def _read(row: dict[str, Any], name: str, mode: str) -> dict[str, Any]:
 def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:
     """The task of repairing the row's own solution, in which the key chooses a mistake.
 
-    Limit: that the mistake makes a check fail is not known beforehand; rows without any possible mistake are refused.
+    Limit: nothing makes sure that a check finds the mistake. Rows without any possible mistake are refused.
     """
     found = mutations(source)
     if not found:

@@ -61,7 +61,7 @@ def checked_file(files: Mapping[str, str], path: str, content: str, most: int = 
     clean = str(PurePosixPath(path))
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):
         raise ValueError(f"{path!r:.80} is no path inside the repository")
-    # The sandbox could not write these, which would be its fault and not the agent's: the episode would not count.
+    # If the sandbox failed on such a path, the failure would count as the sandbox's and the episode would be lost.
     if len(clean.encode()) > PATH_LIMIT or clean.count("/") >= DEPTH_LIMIT:
         raise ValueError(f"{path!r:.80} is too long: a path has at most {PATH_LIMIT} bytes and {DEPTH_LIMIT} parts")
     if len(content) > FILE_LIMIT:

@@ -9,7 +9,7 @@ of an episode is a patch; its similarity to the gold patch is a signal (SWE-RL, 
 | modules, calls and their values | `modules` |
 | mistakes | `mistakes` |
 | tasks of the modules; of a user's repositories | `tasks`; `prepare` |
-| files that are not the agent's, patches | `files` |
+| protected files, patches | `files` |
 | commands in the sandbox | `shell` |
 | the agent's tools | `repository` |
 | verdicts | `judging` |
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 REFERENCE = "expert"
-WAITS = True  # for a sandbox
+WAITS = True  # a step waits for the sandbox
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepo-v0": {}})

@@ -27,7 +27,7 @@ def collect(words: Sequence[str]) -> int:
 
 
 def verify(words: Sequence[str]) -> int:
-    """Find the mistakes that make a task, in the sandbox, and write mistakes.json."""
+    """Write mistakes.json: the mistakes that make a task, each of them tried in the sandbox."""
     Parser("agentrl envs code_repo verify", verify.__doc__).parse_args(list(words))
     found = {}
     for name, module in modules.modules().items():

@@ -1,18 +1,20 @@
 """The environment: the repository's tools through the core's tool calling, and a form of it that lists its actions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt, Verdict, random_share
+from agentrl.env import Env, Move, Prompt, Verdict, random_share
+from agentrl.envs.code_repair.environment import Compact as RepairCompact
 from agentrl.envs.code_repair.mutate import Mutation
 from agentrl.envs.code_repair.workspace import unique_edit
 from agentrl.envs.code_repo.mistakes import mistakes, same_meaning
 from agentrl.envs.code_repo.repository import Config, Repository, definitions, runner_of
+from agentrl.tool import Call
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, environment
-from agentrl.types import Observation, Status, StepResult, Task
+from agentrl.types import Observation, StepResult, Task
 
 SYSTEM = (
     "You repair a repository. Look at its files, change them, run commands and the tests, and call submit when done."
@@ -29,7 +31,7 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeRepo(Listed):
@@ -67,8 +69,8 @@ class CodeRepo(Listed):
 
 
 def choices(repository: Repository) -> list[str]:
-    """The actions of the compact form: to hand in, to run the tests, to view a definition, and to make one of the
-    single changes of the definition that was viewed last."""
+    """The actions of the compact form: hand in, run the tests, view a definition, or make one of the single changes of
+    the definition that was viewed last."""
     found = [tool_action.call("submit"), tool_action.call("run_tests")]
     for path in repository._code():
         names = definitions(repository._files[path])
@@ -85,34 +87,18 @@ def _edit(path: str, source: str, change: Mutation) -> str:
     return tool_action.call("str_replace", path=path, old=old, new=new)
 
 
-class Compact(Bare):
-    """Few words: a change is written as its new lines, and only the first and the present observation are shown."""
+class Compact(RepairCompact):
+    """The compact prompt of `code_repair`, and `view PATH NAME` for a definition."""
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The files and failures, the last turns and what is seen now."""
-        lines = [f"> {self.answer(p.action)}" for p in past]
-        return "\n".join([first.text, *lines, observation.text] if done else [first.text])
+    edit = "str_replace"
 
     def answer(self, action: str) -> str:
         """The call in words."""
-        turn = tool_action.read(action)
-        if turn.answer is not None or len(turn.items) != 1:
-            return action
-        name, arguments = getattr(turn.items[0], "name", ""), getattr(turn.items[0], "arguments", {})
-        if name == "view_definition":
+        items = tool_action.read(action).items
+        if len(items) == 1 and isinstance(items[0], Call) and items[0].name == "view_definition":
+            arguments = items[0].arguments
             return f"view {arguments.get('path', '')} {arguments.get('name', '')}"
-        if name != "str_replace":
-            return str(name).replace("_", " ")
-        old, new = str(arguments.get("old", "")), str(arguments.get("new", ""))
-        return f"replace in {arguments.get('path', '')}\n{old}\nby\n{new}"
-
-    def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action of these words."""
-        said = text.strip("\n")
-        for action in observation.actions:
-            if self.answer(action) == said:
-                return Parsed(action, True, Status.OK)
-        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return super().answer(action)
 
 
 def prompt(config: Config) -> Prompt:
@@ -121,8 +107,9 @@ def prompt(config: Config) -> Prompt:
 
 
 class Player:
-    """Applies the gold patch through the tools, runs the tests and hands in: it knows the answer. With probability
-    `slips` it takes any offered action instead. If a slip has made the patch impossible, it hands in what is there."""
+    """Knows the answer: it applies the gold patch through the tools, runs the tests and hands in. With probability
+    `slips` it takes any offered action instead. If a slip made the patch impossible, it hands in the files as they
+    are."""
 
     def __init__(self, env: CodeRepo, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -171,7 +158,10 @@ class Player:
         return [view, _edit(path, source, change)] if name else []
 
     def _seen_again(self, action: str) -> str:
-        """The view that makes a change be offered again, after a slip has viewed another definition."""
+        """The call that views the definition of a change again; empty if it is in view.
+
+        A change is offered only while its definition is in view, and a slip may have viewed another one.
+        """
         turn = tool_action.read(action)
         arguments: Mapping[str, Any] = getattr(turn.items[0], "arguments", {}) if turn.items else {}
         path, old = str(arguments.get("path", "")), str(arguments.get("old", ""))

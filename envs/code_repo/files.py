@@ -1,4 +1,4 @@
-"""A repository as texts by path: files that decide and are not the agent's, patches, and their similarity."""
+"""A repository as texts by path: protected files, patches, and the similarity of patches."""
 
 import difflib
 import hashlib
@@ -17,7 +17,7 @@ RUNNERS = (
     *("pytest.py", "unittest.py"),
 )
 RUNNER_FOLDERS = ("pytest", "_pytest", "unittest", "pluggy")
-PATCH_LINES = 4_000  # most lines of both versions together that are compared; a longer file is replaced as a whole
+PATCH_LINES = 4_000  # most lines of both versions together; the patch of a longer file replaces the whole file
 PATCH_CHARS = 200_000  # longest patch that is kept
 
 
@@ -82,11 +82,11 @@ def _range(lines: list[str]) -> str:
 
 
 def similarity(patches: Mapping[str, str], gold: Mapping[str, str]) -> float:
-    """How like the gold patch a patch is, from 0 to 1.
+    """How similar a patch is to the gold patch, from 0 to 1.
 
     Source: SWE-RL (arXiv:2502.18449), Eq. 1 and its released code: difflib's ratio of the two diffs of each file, 0 for
-    a file that only one of them changes, averaged over the files. Departure: of a diff that is much longer than the
-    gold one only the beginning is compared, so that hostile texts take no time; the ratio counts its whole length.
+    a file that only one of them changes, averaged over the files. Departure: if a diff is much longer than the gold
+    one, only its beginning is compared, because a hostile text could take hours; the ratio counts its whole length.
     """
     paths = {*patches, *gold}
     if not paths:

@@ -1,11 +1,11 @@
-"""Who decides: calls with known values, compared here; or a user's own tests, which must pass and be able to fail.
+"""Judges a repository: by calls with known values, or by a user's own tests, which must pass and be able to fail.
 
 A user's tests run in one process with the agent's code, so what that process says may be forged: an exit code by
 `os._exit(0)`, a patched test runner, a `conftest.py`. Two measures prevent this. Tests, their settings and files that
 Python or a test runner reads at its start are put back as they were. And after the tests have passed they run again
 with one more test that must fail, of each form the tests have: code that makes it pass too has forged the first result.
 
-Limit: code that looks for the tests in its process, and tells the one that must fail from the others, is not stopped.
+Limit: code that searches its process for the tests, and recognises the test that must fail, is not stopped.
 """
 
 import ast
@@ -41,7 +41,7 @@ def verdict(runner: CodeRunner, original: Files, now: Files, hidden: Mapping[str
         original, now: the repository as it was given, and as it is.
         hidden: `calls`, [module, expression, repr of its value] each; or `files`, the tests as they are,
             `command`, and `forms` of tests that the command runs (see `forms`).
-        timeout_s: of one run.
+        timeout_s: seconds per run.
 
     Raises:
         ToolFault: the sandbox failed.

@@ -1,8 +1,8 @@
 """Mistakes in modules: those of expressions (`code_repair.mutate`), and those of statements: a condition negated,
 `break` for `continue`, a statement left out, a value not returned, two arguments in the wrong order.
 
-`mistakes.json` lists, per module, those that make a task: the original passes every call, the mutant fails a visible
-one and a hidden one. Texts are stored, not numbers, so that tasks are the same under every Python.
+`mistakes.json` lists, per module, the mistakes that make a task: the original passes every call, and the mutant fails
+a visible call and a hidden one. The file has the text of each mistake, so that tasks are the same under every Python.
 """
 
 import ast
@@ -19,7 +19,7 @@ from agentrl.tool import CodeRunner
 
 LONGEST = 100_000  # characters of a module
 MOST = 40  # tasks per module
-LEFT_OUT = (ast.Expr, ast.Assign, ast.AugAssign)  # statements that may be missing
+LEFT_OUT = (ast.Expr, ast.Assign, ast.AugAssign)  # statements that a mistake may leave out
 
 
 class Mistake(NamedTuple):
@@ -73,14 +73,14 @@ def _text(source: str, span: tuple[int, int]) -> str:
 
 
 def undoing(source: str, mutation: Mutation) -> Mutation | None:
-    """The mutation of the broken program that undoes its mistake, in meaning; None if there is none."""
+    """The mutation after which the broken program means the same as the original; None if there is none."""
     return next(
         same_meaning(apply(source, mutation), mutation.start, mutation.start + len(mutation.text), source), None
     )
 
 
 def same_meaning(source: str, start: int, end: int, wanted: str) -> Iterator[Mutation]:
-    """The mistakes that touch source[start:end] and give a wanted program, in meaning."""
+    """The mutations that touch source[start:end] and give a program with the meaning of `wanted`."""
     aim = meaning(wanted)
     for one in mistakes(source):
         if one.start < end and one.end > start and meaning(apply(source, one)) == aim:
@@ -88,7 +88,7 @@ def same_meaning(source: str, start: int, end: int, wanted: str) -> Iterator[Mut
 
 
 def meaning(source: str) -> str:
-    """A text that is the same for programs that differ in their layout alone; empty if the program does not parse."""
+    """A text that is equal for programs that differ only in their layout; empty if the program does not parse."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

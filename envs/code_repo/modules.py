@@ -1,8 +1,8 @@
-"""The modules whose repositories are broken: pure Python of the standard library (CPython 3.11, see NOTICE.txt).
+"""The modules of the generated repositories: pure Python of the standard library (CPython 3.11, see NOTICE.txt).
 
-`calls.json` has calls of each: expressions in the module's own names, whose values (`repr`) tell a right module from a
-wrong one. Every third becomes a visible test, the others are hidden. `agentrl envs code_repo collect` writes sources
-and values to `modules.json.gz`.
+`calls.json` has calls for each module: expressions with the module's own names. Their values (`repr`) tell a right
+module from a wrong one. Every third call becomes a visible test; the others are hidden. `agentrl envs code_repo
+collect` writes sources and values to `modules.json.gz`.
 """
 
 import ast
@@ -19,7 +19,7 @@ from agentrl.tool import CodeRunner, without_infra_error
 
 PACKAGE = "kit"  # name of the repository's package: a module under its own name would hide the original
 VISIBLE_EVERY = 3  # every third call becomes a visible test
-ORIGINS = {  # where in the standard library a module comes from, if its name is another one there
+ORIGINS = {  # name -> name in the standard library, for modules that have another name there
     "parseaddr": "email._parseaddr",
     "quoprimime": "email.quoprimime",
     "punycode": "encodings.punycode",
@@ -27,9 +27,8 @@ ORIGINS = {  # where in the standard library a module comes from, if its name is
     "version": "distutils.version",
     "util": "unittest.util",
 }
-COLLECTED = (3, 11)  # the Python whose modules these are
 TIMEOUT_S = 5.0
-ODD = ("raised NameError", "raised SyntaxError")  # the values of calls that are written wrongly
+ODD = ("raised NameError", "raised SyntaxError")  # values of calls that are mistakes in calls.json
 RUNNER = '''"""Runs the tests: python -m tests"""
 
 import importlib

@@ -1,4 +1,4 @@
-"""Tasks of a user's git repositories: mistakes that make a test command fail, found in the sandbox, as rows."""
+"""Makes tasks from a user's git repositories: rows with a mistake that makes a test command fail in the sandbox."""
 
 import ast
 import hashlib
@@ -43,7 +43,7 @@ def prepare(words: Sequence[str]) -> int:
     parser.add_argument("--command", default="python -m unittest -q", help="runs the tests; exit code 0 if all pass")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl, for env.rows")
     parser.add_argument("--count", type=int, default=20, help="tasks per repository at most")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=seed, default=0, help="chooses the mistakes and the hidden tests")
     parser.add_argument("--packages", default="", help="installed packages the tests need, such as pytest,numpy")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds of one run of the tests")
     given = parser.parse_args(list(words))
@@ -79,11 +79,13 @@ def read(folder: Path) -> Given:
     """The text files of a repository's last commit.
 
     Raises:
-        ValueError: there is no commit, or it has too much, no tests, or no code.
+        ValueError: git is missing, there is no commit, or the commit has too many files or no tests.
     """
-    told = subprocess.run(
-        ["git", "-C", str(folder), "archive", "--format=tar", "HEAD"], capture_output=True, check=False
-    )
+    command = ["git", "-C", str(folder), "archive", "--format=tar", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is read by git, and there is no program git: install git") from None
     if told.returncode:
         raise ValueError(f"{folder}: git has no commit to read ({told.stderr.decode('utf-8', 'replace').strip():.200})")
     files: dict[str, str] = {}
@@ -116,7 +118,7 @@ def rows_of(
     """At most `count` tasks of a repository, in an order that follows from the seed and the texts alone.
 
     Raises:
-        ValueError: the tests fail as they are, or pass with a test among them that must fail.
+        ValueError: the tests of the unchanged repository fail, or they pass even with a test that must fail.
     """
     outcome = shell.run(runner, given.files, command, timeout_s, keep=False)
     if outcome.code != 0:
@@ -125,7 +127,8 @@ def rows_of(
     run = [form for form in forms(tests) if trapped(runner, given.files, tests, form, command, timeout_s)]
     if not run:
         raise ValueError(
-            f"{given.name}: {command!r} passes with a failing test in {given.tests[-1]}: it does not run it"
+            f"{given.name}: {command!r} passes with a failing test in {given.tests[-1]}: it does not run it; give "
+            "another --command"
         )
     visible = {**given.files, **{path: shown(given.files[path], path, number) for path in given.tests}}
     hidden = {"files": tests, "command": command, "forms": run}

@@ -1,5 +1,5 @@
-"""The repository of an episode and the tools on it. Files live here as texts; whatever runs, runs in a sandbox that
-gets a copy of them."""
+"""The repository of an episode and the tools on it. The files are kept here as texts; commands and tests run in a
+sandbox, which gets a copy of them."""
 
 import ast
 import functools
@@ -23,11 +23,12 @@ SHOWN = 4_000  # characters of files that a message shows
 
 class Config(ToolConfig, frozen=True):
     """level: 1 one module; 2 four modules, one with the mistake; 3 four modules, two with one mistake each; 0 all.
-    split: all, or the training or held-out share of the modules, or of the repositories of `rows` (mistakes of a module
-    are never in both). kinds: kinds of mistakes, empty for all. prompt: chat, or compact (definitions are viewed, and
-    single changes of them listed). reward: solved pays 1 when everything hidden passes; share the passed share of what
-    no visible test shows; similarity SWE-RL's likeness to the gold patch. sandbox: the tool that runs code. timeout_s:
-    of one command. rows: tasks of `agentrl envs code_repo prepare`, or rows with the same columns.
+    split: all, or the training or held-out share of the modules, or of the repositories of `rows` (a module is never in
+    both). kinds: kinds of mistakes, empty for all. prompt: chat, or compact (the agent views definitions, and their
+    single changes are listed). reward: solved pays 1 if all hidden checks pass; share pays the passed share of the
+    checks that no visible test shows; similarity pays the similarity to the gold patch (SWE-RL). sandbox: the tool that
+    runs code. timeout_s: seconds per command. rows: tasks of `agentrl envs code_repo prepare`, or rows with the same
+    columns.
     """
 
     level: Literal[0, 1, 2, 3] = 1
@@ -39,10 +40,12 @@ class Config(ToolConfig, frozen=True):
 
 
 def runner_of(config: Config, hide: tuple[str, ...] = ()) -> CodeRunner:
-    """The sandbox of a configuration, without some modules of the standard library; opened once per process.
+    """The sandbox of a configuration, in which the modules `hide` of the standard library cannot be imported.
+
+    It is opened once per process.
 
     Raises:
-        ValueError: there is none, or it cannot hide modules.
+        ValueError: no sandbox works, or it cannot hide modules.
     """
     section = dict(config.sandbox)
     if hide:
@@ -57,7 +60,7 @@ def runner_of(config: Config, hide: tuple[str, ...] = ()) -> CodeRunner:
 
 @functools.lru_cache(maxsize=64)
 def _first_tests(section: str, hide: tuple[str, ...], files: tuple[tuple[str, str], ...], command: str) -> str:
-    """What the tests of a task say at its beginning, which is the same for every copy of it."""
+    """The output of a task's tests at its beginning, which is the same for every copy of the task."""
     config = Config.model_validate_json(section)
     return shell.run(runner_of(config, hide), dict(files), command, config.timeout_s, keep=False).output
 
@@ -197,7 +200,7 @@ class Repository:
 
     def run_tests(self) -> str:
         """Run the repository's tests."""
-        self._shown = ("", "")  # changes are offered of what is in view
+        self._shown = ("", "")  # the result of the tests is in view now, and changes are offered only of a definition
         runner = runner_of(self._config, self._hide)
         return shell.run(runner, self._files, self._command, self._config.timeout_s, keep=False).output
 

@@ -1,4 +1,4 @@
-"""A shell command on a repository, in a fresh sandbox: the files go in as texts and come back as it left them."""
+"""Runs a shell command on a repository, in a fresh sandbox; the files come back as the command left them."""
 
 import json
 from collections.abc import Mapping
@@ -122,7 +122,10 @@ def run(runner: CodeRunner, files: Mapping[str, str], command: str, timeout_s: f
 
 
 def _tree(data: bytes) -> dict[str, object] | None:
-    """What the sandbox wrote, which the command may have forged: its own files at most."""
+    """The report of the sandbox; None if it is no JSON object.
+
+    The command may have forged it: its files and its exit code are claims of the command (see `judging`).
+    """
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -131,7 +134,7 @@ def _tree(data: bytes) -> dict[str, object] | None:
 
 
 def _placed(value: object) -> tuple[dict[str, str], list[str]]:
-    """The files whose paths and sizes a repository may have, and the paths of the others."""
+    """(files whose paths and sizes are allowed, paths of the other files)."""
     found: dict[str, str] = {}
     lost: list[str] = []
     for path, text in value.items() if isinstance(value, dict) else ():

@@ -24,7 +24,7 @@ HELD_OUT = 0.25  # of the modules
 WANTED = {"all": (False, True), "train": (False,), "test": (True,)}
 MODULES_OF_LEVEL = {1: 1, 2: 4, 3: 4}
 MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
-NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}  # a module that imports an original, which must not be hidden
+NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}  # module -> an original that it imports: never hide that one
 COLUMNS = ("statement", "files", "command", "hidden")
 
 
@@ -32,7 +32,7 @@ def tasks(config: Config) -> RowTasks:
     """The tasks of a configuration.
 
     Raises:
-        ValueError: there are none; no sandbox, which is said before anything is played.
+        ValueError: there are no tasks, or no sandbox works, which is thus found before anything is played.
     """
     runner_of(config)
     rows = _of_split(_own_rows(config.rows), config) if config.rows else _Generated(config)
@@ -61,7 +61,7 @@ def _of_split(rows: list[dict[str, Any]], config: Config) -> list[dict[str, Any]
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Rows of the modules, written when asked for."""
+    """Rows of the modules; a row is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3) if config.level == 0 else (config.level,)
@@ -96,7 +96,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
 
 @functools.cache
 def _usable(name: str, listed_edits: bool) -> tuple[int, ...]:
-    """The numbers of a module's mistakes; of those alone that one listed change takes back, if asked for."""
+    """The numbers of a module's mistakes; with `listed_edits`, only of those that one listed change undoes."""
     return tuple(number for number, one in enumerate(listed()[name]) if one.undo or not listed_edits)
 
 

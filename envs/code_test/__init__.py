@@ -1,8 +1,8 @@
 """Testing code: read a small program, write and run tests, and say whether it is right.
 
-The programs are those of `code_repair`, each once with its mistakes and once without. What is said is compared with
-hidden checks of the code as it is, so that it is judged the same wherever the code comes from: in `code_pair` a writer
-of code sends its own.
+The programs are those of `code_repair`, each once with its mistakes and once without. A report is compared with hidden
+checks of the code. So a report is judged in the same way wherever the code comes from; in `code_pair`, the writer sends
+the code.
 """
 
 from collections.abc import Mapping
@@ -24,5 +24,5 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Code
 
 
 def make(config: Config) -> CodeTest:
-    """An instance; ValueError if no sandbox holds on this machine."""
+    """An instance; ValueError if no sandbox works on this machine."""
     return CodeTest(config)

@@ -25,7 +25,7 @@ class CodeTest(Listed):
     """The tester's environment; with the compact prompt every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds on this machine."""
+        """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
 
@@ -45,7 +45,7 @@ class Compact(Words):
 
 
 class _Both(Sequence[Mapping[str, Any]]):
-    """Rows of `code_repair`'s tasks, each as it is and mended."""
+    """Rows of `code_repair`'s tasks, each once with its mistakes and once without."""
 
     def __init__(self, listed: Sequence[Task]) -> None:
         self._listed = listed
@@ -65,7 +65,7 @@ class _Both(Sequence[Mapping[str, Any]]):
 
 
 def ask(files: Mapping[str, str], hidden: Mapping[str, Any]) -> dict[str, Any]:
-    """What the task of testing these files is made of."""
+    """The parameters of the task of testing these files."""
     return {"statement": STATEMENT.format(files=", ".join(sorted(files))), "files": dict(files), "hidden": dict(hidden)}
 
 

@@ -11,8 +11,8 @@ SYSTEM = "You test Python code that others write. Read it, write tests, run them
 
 
 class Config(code_repair.Config, frozen=True):
-    """Options of `code_repair`; `level`, `programs`, `kinds`, `rows` and `mode` choose the programs, `reward` does not
-    count. With the compact prompt no tests are written: the given ones are run, and a report is chosen."""
+    """Options of `code_repair`. `level`, `programs`, `kinds`, `rows` and `mode` choose the programs; `reward` has no
+    effect. With the compact prompt the tester writes no tests: it runs the given ones and chooses a report."""
 
 
 class Tester(View):
@@ -63,7 +63,7 @@ class Tester(View):
         return f"{self._work.state_key()} {'|'.join(self._seen)} {self.done}"
 
     def reward(self) -> dict[str, float]:
-        """right: what was reported is true. format: something was."""
+        """right: the report is true. format: there was a report."""
         return {"right": self._right, "format": float(self.done)}
 
     def _choices(self) -> list[str]:
@@ -74,7 +74,7 @@ class Tester(View):
         return [*run, call("report", passes=True), call("report", passes=False), *told]
 
     def _failures(self) -> list[str]:
-        """What the last run of the tests said of failures; its last line counts them, if it came to an end."""
+        """The failures that the last run of the tests printed; the last line counts them, if the run ended."""
         *lines, last = self._seen or ("0 failed",)
         failed = [line for line in lines if line]
         return failed if failed or last.endswith("0 failed") else [last]
@@ -89,4 +89,4 @@ hooks = environment(
     snapshots=True,
     module=__name__,
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it

@@ -1,13 +1,13 @@
 """A service desk: tools over a database, a customer with a goal, a policy to obey; the final database decides.
 
-The form is that of tau-bench (arXiv:2406.12045): the database must be what the right calls make of it, and what must be
-told must have been told. Tasks of two domains are generated; no customer of one part occurs in another. tau-bench's own
-retail tasks are read from its files.
+The form is that of tau-bench (arXiv:2406.12045): at the end the database must be as the right calls leave it, and the
+customer must have been told the facts that the task names. Tasks of two domains are generated; train, valid and test
+have no customer in common. tau-bench's own tasks, retail and airline, are read from its files.
 
 | piece | module |
 | --- | --- |
 | conversation, score, state | `counter` |
-| domains: tables, tools, policies | `retail`, `bookings` |
+| domains: tables, tools, policies | `retail`, `bookings`, `airline` |
 | generated tasks | `people`, `retail_cases`, `booking_cases` |
 | the simulated customer | `customer`; as an agent, the environment `desk_user` |
 | files of tau-bench | `taubench` |

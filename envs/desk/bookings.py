@@ -137,7 +137,7 @@ class Bookings(Counter):
         return record
 
     def _booking(self, booking_id: str) -> dict[str, Any]:
-        """A booking that is about to be changed."""
+        """A booking that the caller changes next; whether the change is allowed is noted."""
         booking = self._record("bookings", booking_id, "booking")
         self._changes(booking["guest"])
         return booking
@@ -150,7 +150,7 @@ class Bookings(Counter):
     def _names(self) -> Sequence[str]:
         guests = self._data["guests"].values()
         emails_and_names = [guest[column] for guest in guests for column in ("email", "name")]
-        # A read booking is noted by its price, a hotel by its name.
+        # A tool's text holds "B12 booked" only if it read that booking, so this name marks the bookings that were read.
         read = [f"{b} {one['status']}" for b, one in self._data["bookings"].items()]
         return [*emails_and_names, *self._data["bookings"], *self._data["hotels"], *ROOMS, *read]
 
@@ -186,4 +186,4 @@ class Bookings(Counter):
 hooks = environment(
     Bookings, rows=[], config=Config, system=POLICY, snapshots=True, waits=False, module=__name__, name="desk"
 )
-make = hooks.make  # bound in this module, where unpickling looks for the class
+make = hooks.make  # bound in this module, where unpickling looks for it

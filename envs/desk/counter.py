@@ -1,5 +1,6 @@
 """One conversation at the desk: the database, the customer, what was said; success by the database at the end."""
 
+import abc
 import copy
 import hashlib
 import json
@@ -36,19 +37,19 @@ TELL = "It is {value}. Is there anything else?"
 
 
 class Config(ToolConfig, frozen=True):
-    """domain: retail (orders and returns, tau-bench's tables and tools) or bookings (of rooms; its tools check nothing,
-    so that the agent itself must obey the rules). requests: most requests of one customer. count: generated tasks of
-    each part. seed: seed of the first task. split: train, valid or test, which share no customer, or all. prompt: chat
-    (tool calls; words without a call go to the customer), instruct (one line per turn, for language models), or compact
-    (few words for small models; of generated tasks only). Generated tasks list their actions under instruct and
-    compact: usual phrases, and calls with what was seen. user: script (built in, without chance) or agent (the agent
-    `user`, which plays `desk_user`: give it a model in [agents.user]). rules: reported (as in tau-bench: the database
-    and what must be told decide; whether the customer was identified and agreed before each change is the signal
-    `obeyed`) or enforced (a task is solved only then). data: tau-bench's folder `tau_bench/envs/retail` instead of
-    generated tasks.
+    """domain: retail (orders and returns, tau-bench's tables and tools), bookings (of rooms; its tools check nothing,
+    so that the agent itself must obey the rules) or airline (tau-bench's flights; no generated tasks). requests: most
+    requests of one customer. count: generated tasks of each part. seed: seed of the first task. split: train, valid or
+    test, which share no customer, or all. prompt: chat (tool calls; words without a call go to the customer), instruct
+    (one line per turn, for language models), or compact (few words for small models; for generated tasks only). Under
+    instruct and compact, generated tasks list their actions: usual phrases, and calls with the names that were seen.
+    user: script (built in, not random) or agent (the agent `user`, which plays `desk_user`: give it a model in
+    [agents.user]). rules: reported or enforced. The signal `obeyed` says whether the customer was identified and
+    agreed before each change. With enforced, a task is solved only if this holds; with reported, it does not matter,
+    as in tau-bench. data: tau-bench's folder `tau_bench/envs/retail` (or `airline`) instead of generated tasks.
     """
 
-    domain: Literal["retail", "bookings"] = "retail"
+    domain: Literal["retail", "bookings", "airline"] = "retail"
     requests: int = Field(2, ge=1, le=3)
     count: int = Field(1000, ge=1, le=100_000)
     seed: int = Field(0, ge=0)
@@ -59,12 +60,14 @@ class Config(ToolConfig, frozen=True):
     data: str = ""
 
 
-class Counter:
-    """A conversation. Classes with a domain's tools add methods; a tool's error is a ToolError and changes nothing."""
+class Counter(abc.ABC):
+    """A conversation; the class of a domain adds its tools as methods. A tool that fails raises ToolError and changes
+    nothing."""
 
     weights: ClassVar[Mapping[str, float]] = {"state": 0.0, "told": 0.0, "obeyed": 0.0}
     FINDS: ClassVar[tuple[str, ...]] = ()  # tools that identify a customer
     WRITES: ClassVar[tuple[str, ...]] = ()  # tools that change the database
+    FIXED: ClassVar[tuple[str, ...]] = ()  # tables that no tool changes, which are shared instead of copied
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -72,7 +75,7 @@ class Counter:
         self._data: dict[str, Any] = {}
         self._mood = Mood()
         self._said: list[tuple[str, str]] = []  # (agent's words, customer's reply)
-        self._seen: list[str] = []  # what the customer and the tools named
+        self._seen: list[str] = []  # names in the words of the customer and in results of tools, see `_names`
         self._identified, self._agreed, self._obeyed = "", False, True
         self._by_script = config.user == "script"
         self._ended = False
@@ -80,12 +83,24 @@ class Counter:
 
     def _begin(self, case: Case) -> str:
         """Open the conversation."""
-        self._case, self._data = case, copy.deepcopy(dict(case.data))
+        self._case, self._data = case, self._copied(case.data)
         if not self._by_script:
             return GREET
         first = opening(case.goal)
         self._note(first)
         return first
+
+    def _copied(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: table if name in self.FIXED else copy.deepcopy(table) for name, table in data.items()}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Counter":
+        """A copy for a snapshot, which shares what never changes: published tables have megabytes."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        shared = {"_case": self._case, "_config": self._config, "_data": self._copied(self._data)}
+        own = {name: value for name, value in vars(self).items() if name not in shared}
+        vars(made).update({**copy.deepcopy(own, memo), **shared})
+        return made
 
     def respond(self, content: str) -> str:
         """Say something to the customer, who replies.
@@ -151,7 +166,7 @@ class Counter:
     def _wanted(self) -> dict[str, Any]:
         """The database after the right actions."""
         other = type(self)(self._config)
-        other._case, other._data = self._case, copy.deepcopy(dict(self._case.data))
+        other._case, other._data = self._case, self._copied(self._case.data)
         for name, arguments in self._case.actions:
             if name not in (RESPOND, TRANSFER):
                 # As in tau-bench: a right action that fails changes nothing.
@@ -162,9 +177,9 @@ class Counter:
         return other._data
 
     def state_key(self) -> str:
-        """The state key: the database, what was seen and agreed, and the customer's mood, however the conversation led
-        there."""
-        records = json.dumps(self._data, sort_keys=True)
+        """The state key: the database, what was seen and agreed, and the customer's mood. With the scripted customer,
+        the order of the conversation does not matter."""
+        records = json.dumps({name: self._data[name] for name in self._data if name not in self.FIXED}, sort_keys=True)
         facts = [self._mood, sorted(self._seen), self._identified, self._agreed, self._obeyed, self._ended]
         heard = [] if self._by_script else self._said
         said = sorted({c for c, _ in self._said if any(self._tells(c, o) for o in self._case.outputs)})
@@ -179,13 +194,13 @@ class Counter:
         found = [name for name in known if name in text and name not in self._seen]
         self._seen += found
 
+    @abc.abstractmethod
     def _names(self) -> Sequence[str]:
         """Names that calls may take once they were seen: ids, emails, names of people."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _calls(self) -> Iterator[str]:
-        """Calls of the domain's tools with what was seen, and phrases of the domain."""
-        raise NotImplementedError
+        """Calls of the domain's tools with the names that were seen, and phrases of the domain."""
 
     def _choices(self) -> Iterator[str]:
         """Listed actions."""

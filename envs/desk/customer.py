@@ -1,7 +1,7 @@
 """The simulated user: what a customer wants, knows and says. It is a script: the same words get the same reply.
 
-A customer answers what is asked, confirms when asked to, repeats what was not answered, states one request after the
-other, and ends the conversation with the mark of tau-bench.
+A customer answers questions, confirms when asked to, repeats a question that was not answered, and states one request
+after the other. It ends the conversation with tau-bench's mark `###STOP###`.
 """
 
 import re
@@ -91,5 +91,5 @@ def holds(content: str, output: str) -> bool:
 
 
 def frank(instruction: str) -> dict[str, Any]:
-    """The goal of a customer who says all of a written instruction at once, for tasks that bring nothing else."""
+    """The goal of a customer who says a whole written instruction at once, for tasks without separate requests."""
     return {"facts": dict.fromkeys(ASKED, instruction), "requests": [{"say": instruction, "facts": {}}]}

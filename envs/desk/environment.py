@@ -1,26 +1,29 @@
 """The environment: conversations through the core's tool calling, and errands to the customer who is an agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentrl.env import Prompt
-from agentrl.envs.desk import booking_cases, bookings, retail, retail_cases, taubench
+from agentrl.envs.desk import airline, booking_cases, bookings, retail, retail_cases, taubench
 from agentrl.envs.desk.counter import AGREES, RESPOND, WAITING, Config, Counter, say
 from agentrl.envs.desk.customer import STOP
 from agentrl.envs.desk.people import PARTS, Case, Part
 from agentrl.envs.desk.prompts import Compact, Instruct
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
+from agentrl.tool_env import Listed, PartRows, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 USER = "user"
 SILENCE = "(The customer says nothing.)"
-DOMAINS = {"retail": retail, "bookings": bookings}
+DOMAINS = {"retail": retail, "bookings": bookings, "airline": airline}
+GENERATED = ("retail", "bookings")
 
 
 class Desk(Listed):
-    """A conversation. Words without a call go to the customer; a customer who is an agent replies by an errand."""
+    """A conversation. Words without a call go to the customer. If the customer is an agent, an errand asks for its
+    reply."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -112,33 +115,23 @@ def tasks(config: Config) -> RowTasks:
     """
     if config.rows:
         raise ValueError(f"env.rows = {config.rows!r}: tasks of files are read by env.data, in tau-bench's form")
+    if not config.data and config.domain not in GENERATED:
+        raise ValueError(
+            f"env.domain = {config.domain!r} has no generated tasks: name tau-bench's folder "
+            f"tau_bench/envs/{config.domain} in env.data, or set env.domain = 'retail'"
+        )
     if not config.data:
-        return RowTasks(_Generated(config), "desk", "all", config.test_share)
-    if config.domain != "retail":
-        raise ValueError("env.data holds tau-bench's retail domain: set env.domain = 'retail'")
+        parts = PARTS if config.split == "all" else (config.split,)
+        rows = PartRows(partial(row, config.domain, config.requests), parts, config.seed, config.count)
+        return RowTasks(rows, "desk", "all", config.test_share)
+    if config.domain not in taubench.TABLES:
+        names = " or ".join(repr(name) for name in taubench.TABLES)
+        raise ValueError(f"env.data holds a domain of tau-bench: set env.domain = {names}")
     if config.prompt == "compact":
         raise ValueError("env.prompt = 'compact' lists actions of generated tasks: take instruct or chat with data")
     taubench.policy(config.data)
-    return RowTasks(taubench.read_tasks(config.data, config.split), "desk", "all", config.test_share)
-
-
-class _Generated(Sequence[Mapping[str, Any]]):
-    """Tasks written when asked for: part by part, by number."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._config.count
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        part, number = divmod(i % len(self), self._config.count)
-        return row(self._config.domain, self._config.requests, self._parts[part], self._config.seed + number)
+    published = taubench.read_tasks(config.data, config.split, config.domain)
+    return RowTasks(published, "desk", "all", config.test_share)
 
 
 def row(domain: str, requests: int, part: Part, number: int) -> dict[str, Any]:
@@ -159,11 +152,11 @@ def find(config: Config, key: str) -> Task:
     if config.data:
         found = next((task for task in tasks(config) if task.key == key), None)
         if found is None:
-            raise ValueError(f"the task {key!r} is unknown to desk: a key of {config.data} is desk/tau/PART/NUMBER")
+            raise ValueError(f"the task {key!r} is unknown to desk: a key of {config.data} begins with desk/tau")
         return found
     parts = key.split("/")
     domain, _, requests = parts[2].partition("-") if len(parts) == 5 else ("", "", "")
-    good = parts[:2] == ["desk", "gen"] and domain in DOMAINS and requests in ("1", "2", "3")
+    good = parts[:2] == ["desk", "gen"] and domain in GENERATED and requests in ("1", "2", "3")
     if not good or parts[3] not in PARTS or not parts[4].isdecimal():
         raise ValueError(f"{key!r} names no task: a key is desk/gen/DOMAIN-REQUESTS/PART/NUMBER")
     one = row(domain, int(requests), parts[3], int(parts[4]))  # type: ignore[arg-type]
@@ -181,7 +174,7 @@ def benchmark(config: Config) -> str:
     """Generated tasks by their settings, or tau-bench's."""
     rule = "" if config.rules == "reported" else ", policy enforced"
     if config.data:
-        return f"tau-bench retail, {config.split}, user {config.user}{rule}"
+        return f"tau-bench {config.domain}, {config.split}, user {config.user}{rule}"
     return f"desk-gen {config.domain}, up to {config.requests} requests, {config.split}, user {config.user}{rule}"
 
 

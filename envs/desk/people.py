@@ -24,9 +24,9 @@ class Case(NamedTuple):
     Attributes:
         data: the database before the conversation: tables by name.
         goal: of the customer, see `agentrl.envs.desk.customer.reply`.
-        actions: right calls (name, arguments); those that change nothing may be left out.
-        outputs: what must be told.
-        kind: of the requests.
+        actions: right calls (name, arguments); calls that change nothing may be left out.
+        outputs: facts that the customer must be told.
+        kind: kinds of the requests, joined by " + ".
         instruction: the goal in words, for a customer who is a language model.
         published: a task of tau-bench.
     """

@@ -27,7 +27,11 @@ HELLO = "Hello. How can I help you?"
 
 
 def make_expert(env: Env, name: str, seed: int) -> "Player":
-    """The player of that name. Raises: ValueError: no such player, or a number that is no probability."""
+    """The player of that name.
+
+    Raises:
+        ValueError: no such player, or a number that is no probability.
+    """
     share = random_share(name, "desk", EXPERTS)
     assert isinstance(env, Desk)
     return Player(env, seed, share, knows=name == "oracle")
@@ -181,8 +185,7 @@ class Player:
 
 
 def _find_by_email(counter: Counter) -> str:
-    """The call that finds the customer of a generated task; empty for tau-bench's tasks, where it is among the right
-    calls."""
+    """The call that finds the customer of a generated task; empty for tau-bench's tasks, whose right calls hold it."""
     if counter._case.published:
         return ""
     table = "users" if "users" in counter._data else "guests"

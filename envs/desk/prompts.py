@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from agentrl import tool_env
 from agentrl.env import Parsed, Past, Shown
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
 from agentrl.tool import Call, Calls, Malformed
@@ -66,36 +67,16 @@ class Instruct:
         return _unread(wrong)
 
 
-class Compact:
-    """Few words, for small models. An answer means the listed action that is written so."""
+class Compact(tool_env.Compact):
+    """Few words, for small models. An answer chooses the listed action with the same words."""
 
-    rewords, system = True, ""
-
-    def first(self, observation: Observation) -> str:
-        """The customer's first words."""
-        return plain(observation.text)
-
-    def turn(self, observation: Observation) -> str:
-        """What the customer or the tool said, after a space: so a word is the same token wherever it stands."""
-        return f" {plain(observation.text)}"
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The first words and the last turns with their results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {plain(text)}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([self.first(first), *lines])
+    def plain(self, text: str) -> str:
+        """The words of the customer or of a tool, without signs."""
+        return plain(text)
 
     def answer(self, action: str) -> str:
         """The action in few words."""
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
-
-    def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that this answer names."""
-        wanted = text.strip()
-        for action in observation.actions:
-            if self.answer(action) == wanted:
-                return Parsed(action, True, Status.OK, 1)
-        return _unread("this is none of the listed actions")
 
 
 def in_words(action: str) -> str:
@@ -132,7 +113,7 @@ _kept_brief = functools.lru_cache(maxsize=100_000)(brief)
 
 
 def plain(text: str) -> str:
-    """Words without signs: `ada klein` for ada.klein@example.com, `17` for #W17, `lamp red` for lamp-red."""
+    """The text without signs: `ada klein` for ada.klein@example.com, `17` for #W17, `lamp red` for lamp-red."""
     text = re.sub(r"\b([BW])(?=\d)", " ", text.replace("@example.com", " "))
     return " ".join(re.sub(r"[^\w:?]|_", " ", text).split()).lower()
 

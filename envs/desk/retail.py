@@ -438,4 +438,4 @@ def _address(address1: str, address2: str, city: str, state: str, country: str, 
 hooks = environment(
     Retail, rows=[], config=Config, system=POLICY, snapshots=True, waits=False, module=__name__, name="desk"
 )
-make = hooks.make  # bound in this module, where unpickling looks for the class
+make = hooks.make  # bound in this module, where unpickling looks for it

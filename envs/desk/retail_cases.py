@@ -127,8 +127,10 @@ def _item(rng: random.Random, product: Mapping[str, Any]) -> dict[str, Any]:
 def _request(
     rng: random.Random, kind: str, order: dict[str, Any], methods: list[str], left: dict[str, float]
 ) -> tuple[dict[str, Any], tuple[str, Mapping[str, Any]] | None, str]:
-    """A request, the right call, and what must be told; the order is given the status that the kind needs, and what is
-    left on gift cards is counted."""
+    """A request, the right call, and what must be told.
+
+    It also changes its arguments: `order` gets the status that the kind needs, and a payment is taken from `left`.
+    """
     late = rng.choice(("processed", "delivered"))
     early = rng.choice(("pending", "processed"))
     needed = {

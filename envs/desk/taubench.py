@@ -1,8 +1,8 @@
-"""tau-bench's files: the tables of its retail domain and its tasks, which are read as data and never run.
+"""tau-bench's files: the tables of its two domains and their tasks, which are read as data and never run.
 
-A folder is `tau_bench/envs/retail` of github.com/sierra-research/tau-bench: data/users.json, data/orders.json,
-data/products.json; tasks_train.py, tasks_dev.py, tasks_test.py; wiki.md, the policy. A task file binds a list of
-`Task(user_id=..., instruction=..., actions=[Action(name=..., kwargs={...})], outputs=[...])`.
+A folder is `tau_bench/envs/retail` or `tau_bench/envs/airline` of github.com/sierra-research/tau-bench: the tables
+data/*.json; tasks_train.py, tasks_dev.py, tasks_test.py (airline: the last alone); wiki.md, the policy. A task file
+binds a list of `Task(user_id=..., instruction=..., actions=[Action(name=..., kwargs={...})], outputs=[...])`.
 """
 
 import ast
@@ -13,17 +13,21 @@ from typing import Any
 
 from agentrl.files import read_json, read_text
 
-TABLES = ("users", "orders", "products")
+TABLES = {"retail": ("users", "orders", "products"), "airline": ("users", "reservations", "flights")}
 FILES = {"train": "tasks_train.py", "valid": "tasks_dev.py", "test": "tasks_test.py"}
 POLICY_FILE = "wiki.md"
 
 
 @functools.lru_cache(maxsize=4)
-def tables(folder: str) -> Mapping[str, Any]:
-    """The tables; ValueError names a file that is missing or no object of records."""
-    found = {}
-    for name in TABLES:
-        path = Path(folder).expanduser() / "data" / f"{name}.json"
+def tables(folder: str, domain: str = "retail") -> Mapping[str, Any]:
+    """The tables by name; ValueError names a file that is missing or is no JSON object of records, or the domain that
+    the folder is of."""
+    found, data = {}, Path(folder).expanduser() / "data"
+    for other, names in TABLES.items():
+        if other != domain and all((data / f"{name}.json").is_file() for name in names):
+            raise ValueError(f"env.data = {folder!r} is tau-bench's {other} domain: set env.domain = {other!r}")
+    for name in TABLES[domain]:
+        path = data / f"{name}.json"
         found[name] = read_json(path, "table of tau-bench")
         if not isinstance(found[name], dict) or not all(isinstance(one, dict) for one in found[name].values()):
             raise ValueError(f"{path} is no JSON object of records by their ids: give tau-bench's file as it is")
@@ -35,25 +39,26 @@ def policy(folder: str) -> str:
     return read_text(_place(folder) / POLICY_FILE, "policy of tau-bench").strip()
 
 
-def read_tasks(folder: str, split: str) -> list[dict[str, Any]]:
+def read_tasks(folder: str, split: str, domain: str = "retail") -> list[dict[str, Any]]:
     """The tasks of a split as rows; `all` takes every file that is there.
 
     Raises:
         ValueError: the folder or its files are missing or of another form.
     """
     place = _place(folder)
-    tables(folder)
+    tables(folder, domain)
     names = [name for name in FILES if split in ("all", name) and (split != "all" or (place / FILES[name]).is_file())]
     rows = [row for name in names for row in _of_file(place / FILES[name], folder, name)]
     if not rows:
-        raise ValueError(f"env.data = {folder!r} has none of {', '.join(FILES.values())}: name tau_bench/envs/retail")
-    return rows
+        raise ValueError(f"env.data = {folder!r} has none of {', '.join(FILES.values())}: name tau_bench/envs/{domain}")
+    prefix = "tau" if domain == "retail" else f"tau-{domain}"
+    return [{**row, "key": f"{prefix}/{row['key']}"} for row in rows]
 
 
 def _place(folder: str) -> Path:
     place = Path(folder).expanduser()
     if not place.is_dir():
-        raise ValueError(f"env.data = {folder!r}: no such folder; name tau-bench's folder tau_bench/envs/retail")
+        raise ValueError(f"env.data = {folder!r}: no such folder; name tau-bench's tau_bench/envs/retail or airline")
     return place
 
 
@@ -77,7 +82,7 @@ def _of_file(path: Path, folder: str, split: str) -> list[dict[str, Any]]:
                 raise ValueError(f"task {number} of {path} has an action without name and kwargs: {one!r:.100}")
         rows.append(
             {
-                "key": f"tau/{split}/{number}",
+                "key": f"{split}/{number}",
                 "seed": number,
                 "folder": folder,
                 "instruction": str(task["instruction"]),

@@ -46,13 +46,13 @@ def benchmark(config: Config) -> str:
 
 
 def MARKOV(config: Config) -> bool:
-    """Are its observations numbers? Those of Gymnasium's own environments show everything; a text may be a story."""
+    """Are its observations numbers? Gymnasium's own environments show their whole state so; a text may show a part."""
     return not _examine(config.model_dump_json())
 
 
 @functools.lru_cache(maxsize=64)
 def _examine(options: str) -> bool:
-    """Make an instance, for its mistakes; does it observe words?"""
+    """Does it observe words? An instance is made for the answer, which also finds mistakes in the options."""
     instance = make(Config.model_validate_json(options))
     instance.close()
     return instance.observes_words

@@ -14,19 +14,20 @@ from agentrl.catalogue import nearest
 from agentrl.envs.gymnasium_text.config import Config
 from agentrl.types import Observation, Status, StepResult, Task
 
-MOST_NUMBERS = 1000  # of a Box that is put in words
+MOST_NUMBERS = 1000  # most numbers of a Box that is put in words
 SUPPORTED = f"Text, Discrete, MultiDiscrete, MultiBinary, Box of at most {MOST_NUMBERS} numbers, Tuple or Dict of these"
 _COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
 
 
 def _uncoloured(picture: str) -> str:
-    """A terminal's picture with what is coloured in brackets; past the last end of a colour no colour ends."""
+    """A terminal's picture with coloured text in brackets."""
+    # The expression looks for the end of each colour: behind the last end it would search the rest again and again.
     end = max(picture.rfind(code) + len(code) if code in picture else 0 for code in ("\x1b[0m", "\x1b[m"))
     return _COLOURED.sub(r"[\1]", picture[:end]) + picture[end:]
 
 
 def _open(config: Config) -> Any:
-    """The Gymnasium environment; every mistake a ValueError of one sentence."""
+    """The Gymnasium environment; every mistake in the options is a ValueError of one sentence."""
     if config.id.startswith("agentrl/"):
         raise ValueError(f"env.id = {config.id!r} is an environment of ours: name it directly, see agentrl envs")
     options = dict(config.options)
@@ -211,7 +212,7 @@ def _unsupported(space: Any) -> Iterator[str]:
 
 
 def in_words(space: Any, value: Any) -> str:
-    """An observation as text: words as they are, numbers at 4 significant digits, a part a line."""
+    """An observation as text: words as they are, numbers with 4 significant digits, one line per part."""
     if isinstance(space, spaces.Dict):
         return "\n".join(f"{name}: {in_words(part, value[name])}" for name, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):

@@ -27,8 +27,8 @@ class Config(Options, frozen=True):
     Attributes:
         task: FILE.py@TASK, or PACKAGE/TASK of an installed package.
         options: the task's arguments, such as env.options.count=10.
-        split: all samples, which evaluations play by default; or train and test: a sample's id decides, one in five
-            is a test sample.
+        split: train or test: a sample's id decides, and one sample in five is a test sample. all: every sample, which
+            is the default of evaluations.
         solved: reward from which an episode counts as success.
         call_format: the format in which a model writes tool calls.
     """

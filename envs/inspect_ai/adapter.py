@@ -34,14 +34,16 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
     _check_options(found[0].name, options["options"])
     samples = list(found[0].dataset)
     if found[0].sandbox is not None or any(sample.sandbox is not None for sample in samples):
-        raise ValueError(f"env.task = {name!r} wants a sandbox of inspect_ai, which is not offered here")
+        raise ValueError(
+            f"env.task = {name!r} needs a sandbox of inspect_ai, and agentrl has none: choose a task without a sandbox"
+        )
     for position, sample in enumerate(samples):
         sample.id = position + 1 if sample.id is None else sample.id  # as inspect_ai numbers them
     return {"found": found[0], "samples": samples, **options}
 
 
 def _check_options(name: str, given: dict[str, Any]) -> None:
-    """Refuse arguments that the task does not have, which inspect_ai would leave out without a word."""
+    """Refuse arguments that the task does not have; inspect_ai would ignore them silently."""
     from inspect_ai._util.registry import registry_lookup
 
     function = registry_lookup("task", name)
@@ -104,7 +106,10 @@ class Episode:
             return await asyncio.to_thread(reply.get)
 
         def grade(messages: Any, tools: Any, choice: Any, config: Any) -> Any:
-            raise RuntimeError("the task's scorer asks a model, which is not offered here: it would grade itself")
+            raise RuntimeError(
+                "the task's scorer asks a model, and the policy would grade itself: choose a task whose scorer needs "
+                "no model"
+            )
 
         logs = await eval_async(
             self.world["found"],
@@ -120,7 +125,7 @@ class Episode:
 
     def _observe(self, messages: Any, tools: Any) -> dict[str, Any]:
         """The messages that are new since the last request."""
-        new, self.seen = messages[self.seen :], len(messages) + 1  # and the reply to it
+        new, self.seen = messages[self.seen :], len(messages) + 1  # + 1 for the reply to this request
         self.shown = {"text": "\n".join(_text(message) for message in new if message.role != "assistant")}
         if tools:
             self.shown["tools"] = [
@@ -156,13 +161,13 @@ class Episode:
 
 
 def _text(message: Any) -> str:
-    """The words of a message; those of a tool's error, if it is one."""
+    """The text of a message; for the error of a tool, the text of the error."""
     error = getattr(message, "error", None)
     return str(message.text) if error is None else f"error: {error.message}"
 
 
 def _failure(log: Any) -> str:
-    """Why the sample failed, in words; empty if it did not."""
+    """Why the sample failed, as a sentence; empty if it succeeded."""
     if log.status == "success" and log.samples and log.samples[0].error is None:
         return ""
     error = log.error or (log.samples[0].error if log.samples else None)
@@ -170,7 +175,10 @@ def _failure(log: Any) -> str:
 
 
 def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    """A number per scorer, in their order: C is 1, P 0.5, I and N 0; a scorer with several values gives one each."""
+    """The numbers of the scorers, in their order: C is 1, P is 0.5, I and N are 0.
+
+    A scorer with several values gives one number per value.
+    """
     from inspect_ai.scorer import value_to_float
 
     number, found = value_to_float(), {}

@@ -1,7 +1,7 @@
 """The environment of an OpenEnv server, played through the package's own client (docs/foreign.md).
 
-`url` is the server's address. Actions are calls of its tools, the text of one field, or JSON, as its schema has it; one
-session of the server is one episode. `python` is the Python that has the package openenv.
+`url` is the server's address. The server's schema decides how an action is written: as a call of a tool, as the text of
+one field, or as JSON. One session of the server is one episode. `python` is the Python that has the package openenv.
 """
 
 import functools
@@ -22,22 +22,22 @@ HELD_OUT = 1 << 30  # first seed of the test split
 
 
 class Config(Options, frozen=True):
-    """Which server, and which parts of its messages mean what.
+    """Which server, and what the parts of its messages mean.
 
     Attributes:
-        url: of the server, such as http://127.0.0.1:8000.
-        token_variable: the environment variable with the server's bearer token, if it wants one.
-        reset: what is given to reset beside the seed, such as env.reset.difficulty=2.
+        url: address of the server, such as http://127.0.0.1:8000.
+        token_variable: the environment variable with the server's bearer token; empty if it needs none.
+        reset: further arguments of the server's reset, such as env.reset.difficulty=2.
         count: tasks of a split, one per seed.
         split: train and test have different seeds.
-        unseeded: play a server that does not repeat an episode when its seed is given again.
-        field: the field of an action that a reply fills; empty: the one that the schema requires.
-        fixed: further fields of every action.
+        unseeded: also play a server that gives another episode each time the same seed is given.
+        field: the field of an action that a reply fills; empty: the field that the schema requires.
+        fixed: fields that every action has, with their values.
         text: the fields of an observation that are shown; empty: all.
         choices: the field of an observation that lists the admissible actions.
         state_fields: the fields of the server's state that tell states apart; empty: all, and the text.
-        solved: sum of rewards from which an episode counts as success, unless its metadata say success.
-        answer_s: seconds that an answer, and a wait for a free session, may take.
+        solved: the sum of rewards from which an episode counts as success; `success` in its metadata overrides it.
+        answer_s: longest time for one answer, and for a session to become free, in seconds.
         call_format: the format in which a model writes tool calls.
     """
 
@@ -107,7 +107,7 @@ def tasks(config: Config) -> Sequence[Task]:
     listing = _program(config)
     if not config.unseeded and not _examined(listing)["repeats"]:
         raise ValueError(
-            f"env.url = {config.url!r}: the server shows another start when the same seed is given again, so the "
+            f"env.url = {config.url!r}: the server gives another start each time the same seed is given, so the "
             "copies of a task would not begin alike: name the fields that do not change in env.text and "
             "env.state_fields, or set env.unseeded=true to evaluate without seeds"
         )

@@ -1,7 +1,7 @@
 """Plays the environment of an OpenEnv server; see `agentrl.env.foreign`. No import of agentrl here.
 
-The package's own client speaks to the server, over one WebSocket per episode. Three forms of actions are found in the
-server's schema: tools (MCP), one field, or a JSON object.
+The package's own client speaks to the server, over one WebSocket per episode. The server's schema tells which of three
+forms its actions have: calls of tools (MCP), the value of one field, or a JSON object.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ KINDS: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float),
 
 
 class ServerFault(Exception):
-    """The server failed, as a sentence."""
+    """The server failed; the text says how."""
 
 
 class WrongAction(Exception):
-    """The action does not fit, as a sentence for the agent."""
+    """The action does not fit the schema; the text is for the agent."""
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _fetched(world: dict[str, Any], what: str) -> Any:
         raise ValueError(f"env.url = {base!r}: the server answers GET /{what} with {error.code}{hint}") from None
     except OSError as error:
         why = getattr(error, "reason", error)
-        raise ValueError(f"env.url = {base!r}: no OpenEnv server answers there ({why}); start it, then this") from None
+        raise ValueError(f"env.url = {base!r}: no OpenEnv server answers there ({why}): start the server") from None
     except ValueError:
         raise ValueError(f"env.url = {base!r} is no OpenEnv server: its /{what} is not JSON") from None
 
@@ -91,20 +91,20 @@ def _form(schema: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema, without the reference that it may be."""
+    """A part of a schema; a reference is replaced by the part that it names."""
     place = str(part.get("$ref", ""))
     return dict(schema.get("$defs", {}).get(place.rpartition("/")[2], {})) if place else part
 
 
 def _client_class() -> type:
-    """The package's client, which belongs to one session and takes no nonsense."""
+    """The package's client for one session, which also refuses an answer of the wrong type."""
     from openenv.core.generic_client import GenericEnvClient
 
     class Session(GenericEnvClient):  # type: ignore[misc]  # the package is not installed here
         began = False
 
         async def _connect_async(self) -> Any:
-            # The client would connect again by itself, and play on in a new environment in the middle of an episode.
+            # By itself the client would connect again, and the episode would go on in a new environment.
             if self.began and (self._ws is None or self._ws.state.name != "OPEN"):
                 raise ConnectionError("the session was closed")
             client = await super()._connect_async()
@@ -124,7 +124,7 @@ def _client_class() -> type:
 
 
 class Episode:
-    """One session of the server."""
+    """One episode, which is one session of the server."""
 
     def __init__(self, world: dict[str, Any]) -> None:
         self.world = world
@@ -137,7 +137,7 @@ class Episode:
         return {name: self.world[name] for name in ("form", "field", "schema", "name") if name in self.world}
 
     def examine(self) -> dict[str, bool]:
-        """Does one seed give the same episode again (`repeats`), and another seed another one (`varies`)?"""
+        """Does the same seed give the same start again (`repeats`)? Does another seed give another one (`varies`)?"""
         seen = []
         for seed in (0, 0, 1):
             episode = Episode(self.world)
@@ -155,7 +155,7 @@ class Episode:
             self.close()
 
     def reset(self, seed: int, params: dict[str, Any]) -> dict[str, Any]:
-        """Begin a session, when the server has a free one, and its episode of this seed."""
+        """Wait for a free session of the server, open it, and begin the episode of this seed."""
         ends_at, pause = time.monotonic() + self.world["answer_s"], PAUSES_S[0]
         while True:
             self.client = self.world["client"](
@@ -191,13 +191,13 @@ class Episode:
         try:
             listed = self._call("step", {"type": "list_tools"}).observation
         except WrongAction:
-            raise ServerFault(f"{self.world['base']} takes calls of tools and refuses to list them") from None
+            raise ServerFault(f"{self.world['base']} takes calls of tools, but does not list its tools") from None
         tools = listed.get("tools")
         if not isinstance(tools, list) or not all(isinstance(one, dict) and one.get("name") for one in tools):
             raise ServerFault(f"{self.world['base']} listed no tools: {json.dumps(listed)[:100]}")
         if not tools:
             why = dict(listed.get("metadata") or {}).get("error", "the list is empty")
-            raise ServerFault(f"{self.world['base']} takes calls of tools and has no tools: {why}")
+            raise ServerFault(f"{self.world['base']} takes calls of tools, but has no tools: {why}")
         return [
             {
                 "type": "function",
@@ -211,7 +211,7 @@ class Episode:
         ]
 
     def step(self, action: str) -> dict[str, Any]:
-        """Carry out an action; one that does not fit the schema is the agent's mistake, and costs nothing."""
+        """Carry out an action. If it does not fit the schema, the agent made a mistake, and the reward is 0."""
         try:
             if "tools" not in self.shown:
                 return self._played([self._payload(action)])
@@ -225,7 +225,7 @@ class Episode:
             return _result({**self.shown, "text": f"error: {error}"}, 0.0, {"status": "parse_error"})
 
     def _payload(self, action: str) -> dict[str, Any]:
-        """The action as the server's schema has it."""
+        """The action as the fields of the server's schema."""
         if self.world["form"] == "field":
             return {**self.world["fixed"], self.world["field"]: _value(action, self.world["kind"])}
         try:
@@ -237,7 +237,7 @@ class Episode:
         return {**self.world["fixed"], **found}
 
     def _played(self, actions: list[dict[str, Any]]) -> dict[str, Any]:
-        """The result of these actions of the server, in order, up to the end of the episode or one that it refuses."""
+        """Carry out these actions in order, until the episode ends or the server refuses one; their joint result."""
         reward, texts, info = 0.0, [], {}
         for action in actions:
             try:
@@ -289,7 +289,7 @@ class Episode:
         return [str(one) for one in self.world.get("kind", {}).get("enum", [])]
 
     def _text(self, observation: dict[str, Any], hidden: set[str]) -> str:
-        """The fields that are shown: the value of one, or a line for each."""
+        """The fields that are shown: a single one as its value, several with one line each."""
         fields = {name: value for name, value in observation.items() if name not in hidden}
         fields = fields or dict(observation.get("metadata") or {})
         if self.world["text"]:
@@ -299,7 +299,10 @@ class Episode:
         return "\n".join(f"{name}: {_words(value)}" for name, value in fields.items() if value is not None)
 
     def _key(self, text: str) -> str:
-        """The server's state beside the text, without the fields that every step changes; empty if it has no more."""
+        """The state key: the text, and the server's state without the fields `OF_EPISODE`.
+
+        It is empty if the state has no other fields: the text alone is the key then.
+        """
         if not self.has_state:
             return ""
         state = self._call("state")
@@ -323,8 +326,8 @@ class Episode:
             raise ServerFault(f"{base} gave no answer to {method} in {self.world['answer_s']:g} s") from None
         except (AttributeError, TypeError, ValueError) as error:
             raise ServerFault(f"{base} answered {method} with what OpenEnv does not know: {_line(error)}") from None
-        except Exception as error:  # noqa: BLE001  of the WebSocket library
-            raise ServerFault(f"{base} is lost in {method}: {type(error).__name__}: {_line(error)}") from None
+        except Exception as error:  # noqa: BLE001  raised by the WebSocket library
+            raise ServerFault(f"{base} was lost in {method}: {type(error).__name__}: {_line(error)}") from None
         if method != "state":
             result.reward = self._number(result.reward)
             if not isinstance(result.done, bool):
@@ -354,7 +357,7 @@ def _picked(option: str, found: dict[str, Any], names: list[str]) -> dict[str, A
 
 
 def _value(action: str, kind: dict[str, Any]) -> Any:
-    """The value of the action's field that a text means."""
+    """The value that a reply's text gives to the action's field."""
     if "enum" in kind:
         for value in kind["enum"]:
             if str(value) == action.strip():
@@ -397,7 +400,7 @@ def _failed(observation: dict[str, Any]) -> bool:
 
 
 def _tool_text(observation: dict[str, Any]) -> str:
-    """What a tool said."""
+    """The text of a tool's result."""
     error, result = observation.get("error"), observation.get("result")
     if error:
         return f"error: {error.get('message', error) if isinstance(error, dict) else error}"

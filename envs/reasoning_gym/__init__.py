@@ -1,8 +1,8 @@
 """The datasets of the package reasoning_gym: procedural questions, scored by its own verifiers (docs/foreign.md).
 
-`datasets` names some; one question is one episode, the verifier's score (0 to 1) its reward, and 1 is success. `levels`
-are those of the package's curricula: each level is a part of the task's key, so `sampler.name = "curriculum"` finds the
-level to train at. `python` is the Python that has the package.
+`datasets` names datasets of the package. One question is one episode; its reward is the verifier's score (0 to 1), and
+1 is success. `levels` are those of the package's curricula: each level is a part of the task's key, so
+`sampler.name = "curriculum"` finds the level to train at. `python` is the Python that has the package.
 """
 
 import functools
@@ -31,7 +31,7 @@ class Config(Options, frozen=True):
         options: further options of every dataset, such as env.options.min_terms=2.
         trust: allow datasets whose verifiers evaluate the answer as Python code.
         count: tasks per dataset and level.
-        split: the text of a question decides to which split it belongs; one question in five is a test question.
+        split: train or test. The text of a question decides its split; one question in five is a test question.
         prompt: bare: the whole reply is the answer; chat: the answer stands between <answer> and </answer>.
     """
 
@@ -115,6 +115,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (the answer of another question with probability P) or `random` (always that)."""
+    """`expert`, `careless:P` (the answer of another question with probability P) or `random` (always that one)."""
     assert isinstance(env, ForeignEnv)
     return Player(env, seed, random_share(name, "reasoning_gym", EXPERTS))

@@ -49,7 +49,7 @@ def is_test(question: str) -> bool:
 
 
 class Late(BaseException):
-    """A verifier's time is up; no Exception, since verifiers swallow those."""
+    """A verifier took too long. It is no Exception, because verifiers catch those."""
 
 
 class Episode:
@@ -75,7 +75,7 @@ class Episode:
         signals = {"verifier_failed": 0.0}
         try:
             score = self._score(action)
-        except (Exception, Late) as error:  # noqa: BLE001  the verifier could not read the answer: the agent's doing
+        except (Exception, Late) as error:  # noqa: BLE001  the verifier cannot read the answer: the agent's mistake
             score, signals["verifier_failed"] = 0.0, 1.0
             failure = f"{type(error).__name__}: {error}"[:200]
         signals["score"] = score

@@ -65,7 +65,7 @@ class SearchQA:
         return self._observe()
 
     def step(self, action: str) -> StepResult:
-        """Carry out a search, take an answer, or say that it is neither."""
+        """Carry out a search or take an answer; any other action gets a text that says what is allowed."""
         state = self.state
         if state.over:
             return StepResult(self._observe(), 0.0, True, False, self._info({"searches": 0.0}))

@@ -3,9 +3,9 @@
 expert: reads like a person: looks up the thing the question names, finds the fact asked for in the passages, looks up
     what it leads to, and answers. It knows nothing but what it has read.
 careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed search or answer instead.
-    All it does is meant to be cloned, failures included.
+    Everything that it does is cloned, failures included.
 oracle: follows the question's known chain of names, then answers; it sees the world.
-random: each listed action as likely.
+random: each listed action with the same probability.
 """
 
 import random
@@ -22,7 +22,7 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
     """The player of that name.
 
     Raises:
-        ValueError: no such player, a probability that is none, or an environment without a world.
+        ValueError: no such player, a number that is no probability, or an environment without a world.
     """
     share = random_share(name, "search_qa", EXPERTS)
     assert isinstance(env, SearchQA)

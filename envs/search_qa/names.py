@@ -1,5 +1,5 @@
-"""The words of which the encyclopaedia's names are made: every name is two of them, so that a name never seen before
-is made of words that were."""
+"""The words of which the encyclopaedia's names are made. Every name is two of them, so a new name is made of known
+words."""
 
 from collections.abc import Mapping
 from importlib.resources import files

@@ -39,8 +39,8 @@ def tasks(config: Config) -> Sequence[Task]:
     """The questions of a configuration's split.
 
     Raises:
-        ValueError: also where the retriever cannot be made (no such corpus, a line that is no passage), so that this is
-            said before anything is played. A service is not asked yet.
+        ValueError: there are no such questions, or the retriever cannot be made (no such corpus, a line that is no
+            passage), which is thus found before anything is played. A service is not asked yet.
     """
     retriever(config)
     return Tasks(config)
@@ -72,7 +72,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
-    """Questions none of whose right answers stands in a document of the corpus, but for yes and no.
+    """The questions of which no right answer occurs in a document of the corpus; yes and no are not looked for.
 
     Words are compared without case, ASCII punctuation and articles, as the scores compare them.
 

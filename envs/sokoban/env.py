@@ -1,4 +1,4 @@
-"""Sokoban as an environment: one level a task."""
+"""Sokoban as an environment: one level per task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ class SokobanEnv:
         return self.observation()
 
     def step(self, action: str) -> StepResult:
-        """Carry out a move, or several; what is no move changes nothing and costs one."""
+        """Carry out a move, or several. An action that is no move changes nothing and counts as one move."""
         words = [word.strip().lower() for word in action.split(",")][: self._moves_per_turn]
         known = all(word in ACTIONS for word in words)
         reward = 0.0

@@ -1,7 +1,8 @@
 """The named players of Sokoban: demonstrators to clone, baselines to compare with.
 
-expert: a solution with the fewest moves, searched anew whenever the player was led off it; where none is left, random.
-wander:0.3: the expert, with a random move in its place at that probability; all it does is meant to be cloned.
+expert: a solution with the fewest moves. It is searched again after a move that left it. If the level can no longer be
+    solved, moves are random.
+wander:0.3: the expert, but with that probability a random move instead; everything that it does is cloned.
 expert-noisy:0.2: the same, but random moves have weight 0 in cloning.
 random: each of the four moves as likely.
 """

@@ -1,13 +1,13 @@
 """Text to SQL with tools: a question, a SQLite database to look at, a query as the answer, execution accuracy.
 
-Databases and questions are generated; no table of one part occurs in another. Questions of BIRD (arXiv:2305.03111) and
-Spider (arXiv:1809.08887) are read from their files. An answer is tried on other databases with the same tables too, as
-in test-suite accuracy (arXiv:2010.02840), so that a wrong query is not right by chance.
+Databases and questions are generated; train, valid and test have no table in common. Questions of BIRD
+(arXiv:2305.03111) and Spider (arXiv:1809.08887) are read from their files. An answer is also tried on other databases
+with the same tables, as in test-suite accuracy (arXiv:2010.02840), so that a wrong query is not right by chance.
 
 | piece | module |
 | --- | --- |
 | tools, state, score | `database`, `compare` |
-| queries in a process apart, which can only read | `guarded`, `runner` |
+| queries in a process of their own, which can only read | `guarded`, `runner` |
 | generated questions | `questions`, `queries`, `schema`, `themes` |
 | files of BIRD and Spider | `published` |
 | tasks, prompts | `environment`, `prompts` |

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from agentrl.envs.sql.guarded import Cell
 
-RELATIVE, ABSOLUTE = 1e-6, 1e-9  # difference of floats that counts as none
+RELATIVE, ABSOLUTE = 1e-6, 1e-9  # floats with a smaller difference count as equal
 MOST_ORDERS = 5000  # orders of columns that are tried
-MOST_PAIRED = 500  # rows alike but for their floats, which are paired one by one
+MOST_PAIRED = 500  # most rows that differ only in their floats and are paired one by one
 Row = tuple[Cell, ...]
 
 
@@ -47,7 +47,10 @@ def same_set(gold: Sequence[Row], given: Sequence[Row]) -> bool:
 
 
 def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[tuple[int, ...]]:
-    """Orders of the given columns in which each has the values of its right one, the given order first."""
+    """Orders of the given columns in which each column has the values of the right query's column at its place.
+
+    The order as given comes first.
+    """
     width = len(gold[0])
     columns = [[(row[i],) for row in given] for i in range(width)]
     fits = [[i for i in range(width) if _same_bag([(row[j],) for row in gold], columns[i])] for j in range(width)]
@@ -69,7 +72,7 @@ def _same_list(gold: Sequence[Row], given: Sequence[Row]) -> bool:
 
 
 def _same_bag(gold: Sequence[Row], given: Sequence[Row]) -> bool:
-    """The same rows as often. Rows alike in all but their floats are paired by these."""
+    """Do both hold the same rows, each equally often? Rows that differ only in their floats are paired by these."""
     if Counter(map(_exact, gold)) == Counter(map(_exact, given)):
         return True
     ours, theirs = _by_exact_cells(gold), _by_exact_cells(given)

@@ -19,7 +19,7 @@ from agentrl.tool_env import ToolConfig
 LIST, SCHEMA, QUERY, ANSWER = "list_tables", "schema", "query", "answer"
 LONGEST_CELL = 200  # characters of a cell that are shown
 BRIEF_ROWS = 4  # rows that the compact prompt shows
-MORE_FOR_GOLD = 10  # steps and seconds that a right query may take, to those of the agent's
+MORE_FOR_GOLD = 10  # a right query may take so many times the steps and seconds of an agent's query
 CATALOGUE = (
     "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
@@ -92,7 +92,15 @@ class Database:
         ordered: bool = False,
         files: Sequence[str] = (),
     ) -> str:
-        """Ask the question: a generated one, or that of a file with its right query and the files of its databases."""
+        """Ask the question.
+
+        Args:
+            made: names a generated question; the other arguments are for a question of a file.
+            question: the question.
+            gold: its right query.
+            ordered: the right query orders its rows.
+            files: its databases; the agent sees the first.
+        """
         self._made = made or {}
         if made:
             query, _, self._sources = problem_of(made)
@@ -160,7 +168,7 @@ class Database:
         return {"correct": float(correct), "ran": float(not first.error), "shown": float(shown)}
 
     def state_key(self) -> str:
-        """Equal tables, schemas and queries seen of one question are one state, in whatever order."""
+        """The question, and which tables, schemas and queries were seen; their order does not matter."""
         digest = hashlib.sha256("\0".join(sorted(self._run)).encode("utf-8", "replace")).hexdigest()[:12]
         parts = [
             self._question,
@@ -176,7 +184,7 @@ class Database:
         return self._config.prompt == "compact"
 
     def _spoken(self, name: str) -> str:
-        """A name in words under the compact prompt: its words are tokens that occur elsewhere."""
+        """The name; under the compact prompt as separate words, each of which is a token that occurs elsewhere too."""
         return name.replace("_", " ") if self._brief else name
 
     def _created(self) -> dict[str, str]:
@@ -221,7 +229,7 @@ def created(source: Source, limits: Limits) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def gold_result(source: Source, sql: str, limits: Limits) -> Result:
-    """The result of the right query; ToolFault if it fails, for which no answer of an agent is to blame."""
+    """The result of the right query; ToolFault if it fails, because that is no mistake of the agent."""
     more = limits._replace(steps=limits.steps * MORE_FOR_GOLD, seconds=limits.seconds * MORE_FOR_GOLD)
     found = run_query(source, sql, more)
     if found.error:

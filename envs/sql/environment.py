@@ -1,7 +1,7 @@
 """The environment: questions over databases through the core's tool calling, and forms that list their actions."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentrl.envs.sql.prompts import Compact, Instruct
 from agentrl.envs.sql.published import read_questions
 from agentrl.envs.sql.themes import PARTS, Part
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, RowTasks, environment
+from agentrl.tool_env import Listed, PartRows, RowTasks, environment
 from agentrl.types import Observation, StepResult, Task
 
 SYSTEM = (
@@ -21,11 +21,11 @@ SYSTEM = (
 hooks = environment(
     Database, rows=[], config=Config, system=SYSTEM, snapshots=True, waits=False, module=__name__, name="sql"
 )
-make = hooks.make  # bound here, where a pickled instance looks for it
+make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class Questions(Listed):
-    """The environment; observations of generated questions list actions under the prompts in words."""
+    """The environment; under the prompts `instruct` and `compact`, generated questions list their actions."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -45,7 +45,8 @@ class Questions(Listed):
         return self._worded(super().restore(snapshot))
 
     def _worded(self, observation: Observation) -> Observation:
-        """The prompts in words write results themselves, so that a word is the same token everywhere."""
+        """The prompts `instruct` and `compact` write results themselves, so that a word is the same token
+        everywhere."""
         return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
@@ -69,33 +70,15 @@ def tasks(config: Config) -> RowTasks:
     if config.data and config.prompt == "compact":
         raise ValueError("env.prompt = 'compact' lists actions of generated questions: take instruct or chat with data")
     if config.databases and not config.data:
-        raise ValueError("env.databases is the folder beside the questions of env.data: name these too")
+        raise ValueError("env.databases is the folder of databases for the questions of env.data: give env.data too")
     if config.level == "hard" and config.tables == 1:
-        raise ValueError("env.level = 'hard' joins tables, and env.tables = 1: take two or three tables")
+        raise ValueError("env.level = 'hard' asks for joins of tables, and env.tables = 1: set env.tables to 2 or 3")
     if not config.data:
-        return RowTasks(_Generated(config), "sql", "all", config.test_share)
+        parts = PARTS if config.split == "all" else (config.split,)
+        made = PartRows(partial(row, config.level, config.tables), parts, config.seed, config.count)
+        return RowTasks(made, "sql", "all", config.test_share)
     rows = read_questions(config.data, config.databases, config.split, config.test_share, config.evidence)
     return RowTasks(rows, "sql", "all", config.test_share)
-
-
-class _Generated(Sequence[Mapping[str, Any]]):
-    """Questions written when asked for: part by part, by seed."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._parts: tuple[Part, ...] = PARTS if config.split == "all" else (config.split,)
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._config.count
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        part, number = divmod(i % len(self), self._config.count)
-        config = self._config
-        return row(config.level, config.tables, self._parts[part], config.seed + number)
 
 
 def row(level: str, tables: int, part: Part, number: int) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Runs queries of an agent in a process apart (`runner`): they can neither write, nor hang, nor take the memory."""
+"""Runs queries of an agent in a process of their own (`runner`).
+
+They can read only. They end after a time, and their memory is limited.
+"""
 
 import contextlib
 import json
@@ -24,7 +27,7 @@ class Limits(NamedTuple):
 
     Attributes:
         steps: instructions of SQLite's machine.
-        seconds: of the clock; the process is killed then.
+        seconds: of the clock, after which the process is killed.
         rows: of the result.
         memory: bytes of SQLite's heap.
         longest: bytes of one text or blob.
@@ -105,7 +108,7 @@ _lending = threading.Lock()
 
 @contextlib.contextmanager
 def _lent(memory: int) -> Iterator[_Process]:
-    """A process for one query; one that did not reply is ended."""
+    """A process for one query; it is ended if the query raises."""
     with _lending:
         # After a fork the processes belong to the parent.
         usable = [one for one in _idle if one.owner == os.getpid() and one.memory == memory]
@@ -134,7 +137,7 @@ def run_query(source: Source, sql: str, limits: Limits) -> Result:
         limits: see `Limits`.
 
     Raises:
-        ToolFault: the database cannot be opened, or the process cannot be started: nobody's query is at fault.
+        ToolFault: the database cannot be opened, or the process cannot be started; the query is not the cause.
     """
     if "\0" in sql:
         return Result(error="a query has no zero byte")

@@ -1,12 +1,12 @@
 """The named players of the environment: demonstrators to clone, baselines to compare with.
 
 expert: lists the tables, reads the schemas of those that the question names, runs the query that the question asks for
-    and answers with it. It understands generated questions and knows nothing but what it has read; of the questions of
-    files it knows the right query.
+    and answers with it. It understands generated questions and knows nothing but what it has read. For questions of
+    files it is given the right query.
 careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed action (or, where none is
-    listed, an answer without a condition) instead. All it does is meant to be cloned, failures included.
-oracle: knows the right query, of files too.
-random: each listed action as likely.
+    listed, an answer without a condition) instead. Everything that it does is cloned, failures included.
+oracle: knows the right query, also of questions of files.
+random: each listed action with the same probability.
 """
 
 import random
@@ -27,7 +27,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
     """The player of that name.
 
     Raises:
-        ValueError: no such player, or a probability that is none.
+        ValueError: no such player, or a number that is no probability.
     """
     share = random_share(name, "sql", EXPERTS)
     assert isinstance(env, Questions)
@@ -74,7 +74,7 @@ class Player:
         return [name for name in tables if re.search(rf"\b{name.replace('_', ' ')}s?\b", database._question)]
 
     def _understood(self, database: Database) -> str:
-        """The one query over what was read that answers this very question."""
+        """The query over the tables that were read which answers exactly this question."""
         known = tuple(table for table in problem_of(database._made).schema if table.name in database._read)
         kinds = kinds_of(str(database._made["level"]))
         found = candidates(known, values_in(database._question), kinds)

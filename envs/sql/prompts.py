@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 
+from agentrl import tool_env
 from agentrl.env import Parsed, Past
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
 from agentrl.tool import Call, Calls, Malformed
@@ -12,7 +13,7 @@ from agentrl.types import Observation, Status
 
 VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}
 ARGUMENTS = {SCHEMA: "table", QUERY: "sql", ANSWER: "sql"}
-CACHED_CHARS = 400  # longer actions are a model's own: listed ones are short, and return
+CACHED_CHARS = 400  # listed actions are shorter and occur again; longer ones are a model's own
 
 
 class Instruct:
@@ -57,37 +58,13 @@ class Instruct:
         return Parsed(tool_action.call(name, **arguments), True, Status.OK, 1)
 
 
-class Compact(Instruct):
-    """Few words, for small models: SQL without its signs, names as words. An answer means the listed action that is
-    written so."""
-
-    system = ""
-
-    def first(self, observation: Observation) -> str:
-        """The question."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """What the tool said, after a space: so a word is the same token wherever it stands."""
-        return f" {observation.text}"
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question and the last actions with their results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([first.text, *lines])
+class Compact(tool_env.Compact):
+    """Few words, for small models: SQL without its signs, and names as words. An answer chooses the listed action with
+    the same words."""
 
     def answer(self, action: str) -> str:
         """The action in few words."""
         return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
-
-    def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action that is written so."""
-        wanted = text.strip()
-        for action in observation.actions:
-            if self.answer(action) == wanted:
-                return Parsed(action, True, Status.OK, 1)
-        return _unread("this is none of the listed actions")
 
 
 def in_words(action: str) -> str:

@@ -19,9 +19,12 @@ class Kind(NamedTuple):
     ordered: bool = False
 
 
-# t a table, t_ and ts in words; p the table to which it belongs, p_, ps and a_p (with its article) in words; c a
-# column, g one of words, n one of numbers; f and f_ a function; s and s_ a sign; w and w_ a condition; k a number; d
-# an order.
+# The blanks of a kind (the names with _ or s are the words of the question):
+#     t, t_, ts        a table, one of its rows, several of its rows
+#     p, p_, ps, a_p   the table to which t belongs, one row, several rows, one row with its article
+#     c, g, n          any column, a column of words, a column of numbers
+#     f, f_            a function          s, s_   a comparison          w, w_   a condition
+#     k                a number            d       the direction of an order
 KINDS = MappingProxyType(
     {
         "count": Kind("SELECT count(*) FROM {t}{w}", "How many {ts} are there{w_}?"),
@@ -151,7 +154,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
 
 
 def _single(kind: str, table: Table, values: Sequence[str | int]) -> Iterator[Query]:
-    """Queries of one table. Listed columns name rows or hold different numbers, so that no column repeats a value."""
+    """Queries of one table. Only the label and columns of numbers are listed: in these no value occurs twice."""
     plain = {"t": table.name, "t_": table.one, "ts": table.many}
     where = [("", "", ""), *((f" WHERE {c.sql}", c.words, c.column) for c in conditions(table, values))]
     for w, w_, column in where:

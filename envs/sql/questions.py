@@ -1,8 +1,8 @@
-"""Generated questions: a schema, a right query, a database to look at, and others on which an answer is tried too.
+"""Generated questions: a schema, a right query, the database that the agent sees, and others for testing an answer.
 
-A question is kept only if its right query finds something, finds another thing in another database (so no constant is
-right), and every near miss differs from it in at least one of the databases. Databases beside the one that is shown
-follow test-suite accuracy (Zhong, Yu and Klein, arXiv:2010.02840).
+A question is kept if three things hold. Its right query finds something; it finds something else in another database,
+so that no constant is right; and each near miss gives another result in at least one of the databases. The other
+databases follow test-suite accuracy (Zhong, Yu and Klein, arXiv:2010.02840).
 """
 
 import functools
@@ -73,7 +73,7 @@ def _opened(text: str) -> sqlite3.Connection:
 
 
 def _ask(rng: random.Random, schema: Schema, shown: sqlite3.Connection, kind: str) -> Query | None:
-    """A query of the kind; its value, if it has one, stands in the shown database."""
+    """A query of this kind; if it has a value, the shown database holds that value. None if there is no such query."""
     table = rng.choice(schema)
     value: str | int
     if kind == "having":

@@ -1,8 +1,8 @@
 """The process that runs queries: reads one JSON request per line, writes one JSON reply per line.
 
-It is started as a file of its own and imports the standard library alone. A query can read and nothing else: databases
+It is started as a file of its own and imports only the standard library. A query can read and nothing else: databases
 are opened read-only, an authorizer refuses every other action, and steps, memory, sizes and rows are limited. The
-sender of the query limits its seconds, by killing this process.
+sender of a query limits its time: it kills this process.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 OPEN_DATABASES = 64
-STEPS_PER_CALL = 1000  # instructions of SQLite's machine between two looks at the budget
+STEPS_PER_CALL = 1000  # instructions of SQLite's machine between two checks of the limit
 SPARE = 1 << 29  # bytes that Python and the files' pages may take beside SQLite's heap
 MOST_BYTES = 16 << 20  # of all rows of a result
 LIMITS = {
@@ -30,7 +30,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-# Functions of files and extensions; and random ones, whose answers could not be compared.
+# Functions that use files or extensions, and random ones, whose results could not be compared.
 REFUSED = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random", "randomblob"}
 
 
@@ -46,7 +46,7 @@ def authorize(action: int, first: str | None, second: str | None, *_: str | None
 
 
 def open_database(request: dict[str, Any]) -> sqlite3.Connection:
-    """The database of a request, which can be read only from here on."""
+    """The database of a request, opened so that it can only be read."""
     if request.get("file"):
         connection = sqlite3.connect(f"file:{quote(request['file'])}?mode=ro&immutable=1", uri=True)
     else:
@@ -128,7 +128,7 @@ def reply(databases: OrderedDict[str, sqlite3.Connection], request: dict[str, An
 
 
 def limit_process(memory: int) -> None:
-    """No file may be written, no core dumped, no more memory taken than is needed."""
+    """Forbid this process to write files and core dumps, and limit its memory to `memory` + `SPARE` bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory + SPARE, memory + SPARE))

@@ -91,7 +91,7 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
 
 
 def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of every table. About a fifth of the rows to which others may belong have none."""
+    """Rows of every table. In a table to which another one belongs, about a fifth of the rows have no row there."""
     rows: dict[str, list[tuple[object, ...]]] = {}
     for table in schema:
         count = rng.randint(*(CHILD_ROWS if table.parent else ROWS))

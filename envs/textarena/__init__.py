@@ -1,8 +1,8 @@
 """Games of the package TextArena (docs/foreign.md): one player's puzzles, and games of several by self-play.
 
-The agent `main` is one player. Where it is another player's turn, the game calls the agent `opponent`, who sees what
-that player sees and writes its move: by default the same policy, untrained in that seat. Rewards are the game's: 1, 0
-or -1 in games of two, a share in puzzles. `python` is the Python that has the package.
+The agent `main` is one player. In another player's turn, the game calls the agent `opponent`, who sees what that player
+sees and writes its move. By default it is the same policy, which is not trained on these turns. Rewards are the game's:
+1, 0 or -1 in games of two, a share in puzzles. `python` is the Python that has the package.
 """
 
 import functools
@@ -70,7 +70,7 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
-    """The other players: the same policy, whose turns in their seats are in the graph and not trained."""
+    """The other players: the same policy; their turns are in the graph, and the policy is not trained on them."""
     if config.called or _players(_program(config)) == 1:
         return {}
     turn = {"name": "textarena", "called": True}

@@ -83,7 +83,7 @@ class Episode:
         return self._result(invalid and mover == self.me)
 
     def _told(self, player: int) -> dict[str, Any]:
-        """What the game says about a player at its end."""
+        """What the game reports on a player when it is over."""
         told: dict[str, Any] = (self.env.state.game_info or {}).get(player, {})
         return told
 
@@ -96,7 +96,7 @@ class Episode:
         if self._turn_of() == self.me:
             return {**result, "observation": self._observe()}
         seen = {"text": "The other player moves.", "state_key": self._state()}
-        called = self._observe()  # who is called anew for each turn sees the whole game
+        called = self._observe()  # each call of a player is a new episode, so it is shown the whole game
         return {**result, "observation": seen, "called": {**called, "text": "\n".join(self.heard[self._turn_of()])}}
 
     def _outcome(self, info: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class TextArena(ForeignEnv):
         return super().reset(task)
 
     def carry_out(self, action: str) -> StepResult:
-        """Our move, and the errand of the other player if it is that one's turn."""
+        """Carry out our move; if another player's turn follows, the result has the errand for it."""
         return self._result(self.ask("step", action))
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:

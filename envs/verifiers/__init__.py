@@ -28,8 +28,8 @@ class Config(Options, frozen=True):
         id: name of an environment to play the taskset in; empty: the taskset's own.
         options: options of the taskset's configuration, such as env.options.difficulty=2.
         count: most tasks that are read from the taskset, which may have no end.
-        split: train or test, where a task's key decides and one task in five is a test task; all: no split, for
-            tasksets that have their own.
+        split: train or test: a task's key decides, and one task in five is a test task. all: every task, for tasksets
+            that have splits of their own.
         solved: reward from which an episode counts as success.
         call_format: the format in which a model writes tool calls.
     """

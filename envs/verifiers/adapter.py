@@ -45,8 +45,8 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
         roles = _roles(resolve_env_config(dict(section)))
         if len(roles) != 1:
             raise ValueError(
-                f"env.taskset = {options['taskset']!r} has the agents {', '.join(roles)}: only environments of one "
-                "agent are played"
+                f"env.taskset = {options['taskset']!r} has the agents {', '.join(roles)}: choose one with one agent, "
+                "because agentrl plays no other environments of verifiers"
             )
         environment = load_environment(
             resolve_env_config({**section, roles[0]: seat, "interception": {"type": "server"}})
@@ -111,7 +111,7 @@ def _loop() -> ModuleType:
 
 
 async def _called(call: Any, call_mcp: Any, servers: Any, dispatch: Any) -> Any:
-    """What a tool says; errors are what the model reads."""
+    """The result of a tool as text; an error is a text for the model, too."""
     if call.function.name not in dispatch:
         return f"error: unknown tool {call.function.name!r}"
     return await call_mcp(servers, dispatch, call.function.name, json.loads(call.function.arguments))
@@ -196,7 +196,7 @@ class Episode:
 
     def _observe(self, body: dict[str, Any]) -> dict[str, Any]:
         """The messages that are new since the last request."""
-        new, self.seen = body["messages"][self.seen :], len(body["messages"]) + 1  # and the reply to it
+        new, self.seen = body["messages"][self.seen :], len(body["messages"]) + 1  # + 1 for the reply to this request
         texts = [_text(message["content"]) for message in new if message["role"] != "assistant"]
         self.shown = {"text": "\n".join(texts)}
         if body.get("tools"):
@@ -226,7 +226,7 @@ class Episode:
 
 
 def _failure(episode: Any) -> str:
-    """Why an episode failed, in words; empty if it did not."""
+    """Why an episode failed, as a sentence; empty if it succeeded."""
     errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
     return (
         "" if episode.ok else "; ".join(f"{e.type}: {' '.join(e.message.split())}" for e in errors[:2]) or "it failed"

@@ -24,7 +24,7 @@ def plain(text: str) -> str:
 
 
 def brief(session: Session) -> str:
-    """The page in a line or two a product."""
+    """The page with one or two lines per product."""
     state, shop = session.state, session.market.shop
     if state.kind == INDEX:
         return "search page"

@@ -100,7 +100,10 @@ def raw_file(folder: Path, stem: str) -> Path:
         ValueError: the folder is missing, or has neither.
     """
     if not folder.is_dir():
-        raise ValueError(f"no such folder: {folder}; give the folder of {PRODUCTS}.json, or a prepared store")
+        raise ValueError(
+            f"no such folder: {folder}; give the folder of {PRODUCTS}_1000.json (num_products up to 1000) or of all "
+            f"products, {PRODUCTS}.json, or a prepared store; agentrl envs webshop says where the files are"
+        )
     for name in (f"{stem}.json", f"{stem}_1000.json"):
         if (folder / name).is_file():
             return folder / name

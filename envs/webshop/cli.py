@@ -45,9 +45,9 @@ def play(argv: Sequence[str]) -> int:
     parser.add_argument("--goals", choices=("human", "synthetic"), default="human")
     parser.add_argument("--goal", default="0", help="index after the shuffle, or a session name that draws one")
     parser.add_argument("--observation", choices=("text", "text_rich", "html", "url"))
-    parser.add_argument("--actions", type=Path, help="one action a line, or a JSON list in a .json file")
+    parser.add_argument("--actions", type=Path, help="one action per line, or a JSON list in a .json file")
     parser.add_argument("--save", type=Path, help="store the session as a step graph (safetensors)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("options", nargs="*", metavar="key=value")
     given = parser.parse_intermixed_args(list(argv))
     form = given.observation or ("text" if given.actions else "text_rich")
@@ -65,7 +65,7 @@ def play(argv: Sequence[str]) -> int:
 
 
 def replay(session: Session, actions: Sequence[str], *, as_json: bool, save: Path | None, config: Config) -> int:
-    """Print a session, the reset first, then one line an action."""
+    """Print a session, the reset first, then one line per action."""
     show(_line(session, {"action": None, "reward": 0, "terminated": False, "info": {}}), as_json=as_json)
     for action in actions:
         outcome = session.step(action)
@@ -108,7 +108,7 @@ def search(argv: Sequence[str]) -> int:
     parser.add_argument("--data", default="", help="folder of the original's files or a prepared store")
     parser.add_argument("--query", required=True)
     parser.add_argument("--k", type=positive, default=50, help="how many")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("options", nargs="*", metavar="key=value")
     given = parser.parse_intermixed_args(list(argv))
     config = configure({"data": given.data}, given.options)
@@ -124,7 +124,7 @@ def reward(argv: Sequence[str]) -> int:
     """`agentrl envs webshop reward`: score purchases given as JSON."""
     parser = Parser("agentrl envs webshop reward", "Score purchases, one JSON object each.")
     parser.add_argument("--cases", type=Path, required=True, help="JSON list: product, goal, price, options each")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     given = parser.parse_args(list(argv))
     cases = read_json(given.cases, "cases file")
     if not isinstance(cases, list):

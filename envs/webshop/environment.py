@@ -1,4 +1,4 @@
-"""The environment: one goal an episode, text in and text out."""
+"""The environment: one goal per episode, text in and text out."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class WebShop:
         self._info: Mapping[str, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The shop stays behind: it is opened again where the copy lands."""
+        """The state without the shop, which a copy opens again in its own process."""
         return {"config": self.config, "snapshot": self.snapshot() if self._session else None}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

@@ -3,8 +3,8 @@
 expert: knows the goal; searches, opens, picks options and buys for a full score.
 careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but takes any
     listed query and any listed product with the first probability, and at each step on an item page buys what is
-    selected so far with the second. All it does is meant to be cloned, bad purchases included.
-rule: the paper's rule baseline. random: each listed action as likely.
+    selected so far with the second. Everything that it does is cloned, bad purchases included.
+rule: the paper's rule baseline. random: each listed action with the same probability.
 
 The numbers may be left out; those above are the defaults. A player repeats itself for the same seed and task.
 """

@@ -1,7 +1,7 @@
 """The generated catalogue `webshop-gen`: a realistic shop from a seed, so that nothing has to be downloaded to start.
 
-Pages, search and reward are WebShop's; the goods and the goals are ours, so results carry this name and are never
-put beside those on the real data. Goals come in three grades:
+Pages, search and reward are WebShop's. The goods and the goals are ours, so results have this name and are never
+compared with results on the real data. Goals come in three grades:
 
     easy    names the brand and one attribute, no option: the first hit is the answer
     medium  two attributes that stand in the title, one option

@@ -140,7 +140,7 @@ def variants(product: Product) -> int:
 
 
 def sample_prices(columns: GoalColumns, rng: random.Random) -> np.ndarray:
-    """[P] float64: one price a product, in catalogue order; only ranges draw."""
+    """[P] float64: one price per product, in catalogue order; only ranges draw a random number."""
     price = columns.low.copy()  # [P]
     for i in np.flatnonzero(~np.isnan(columns.high)).tolist():
         price[i] = rng.uniform(float(columns.low[i]), float(columns.high[i]))
@@ -159,7 +159,7 @@ def price_clause(price_upper: float) -> str:
 
 
 class HumanGoals:
-    """Goals written by people, one an instruction that names attributes."""
+    """Goals written by people: one goal per instruction that names attributes."""
 
     def __init__(
         self, columns: GoalColumns, products: Sequence[Product], price: np.ndarray, rng: random.Random
@@ -181,12 +181,12 @@ class HumanGoals:
         return self._variants[i]
 
     def weight(self, i: int) -> float:
-        """All alike."""
+        """1 for every goal."""
         return 1.0
 
 
 class SyntheticGoals:
-    """Goals made from a product's instruction: one a combination of its option values."""
+    """Goals made from a product's instruction: one goal per combination of its option values."""
 
     def __init__(self, columns: GoalColumns, price: np.ndarray, rng: random.Random, *, strict: bool) -> None:
         faulty = np.flatnonzero(columns.variants < NO_INSTRUCTION)

@@ -31,7 +31,7 @@ def merge(folder: Path, shards: Sequence[Path], recipe: Mapping[str, Any], load:
 
 
 def _write_products(folder: Path, shards: Sequence[Path], load: Load) -> tuple[np.ndarray, dict[str, Any]]:
-    """Products, ASINs, labels, the plain goal columns. Gives [P] index terms a product, and what the manifest adds."""
+    """Write products, ASINs, labels and goal columns; returns [P] index terms per product, and manifest entries."""
     asins: list[str] = []
     columns: dict[str, list[Any]] = {name: [] for name in ("low", "high", "wishful", "variants", "lengths", "sizes")}
     labels: dict[str, dict[str, int]] = {"query": {}, "category": {}}

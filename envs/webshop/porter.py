@@ -41,7 +41,7 @@ def _stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """One letter a letter: v for a vowel, c for a consonant; y is a vowel after a consonant."""
+    """The word with v for each vowel and c for each consonant; y is a vowel after a consonant."""
     shape = ""
     for letter in word:
         vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "c")

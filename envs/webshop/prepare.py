@@ -40,7 +40,7 @@ class Shard:
         low, high: [D] prices, high None where there is one.
         wishful: [D] has human instructions.
         variants: [D] number of synthetic goals; asked: [D] their attributes.
-        lengths: [D] index terms of each. words: its distinct terms; rows_of, documents, counts: one entry a posting.
+        lengths: [D] index terms of each. words: its distinct terms; rows_of, documents, counts: one entry per posting.
         sizes: [D] bytes of each encoded product.
     """
 

@@ -42,7 +42,7 @@ class ShopPlain(Plain):
         return self.turn(observation) if shown else f"{observation.task}\n{self.turn(observation)}"
 
     def turn(self, observation: Observation) -> str:
-        """Page, then one action a line."""
+        """Page, then one action per line."""
         searches = [] if any(a.startswith("search[") for a in observation.actions) else ["search[your words]"]
         return f"{observation.text}\nActions:\n" + "\n".join([*searches, *observation.actions])
 

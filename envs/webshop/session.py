@@ -76,7 +76,7 @@ class Session:
         return self._scorer(product, options)[0]
 
     def mark(self) -> Mark:
-        """The state, to come back to."""
+        """The present state, for `back_to`."""
         return Mark(self.state, self._rng.getstate() if self._rng else None, self.error)
 
     def back_to(self, mark: Mark) -> None:

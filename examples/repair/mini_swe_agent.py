@@ -1,4 +1,4 @@
-"""mini-swe-agent as it is, repairing repositories in agentrl's sandbox: its loop, its prompts, its model class.
+"""mini-swe-agent repairs repositories in agentrl's sandbox, with its own loop, prompts and model class.
 
     agentrl train mini_swe_agent.toml agents.main.command="PYTHON mini_swe_agent.py" model.path=DIR
 
@@ -9,6 +9,7 @@ for mini-swe-agent's own `LocalEnvironment`: a command goes to the episode's env
 import json
 import os
 import platform
+import re
 import urllib.request
 
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
@@ -30,20 +31,21 @@ class Sandbox:
     """Runs commands by the tool `shell` of the episode's environment."""
 
     def execute(self, action: dict, cwd: str = "") -> dict:
-        """What a command printed; mini-swe-agent's word for the end ends the agent."""
+        """What a command printed, and its exit code; a command that prints `DONE` ends the agent."""
         body = json.dumps({"name": "shell", "arguments": {"command": action.get("command", "")}}).encode()
         request = urllib.request.Request(f"{WHERE['api_base']}/agentrl/act", body)
         request.add_header("authorization", f"Bearer {WHERE['api_key']}")
         with urllib.request.urlopen(request) as answer:
             output = json.loads(answer.read())["observation"]
         head, _, last = output.rpartition("\n")
-        code = int(last.removeprefix("exit code ")) if last.removeprefix("exit code ").isdecimal() else 0
+        ended = re.fullmatch(r"exit code (-?\d+)", last)  # the last line of a command that failed
+        code = int(ended[1]) if ended else 0
         if code == 0 and output.split("\n")[0].strip() == DONE:
             raise Submitted({"role": "exit", "content": "", "extra": {"exit_status": "Submitted", "submission": ""}})
         return {"output": head if code else output, "returncode": code, "exception_info": ""}
 
     def get_template_vars(self, **more: object) -> dict:
-        """What its prompts say of the machine."""
+        """What mini-swe-agent's prompts say about the machine."""
         return {"system": "Linux", "release": "", "version": "", "machine": platform.machine(), **more}
 
     def serialize(self) -> dict:

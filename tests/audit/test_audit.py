@@ -138,6 +138,7 @@ class Own:
         self.a = a
         if a > 5:
             raise ValueError("a is at most 5")
+        self.share = 1 / (a - 3)
         return f"{name} {a}"
 
     def look(self) -> str:
@@ -166,11 +167,12 @@ Config, make, tasks, prompt = environment(Own, rows=[{"a": 1, "name": "n", "targ
     assert told["notes"] == [
         "lengths and solutions were not checked, because 4 of its rows cannot be read: mend these first"
     ]
-    source = rows(tmp_path / "b.jsonl", [good, {**good, "a": 6}])
+    source = rows(tmp_path / "b.jsonl", [good, {**good, "a": 6}, {**good, "a": 3}])
     assert main(["data", "check", source, "--env", "own_env"]) == 1
     out, err = capsys.readouterr()
     assert "reset: line 2 cannot begin an episode (a is at most 5): mend the row" in err
-    assert "all: 2 rows; first prompts in words: median" in out and out.endswith("b.jsonl: 1 findings\n")
+    assert "reset: line 3 cannot begin an episode (ZeroDivisionError: division by zero): mend the row" in err
+    assert "all: 3 rows; first prompts in words: median" in out and out.endswith("b.jsonl: 2 findings\n")
 
 
 def test_a_right_query_that_fails_and_a_question_without_a_database_column(tmp_path, capsys):

@@ -135,7 +135,21 @@ def test_compares_methods(steps, capsys):
         0.5,
     )
     assert main(words) == 0
-    assert "most apart, grpo and gigpo:" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "most apart, grpo and gigpo:" in out and "each divided by its method's root mean square" in out
+    # turn 1 of a: 0.5 / 0.5 - 0.5 / sqrt((0.75^2 + 0.5^2 + 0.75^2) / 3) = 1 - 0.7385
+    assert "  +0.5000   +0.5000    0.26  a turn 1: t ->" in out
+
+
+def test_equal_methods_have_no_steps_apart(tmp_path, steps, monkeypatch, capsys):
+    twice = Path(grpo.__file__).read_text().replace("return Credit.of(", "return twice(")
+    twice += "\n\ndef twice(advantage, **more):\n    return Credit.of(2 * advantage, **more)\n"
+    (tmp_path / "twice_grpo.py").write_text(twice)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["grpo", "twice_grpo", "--steps", steps]) == 0
+    out = capsys.readouterr().out
+    assert "most apart" not in out and "columns:" not in out
+    assert "grpo and twice_grpo are equal on all 3 steps, but for a factor" in out
 
 
 def test_a_method_of_the_working_folder_is_compared_wherever_it_stands(tmp_path, steps, monkeypatch, capsys):
@@ -178,3 +192,51 @@ def test_reads_stored_graphs_and_run_folders(tmp_path, steps, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["gigpo", "--steps", str(tmp_path / "empty"), "--json"]) == 2
     assert "has no graphs" in capsys.readouterr().err
+
+
+METHOD = """
+'''Mine.'''
+import numpy as np
+from agentrl.credit import Credit, Options
+
+class Config(Options, frozen=True):
+    '''Nothing.'''
+
+def credit(graph, config):
+    advantage = graph.score - 0.5
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (
+            "advantage[1] = np.nan; return Credit.of(advantage)",
+            "credit method mine gave the advantage nan to episode a, turn 0 (line 3): give finite numbers",
+        ),
+        (
+            "return Credit.of(advantage * np.inf)",
+            "gave the advantage -inf to episode b, turn 0 (line 1), and to 2 more",
+        ),
+        ("return advantage", "credit method mine returned ndarray of shape (3,): return agentrl.credit.Credit.of("),
+        ("return None", "credit method mine returned NoneType: return agentrl.credit.Credit.of("),
+        ("return Credit.of(advantage[:2])", "returned advantage of shape (2,): give one number per step, shape (3,)"),
+        ("return Credit.of(advantage[:, None])", "one advantage per step, shape (N,), and got shape (3, 1)"),
+        ("return Credit.of(advantage, weight=np.ones(2))", "got 3 advantages and weight of shape (2,)"),
+        ("return Credit.of(advantage, returns=advantage[:1])", "mine returned returns of shape (1,)"),
+        ("return Credit.of(advantage, token_advantage=advantage)", "token_advantage for steps without tokens"),
+        ("return Credit.of(advantage.astype(object))", "returned advantage as an array of type object"),
+        ("return graph.nothing", "mine raised AttributeError: a step graph has no attribute 'nothing'"),
+    ],
+)
+def test_what_a_method_of_the_user_returns_is_checked(body, sentence, tmp_path, steps, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(METHOD.format(body=body))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    for words in (["mine", "--json"], ["mine", "grpo"], ["mine", "--html", str(tmp_path / "page.html")]):
+        assert main([*words, "--steps", steps]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and sentence in err and err.count("\n") == 1
+        assert "raised" not in sentence or "(mine.py:11, in credit)" in err
+    assert not (tmp_path / "page.html").exists()

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,66 @@ def test_json_has_one_object_per_finding(tmp_path, capsys):
 def test_a_wrong_recipe_is_the_sentence_of_train(tmp_path, capsys):
     assert main(["doctor", "alfworld-cpu", "optm.lr=1"]) == 2
     assert "unknown key optm: did you mean optim?" in capsys.readouterr().err
+
+
+VLLM = ("engine.name=vllm", "engine.device=cpu", "run.deterministic=false")
+
+
+def test_an_engine_python_that_cannot_serve_is_told_before_train_begins(tmp_path, capsys):
+    bare, text = tmp_path / "bare", tmp_path / "text"
+    bare.write_text("#!/bin/sh\necho none\n")
+    bare.chmod(0o755)
+    text.write_text("no program")
+    for python, sentence in (("/no/python", "no such file"), (bare, "has no vLLM"), (text, "not executable")):
+        code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, f"engine.python={python}")
+        assert code == 2 and err[0].startswith(f"agentrl: engine: engine.python = {python}") and sentence in err[0]
+        words = [str(tmp_path / "mine.toml"), f"run.folder={tmp_path / 'runs'}", *VLLM, f"engine.python={python}"]
+        assert main(["train", *words]) == 2
+        assert sentence in capsys.readouterr().err and not (tmp_path / "runs").exists()
+
+
+def test_an_address_where_no_server_answers_is_told(tmp_path, capsys):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, f"engine.urls=['{url}']")
+    assert code == 2 and len(err) == 1 and f"no vLLM server answers at {url}" in err[0]
+
+
+def test_the_recipe_for_gpus_is_refused_before_torch_is_imported(tmp_path):
+    """Once it waited for the ranks of the learner, for minutes, before it looked for the model."""
+    look = "import sys; from agentrl.cli import main; code = main(sys.argv[1:]); print(code, 'torch' in sys.modules)"
+    words = ["train", "alfworld-gigpo-1.5b", "env.source=generated", f"run.folder={tmp_path}"]
+    for more, sentence in (
+        (["model.path=/no/model"], "the model folder /no/model does not exist"),
+        ([f"engine.python={tmp_path}/no"], f"engine.python = {tmp_path}/no: no such file"),
+    ):
+        done = subprocess.run([sys.executable, "-c", look, *words, *more], capture_output=True, text=True, timeout=300)
+        assert done.stdout.split() == ["2", "False"] and sentence in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_brackets_of_a_needs_line_are_kept_whole(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    text = "# Needs: a GPU (as it is, 8 of 80 GB), and more\n" + recipe(ALFWORLD)
+    code, _, err = doctor(tmp_path, capsys, text)
+    assert code == 2
+    assert err == ["agentrl: device: the recipe needs a GPU (as it is, 8 of 80 GB), and torch finds no CUDA device"]
+
+
+def test_ray_is_named_where_the_cluster_needs_it(tmp_path, capsys, monkeypatch):
+    from agentrl.run import trials
+
+    monkeypatch.setattr(trials, "find_spec", lambda name: None)
+    cluster = ("cluster.address=local", "cluster.workers=1")
+    code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), *cluster)
+    assert code == 2 and "cluster.address = 'local' needs Ray: pip install" in err[0]
+
+
+def test_python_and_urls_together_are_refused_in_a_whole_sentence(tmp_path, capsys):
+    urls = [f"http://127.0.0.{number}:9" for number in range(1, 9)]
+    words = ("engine.python=.venv-vllm/bin/python", f"engine.urls={urls}")
+    code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, *words)
+    assert code == 2 and "[engine]: vLLM takes engine.python" in err[0] and "and not both" in err[0]
+    assert (
+        "no vLLM server answers" in doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, *words, "engine.python=''")[2][0]
+    )

@@ -37,7 +37,7 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "replay": (["RUN"], {"graph", "episodes", "steps", "skipped", "differences"}),
     "diagnose": (["RUN"], {"situations"}),
     "play": ([WALK, "--actions", "ACTIONS"], {"action", "observation", "reward", "terminated", "actions", "info"}),
-    "check": ([WALK, "--tasks", "1"], {"env", "tasks", "holds", "findings", "branches"}),
+    "check": ([WALK, "--tasks", "1"], {"env", "tasks", "holds", "findings", "branches", "notes"}),
     "envs": ([], {"name", "about"}),
     "envs NAME": (["sokoban"], {"name", "about", "options", "commands"}),
     "recipes": ([], {"name", "path", "about", "needs", "takes"}),

@@ -24,6 +24,14 @@ def objects(capsys, *words: object) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_view_lists_the_evaluations_of_a_run_which_have_no_transcripts(run, capsys):
+    report = run / "evaluations" / "end-greedy.json"
+    assert main(["view", str(report)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 3
+    assert main(["view", str(report), "--episode", "1"]) == 2
+    assert "agentrl eval --out stores transcripts" in capsys.readouterr().err
+
+
 def test_view_takes_the_run(run, capsys):
     assert main(["view", str(run)]) == 0
     of_run = capsys.readouterr().out
@@ -52,6 +60,7 @@ def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
     assert main(["compare", str(run), str(other), "--mode", "sampled"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"A {run / 'evaluations' / 'end-sampled.json'}: ") and "A minus B: +0.0%" in text
+    assert "has the same outcome in both: the two may be one policy" in text and "[+0.0%" not in text
 
 
 def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
@@ -67,7 +76,7 @@ def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
 
 def test_check_as_json(capsys):
     (found,) = objects(capsys, "check", "alfworld-gen", "--tasks", "1", "--json")
-    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": [], "branches": "snapshot"}
+    assert found == {"env": "alfworld", "tasks": 1, "holds": True, "findings": [], "branches": "snapshot", "notes": []}
 
 
 def test_a_return_stands_beside_the_success(capsys):

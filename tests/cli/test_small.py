@@ -45,6 +45,7 @@ def test_an_environment_is_named_by_the_path_of_its_file(tmp_path, capsys, monke
     out = capsys.readouterr().out
     assert "on 6 tasks" in out and "guess_by_path, panel " in out
     assert main(["check", "./guess_by_path.py", "--tasks", "1"]) == 0
+    assert "the column 'id' decides which rows are for training" in capsys.readouterr().err
     assert "no such file: nowhere.py" in said(capsys, "eval", "nowhere.py", "--policy", "random")
     (tmp_path / "json.py").write_text(GUESS)
     assert "another module of the name 'json'" in said(capsys, "eval", "json.py", "--policy", "random")

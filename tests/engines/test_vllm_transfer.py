@@ -242,7 +242,7 @@ def test_what_this_machine_lacks_is_named(monkeypatch):
         check_model(SimpleNamespace(device=torch.device("cpu")), None)
     learner = SimpleNamespace(device=torch.device("cuda:1"))
     for taken in ((), ("0", "2,1")):
-        with pytest.raises(ValueError, match=r"takes no GPU twice, and the learner has GPU 1: name other GPUs in"):
+        with pytest.raises(ValueError, match=r"no server can share the learner's GPU 1: name other GPUs in"):
             check_model(learner, taken)
     check_model(learner, ("0", "2,3"))
     check_model(learner, None)

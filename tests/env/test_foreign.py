@@ -7,13 +7,16 @@ import ast
 import asyncio
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from agentrl.config import resolve
 from agentrl.env import ForeignEnv, ForeignProgram, ThreadPool
 from agentrl.env.foreign import WORKER, close_hosts
 from agentrl.types import EnvFault, Task
@@ -280,3 +283,14 @@ env.step("hang")
 def test_the_worker_reads_as_python_3_9():
     for path in (WORKER, WORKER.with_name("channel.py")):
         ast.parse(path.read_text("utf-8"), feature_version=(3, 9))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "foreign.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["reasoning_gym", "verifiers", "textarena", "openenv"])
+def test_the_page_names_options_that_the_environment_has(name):
+    """Its blocks are not run, because they need the package; the options are agentrl's own."""
+    blocks = [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S)]
+    (section,) = (block["env"] for block in blocks if block.get("env", {}).get("name") == name)
+    assert resolve("envs", section, "env").name == name

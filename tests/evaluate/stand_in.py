@@ -32,7 +32,7 @@ def error(message: str, code: str | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
 
 
-Reply = dict[str, Any] | tuple[int, dict[str, Any]] | None
+Reply = dict[str, Any] | tuple[int, dict[str, Any] | str] | None
 
 
 class Quiet(ThreadingHTTPServer):
@@ -45,7 +45,8 @@ class Quiet(ThreadingHTTPServer):
 
 
 class StandIn:
-    """A server whose answers are `reply(body)`: a body, (status, body), or None, which closes the connection.
+    """A server whose answers are `reply(body)`: a body, (status, body or the text of a page), or None, which
+    closes the connection.
 
     It checks the protocol: every tool call of the history is answered by a tool message with its id, and the other
     way round; a request that breaks this rule gets a 400, and is in `broken`.
@@ -73,9 +74,9 @@ class StandIn:
                     self.close_connection = True
                     return
                 status, payload = made if isinstance(made, tuple) else (200, made)
-                data = json.dumps(payload).encode()
+                data = (payload if isinstance(payload, str) else json.dumps(payload)).encode()
                 self.send_response(status)
-                self.send_header("content-type", "application/json")
+                self.send_header("content-type", "text/html" if isinstance(payload, str) else "application/json")
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

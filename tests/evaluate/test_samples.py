@@ -19,6 +19,7 @@ from agentrl.evaluate import (
     pass_at_k,
     sample_summary,
     samples_of_graph,
+    wilson,
 )
 from agentrl.evaluate.samples import cost_curve, pass_curve, powers_to
 from agentrl.graph import write_graph
@@ -215,3 +216,9 @@ def test_words_that_do_not_fit(tmp_path, capsys):
     assert main(["samples", str(tmp_path / "none.json"), "--window", "3"]) == 2
     err = capsys.readouterr().err.splitlines()
     assert len(err) == 3 and "no stored graphs" in err[0] and "no such report" in err[1] and "leave it out" in err[2]
+
+
+def test_the_interval_stays_wide_where_all_tasks_agree():
+    for success in (False, True):
+        got = pass_curve([Sample(task=str(i), success=success) for i in range(6)])["1"]["interval"]
+        assert got == list(wilson(6.0 * success, 6)) and got[1] - got[0] > 0.3

@@ -110,7 +110,7 @@ def test_broken_and_several_calls_keep_the_protocol(serve, capsys):
 def test_a_server_that_ignores_tools_is_named(serve, capsys):
     report = evaluated(capsys, SUMS, "--policy", serve(walks).word, "--tasks", "2")
     assert report["failures"]["answers.no_call"]["line"] == (
-        "2 of 2 answers called no tool; if the model can call tools, try endpoint.tool_calls=text"
+        "2 of 2 answers called no tool; if the model can call tools, try endpoint.tool_calls=text; such as 'right'"
     )
 
 
@@ -120,14 +120,20 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         (
             answer("", reasoning_content="Let me think"),
             "answers.empty",
-            "4 of 4 answers were empty; reasoning_content had text: raise limits.turn_tokens; such as 'Let me think'",
+            "4 of 4 answers were empty; reasoning_content had text, although the answer ended by itself: the server's "
+            "reasoning parser took the whole answer for reasoning",
+        ),
+        (
+            answer("", reasoning_content="Let me think", finish="length"),
+            "answers.empty",
+            "reasoning_content had text and the token limit was reached: raise limits.turn_tokens; such as 'Let me",
         ),
         (answer(None, finish="length"), "answers.empty", "the token limit was reached: raise limits.turn_tokens"),
         (answer("<action> go", finish="length"), "answers.cut", "4 of 4 answers were cut off at the token limit"),
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
-            "4 of 4 answers held an action without what the format asks for beside it; missing is <think> and "
+            "4 of 4 answers held an action, but lacked another part of the format; missing is <think> and "
             "</think>: the action was carried out, and the answer counts as invalid; such as 'I go. <action>look",
         ),
         (
@@ -137,7 +143,9 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         ),
         (answer("<think> a 门 </think><action>look</action>"), "answers.no_format", "without Chinese characters"),
         (answer("I would go."), "answers.no_action", "4 of 4 answers held no action that could be read"),
-        (answer("I", finish="content_filter"), "answers.refused", "4 of 4 answers were refused or broken off"),
+        (answer("I", finish="content_filter"), "answers.refused", "4 of 4 answers were refused by the model or broken"),
+        (answer("I\u2019m sorry, but I can\u2019t help with that."), "answers.refused", "such as 'I\u2019m sorry, but"),
+        (answer("Sorry, I would go."), "answers.no_action", "such as 'Sorry, I would go.'"),
         (answer(None, refusal="I cannot"), "answers.refused", "such as 'I cannot'"),
     ],
 )
@@ -213,6 +221,8 @@ def test_options_of_the_endpoint_reach_the_request_and_secrets_stay_out(serve, c
         (["endpoint.concurrency=0"], "endpoint.concurrency = 0"),
         (["endpoint.api_key=${NOT_SET_ANYWHERE}"], "endpoint.api_key asks for the environment variable NOT_SET"),
         (["endpoint.tool_calls=json"], "endpoint.tool_calls = 'json'"),
+        (["endpoint.price_in=2"], "endpoint.price_in is set and endpoint.price_out is not"),
+        (["endpoint.price_out=2"], "endpoint.price_out is set and endpoint.price_in is not"),
         (["--resume"], "--resume continues a stored evaluation: name its report with --out"),
         (["--recipe", "absent.toml"], "no such file: absent.toml"),
         (["--recipe", "odd.toml"], "odd.toml: unknown section [endpont]: did you mean endpoint?"),
@@ -258,6 +268,21 @@ def test_nobody_at_the_address_is_told_at_once(serve, capsys):
     assert re.search(
         r"no server answers at http://127.0.0.1:\d+/v1: .*refused.*start the server", capsys.readouterr().err
     )
+
+
+def test_a_server_that_closes_the_connection_is_not_called_absent(serve, capsys):
+    server = serve(lambda body: None)
+    assert main(["eval", WALK, "--policy", server.word]) == 2
+    said = capsys.readouterr().err
+    assert "closed the connection without a whole answer" in said and "read the server's log" in said
+
+
+def test_a_page_in_place_of_an_answer_is_refused_at_once(serve, capsys):
+    server = serve(lambda body: (200, "<html>gateway" + "x" * 90))
+    assert main(["eval", WALK, "--policy", server.word]) == 2
+    said = capsys.readouterr().err
+    assert "is no JSON (content type text/html), it begins with '<html>gateway" in said and "look for a proxy" in said
+    assert len(server.bodies) == 1 and said.count("x" * 67) == 1 and "x" * 68 not in said
 
 
 def test_a_silent_server_is_named_with_its_limit(serve, capsys):
@@ -367,7 +392,7 @@ def test_view_lists_failures_first_and_shows_what_was_said(serve, capsys, tmp_pa
     assert "[user]\nYou are at 0, the goal is 3.\nActions: left, right\n" in text and "[turn 1: agent]\nright\n" in text
     assert text.endswith("[the end]\nYou are at 2, the goal is 3.\n")
     assert main(["view", str(out), "--episode", "9"]) == 2
-    assert "has no episode 9: it has 4, from 0" in capsys.readouterr().err
+    assert "has no episode 9: its episodes are 0 to 3" in capsys.readouterr().err
     assert main(["view", str(tmp_path / "r.episodes")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
 

@@ -115,9 +115,22 @@ def test_a_panel_of_training_tasks_is_found(tmp_path, capsys):
     panel: Path = tmp_path / "panel.txt"
     for split in ("train", "test"):
         assert main(["eval", "calculator", "--policy", "expert", "--tasks", "2", "--out", str(tmp_path / "r.json"),
-                     "--split", split]) == 0  # fmt: skip
+                     "--split", split, "--force"]) == 0  # fmt: skip
         keys = [outcome["task"] for outcome in json.loads((tmp_path / "r.json").read_text())["outcomes"]]
         panel.write_text("\n".join(keys))
         capsys.readouterr()
         assert main(["eval", "calculator", "--policy", "expert", "--panel", str(panel)]) == 0
         assert f"panel {panel}" in capsys.readouterr().out
+
+
+def test_a_finished_report_is_written_over_with_force_alone(tmp_path, capsys):
+    out = tmp_path / "r.json"
+    words = ["eval", "calculator", "--policy", "expert", "--tasks", "1", "--out", str(out)]
+    assert main(words) == 0
+    before = out.read_bytes()
+    assert main([*words, "--seed", "1"]) == 2
+    assert f"{out} exists: name another file, or add --resume" in capsys.readouterr().err
+    assert out.read_bytes() == before
+    assert main([*words, "--resume"]) == 0
+    assert main([*words, "--seed", "1", "--force"]) == 0
+    assert json.loads(out.read_text())["seed"] == 1

@@ -85,6 +85,10 @@ def test_the_command_shows_a_line_an_episode_or_one_graph(graph, tmp_path, capsy
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(credited, group=1))
     assert main(["view", path, "--group", "9"]) == 2
     assert capsys.readouterr().err == "agentrl: there is no group 9: the graph has 0, 1\n"
+    with pytest.raises(SystemExit):
+        main(["view", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "N is in the column episode, from 0" in told and "the limit that cut the episode (turn_limit" in told
 
 
 def test_continuations_say_what_they_are_and_have_no_credit(graph, tmp_path, capsys):

@@ -24,6 +24,8 @@ import tomli_w
 from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.cli._parser import Parser
+from agentrl.config import resolve
+from agentrl.env import EnvironmentFile
 from agentrl.settings import Settings, shipped
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +146,14 @@ def test_recipes_resolve(block, page_files):
         return
     file.write_text(tomli_w.dumps(completed(tables)))
     Settings.load(file)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_environments_of_recipes_that_are_not_run_have_these_options(page):
+    for block in of_page(page):
+        env = tomllib.loads(block.text).get("env", {}) if block.left_out and block.language == "toml" else {}
+        if env.get("name") in catalogue.names("envs"):
+            resolve(EnvironmentFile, env)
 
 
 def completed(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,9 @@ def test_the_agent_is_trained_as_it_is(tmp_path):
     assert main([*words, *few]) == 0
     (graph,) = (read_graph(file) for file in Path(folder, "agent", "graphs").glob("*.safetensors"))
     assert len(set(graph.rollout.tolist())) == 2 and graph.tokens.sampled.any()
+    metrics = [json.loads(line) for line in Path(folder, "agent", "metrics.jsonl").read_text("utf-8").splitlines()]
+    (trained,) = (line for line in metrics if line["stage"] == "train")
+    assert trained["mismatch_max"] < 1e-3  # what the engine sampled is what the trainer reads
 
 
 @pytest.mark.parametrize("name", ["agent"])

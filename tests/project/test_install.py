@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from tests.other_pythons import python_with
 from tests.project.test_package import ROOT, built_wheel
@@ -109,6 +110,23 @@ def test_newer_pythons_find_a_set_of_versions(python, tmp_path):
     words = ["pip", "compile", "-q", "--all-extras", "--python-version", python, str(ROOT / "pyproject.toml")]
     found = run(python_with("uv").parent / "uv", *words, cwd=tmp_path)
     assert "\ntorch==" in found and "\ntransformers==" in found
+
+
+def test_every_lower_bound_is_a_version_that_make_lowest_tests(tmp_path):
+    """A bound below what another requirement allows would be stated and never installed."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    extras = set(re.search(r"^EXTRAS := (.*)$", makefile, re.M)[1].split(",")) - {"dev"}
+    torch = re.search(r"^torch==.*$", (ROOT / "requirements-cpu.txt").read_text("utf-8"), re.M)[0]
+    (tmp_path / "torch.txt").write_text(torch)
+    words = ["pip", "compile", "-q", str(ROOT / "pyproject.toml"), *(f"--extra={extra}" for extra in extras)]
+    words += ["--python", sys.executable, "--resolution", "lowest-direct", "--override", str(tmp_path / "torch.txt")]
+    found = run(python_with("uv").parent / "uv", *words, "--no-header", "--no-annotate", cwd=tmp_path)
+    installed = dict(line.split(" ;")[0].split("==") for line in found.splitlines() if "==" in line)
+    stated = [*PROJECT["dependencies"], *(one for extra in extras for one in PROJECT["optional-dependencies"][extra])]
+    for requirement in stated:
+        name, low = re.match(r"([\w.-]+)>=([\d.]+)", requirement).groups()
+        if name != "torch":
+            assert (name, Version(installed[name.lower()])) == (name, Version(low))
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda"])

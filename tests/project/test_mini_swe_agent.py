@@ -49,7 +49,8 @@ def test_its_commands_run_in_the_sandbox_and_repair_the_repository():
     task = next(task for task in tasks_of(entry) if task.key == "code_repo/1/getopt/3")
     ((path, old, new),) = task.params["fixes"]
     fix = f"python - <<'END'\ns = open({path!r}).read()\nopen({path!r}, 'w').write(s.replace({old!r}, {new!r}))\nEND"
-    commands = ["pwd; cat /etc/passwd", fix, "python -m tests", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    commands = ["pwd; cat /etc/passwd", "seq 16 17", fix, "python -m tests"]
+    commands.append("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
     calls = [json.dumps({"name": "bash", "arguments": {"command": command}}) for command in commands]
     said = [f"I look.\n<tool_call>\n{call}\n</tool_call>" for call in calls]
     tokenizer, pool = language_model().tokenizer, make_pool(entry, "inline")
@@ -67,9 +68,16 @@ def test_its_commands_run_in_the_sandbox_and_repair_the_repository():
         ended = subprocess.run(program, env=env, capture_output=True, text=True, timeout=300)
         assert ended.returncode == 0, ended.stderr
         steps = served.recorder.steps
-        assert len(steps) == 4 and served.tokens().context.tolist() == [-1, 0, 1, 2]  # one conversation, exact tokens
+        assert len(steps) == 5 and served.tokens().context.tolist() == [
+            -1,
+            0,
+            1,
+            2,
+            3,
+        ]  # one conversation, exact tokens
         told = [step.asked[-1].content for step in steps]
-        assert "/work" in told[1] and "No such file" in told[1] and "9 passed, 0 failed" in told[3]
+        assert "/work" in told[1] and "No such file" in told[1] and "9 passed, 0 failed" in told[4]
+        assert json.loads(told[2]) == {"returncode": 0, "output": "16\n17"}  # a number is no exit code
         said_last = prompt_of(entry).parse(ended.stdout, first)
         assert ended.stdout == "ended: Submitted\n" and said_last.valid
         verdict = result(handle.step(said_last.action))

@@ -162,6 +162,6 @@ except ValueError as error:
     assert done.returncode == 0, done.stderr
     (sentence,) = done.stdout.splitlines()
     assert "Retry" not in done.stderr and "HEAD" not in done.stderr
-    assert sentence.startswith("the data set 'someone/something' cannot be had from the hub (")
+    assert sentence.startswith("the data set 'someone/something' cannot be loaded from the hub (")
     assert [row["q"] for row in read_rows(f"{tmp_path / 'set'}#train")] == ["0", "2", "3", "4"]
     assert list(read_rows(f"{tmp_path / 'set'}#test")) == [{"q": "3", "n": [3, None]}]

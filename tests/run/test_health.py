@@ -93,6 +93,39 @@ def test_a_clone_that_equals_its_start_is_unchanged():
     assert found([evaluated("start"), evaluated("clone")]) == []  # nothing was cloned
 
 
+def test_an_end_that_wins_as_its_beginning_did_needs_no_larger_rate():
+    rows = [evaluated("start", success_rate=1.0), train(0), evaluated("end", success_rate=1.0)]
+    assert found(rows) == []
+    assert found([{**row, "success_rate": 0.89} if row["stage"] == "eval" else row for row in rows]) == ["unchanged"]
+    clones = [evaluated("start", success_rate=1.0), clone(0), evaluated("clone", success_rate=1.0)]
+    assert found(clones) == []
+
+
+def test_a_warm_up_that_goes_on_after_its_loss_is_gone():
+    rows = [clone(i, loss=0.009, updates_left=300 - i - 1) for i in range(10)]
+    assert found(rows[:9]) == [] and found(rows) == ["cloned"]
+    assert "the 290 updates that are left" in text(rows) and "warmup.updates=10 under another run.name" in text(rows)
+    assert found([*rows[:9], clone(9, loss=0.011, updates_left=290)]) == []
+    assert found([{**row, "updates_left": 19} for row in rows]) == []  # it is nearly done
+    both = [clone(i, **{"writer/loss": 0.001, "reader/loss": 0.5, "loss": 0.0, "updates_left": 99}) for i in range(10)]
+    assert found(both) == []
+
+
+def test_training_tasks_solved_and_held_out_tasks_lost():
+    solved = [train(i, success=0.95, reward=0.95) for i in range(5)]
+    lost = evaluated("end", success_rate=0.0, interval=[0.0, 0.16], tokens=5)
+    (finding,) = findings([*solved, lost])
+    assert finding.rule == "memorised" and "training tasks are won in 95%" in finding.text
+    assert "held-out tasks in 0% (end, sampled, 10 episodes)" in finding.text and "eval.env" in finding.text
+    assert found([*solved[:4], lost]) == []  # too few iterations to tell
+    assert found([*solved[:4], train(4, success=0.6), lost]) == []  # a mean of 88%
+    assert found([*solved, evaluated("end", success_rate=0.48, interval=[0.3, 0.6])]) == []
+    assert found([*solved, evaluated("end", success_rate=0.4, interval=[0.1, 0.96], episodes=2)]) == []  # two tasks
+    stuck = evaluated("end", "greedy", success_rate=0.0, interval=[0.0, 0.16])
+    assert found([*solved, stuck]) == ["memorised"]  # the only mode
+    assert found([evaluated("start", success_rate=0.2, tokens=3), *solved, stuck]) == []  # greedy episodes may go round
+
+
 def test_one_mode_alone_does_not_say_unchanged():
     rows = [evaluated("start", "greedy"), evaluated("start"), clone(0), evaluated("clone", "greedy")]
     assert found([*rows, evaluated("clone", tokens=99)]) == []

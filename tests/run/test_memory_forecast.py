@@ -46,9 +46,35 @@ def test_shapes_come_from_the_table_or_a_folder(tmp_path):
 @pytest.mark.slow
 def test_the_lines_of_a_toy(path, capsys):
     assert main(["train", str(path), "--dry-run", "--memory", "rtx4090-24"]) == 0
-    lines = capsys.readouterr().out.split("# memory of a GPU")[1].splitlines()
+    out, err = capsys.readouterr()
+    assert out.startswith("# memory of a GPU") and "512 tokens, learner.processes=1" in err  # what matters comes first
+    lines = out.splitlines()
     assert sum("GiB (weights" in line for line in lines) == 3
     assert any("rtx4090-24 (24 GiB, 90% of it usable)" in line and "fits; the largest" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("room", "most"),
+    [(40.0, 2), (22.0, 1), (13.0, 1), (8.5, 3), (300.0, 2), (7.0, 4)],
+)
+def test_few_forecasts_find_the_largest_number_of_tokens(path, monkeypatch, room, most):
+    """The peak is the larger of two lines, of what an update holds and of a step's: GiB of thousands of tokens."""
+
+    def peak(tokens):
+        return max(8 + tokens / 16_000, 3 + tokens / 3_000) * GIB
+
+    tried = []
+
+    def need(self, config, tokens):
+        tried.append(tokens)
+        return Need(weights=0, reference=0, optimiser=0, peak=int(peak(tokens)))
+
+    monkeypatch.setattr(_Policy, "_need", need)
+    settings = Settings.load(path, ["update.max_tokens=32768"])
+    policy = _Policy(settings, "policy", settings.policies["policy"].model)
+    found = policy._largest(settings.tables.learner, peak(32768), room * GIB)
+    best = max((t for t in range(256, 2**20, 256) if peak(t) <= room * GIB), default=0)
+    assert 0.85 * best <= found <= best and len(tried) <= most
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     recipe = tmp_path / "toy.toml"
     recipe.write_text('env = {name = "tests.toys.walk"}\nmodel = {new = {}}\ncluster = {address = "local"}\n')
-    assert main(["train", str(recipe), f"run.folder={tmp_path}/runs"]) == 2
+    assert main(["train", str(recipe), "eval.env.first=10", f"run.folder={tmp_path}/runs"]) == 2
     assert "pip install 'agentrl-stepgraph[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
@@ -93,7 +93,7 @@ def graphs(folder: Path) -> list[StepGraph]:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_one_recipe_plays_the_same_with_and_without_a_cluster(tmp_path):
     pytest.importorskip("ray")
     alone, apart = run(tmp_path / "alone"), run(tmp_path / "apart", address="local", workers=2)
@@ -102,7 +102,7 @@ def test_one_recipe_plays_the_same_with_and_without_a_cluster(tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_worker_killed_while_it_plays_leaves_the_graphs_of_an_undisturbed_run(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from agentrl.run import ray_driver

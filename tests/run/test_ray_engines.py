@@ -252,7 +252,7 @@ def test_servers_on_other_machines_need_a_folder_that_all_see():
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_one_recipe_generates_the_same_with_and_without_engine_actors(tmp_path, workers):
     pytest.importorskip("ray")
@@ -281,7 +281,7 @@ def slow_down(one: EngineActor) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_engine_killed_in_mid_batch_leaves_the_graphs_of_an_undisturbed_run(tmp_path, monkeypatch, workers):
     pytest.importorskip("ray")
@@ -331,7 +331,7 @@ def served(folder: Path, **cluster: object) -> Path:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_servers_of_a_cluster_answer_as_those_of_this_machine_also_when_one_is_lost_in_mid_batch(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from agentrl.run.ray_driver import RayRollouts
@@ -357,7 +357,7 @@ def test_servers_of_a_cluster_answer_as_those_of_this_machine_also_when_one_is_l
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_learners_engines_and_workers_share_one_placement_group(tmp_path):
     pytest.importorskip("ray")
     settings = Settings(

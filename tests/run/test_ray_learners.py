@@ -48,19 +48,24 @@ class FakeRay(SimpleNamespace):
     """What `connect` asks of Ray."""
 
     def __init__(self, cpus: int) -> None:
-        super().__init__(up=False, begun=0, cpus=cpus, util=SimpleNamespace(scheduling_strategies=None))
+        super().__init__(
+            up=False, begun=0, left=0, faults=[], cpus=cpus, util=SimpleNamespace(scheduling_strategies=None)
+        )
 
     def is_initialized(self) -> bool:
         return self.up
 
     def init(self, **options: Any) -> None:
-        self.up, self.begun, self.options = True, self.begun + 1, options
+        self.begun, self.options = self.begun + 1, options
+        if self.faults:
+            raise self.faults.pop(0)
+        self.up = True
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": float(self.cpus)}
 
     def shutdown(self) -> None:
-        self.up = False
+        self.up, self.left = False, self.left + 1
 
 
 @pytest.fixture
@@ -82,6 +87,38 @@ def test_the_connection_is_shared_and_the_last_user_leaves_it(ray):
     assert not ray.up
     ray_cluster.release(ray_cluster.connect(ClusterSection(address="local", workers=1), learner))
     assert ray.options["num_cpus"] == 3 and not ray.up
+
+
+LATE = "The current node timed out during startup. This could happen because\nsome of the raylet failed to startup"
+
+
+def test_a_cluster_whose_processes_start_late_is_started_again(ray):
+    local, learner = ClusterSection(address="local", workers=1), LearnerConfig(processes=2)
+    ray.faults = [Exception(LATE), Exception(LATE)]  # of this type, and no narrower one
+    ray_cluster.release(ray_cluster.connect(local, learner))
+    assert (ray.begun, ray.left, ray.up) == (3, 3, False)  # what a failed start left was ended, too
+
+
+@pytest.mark.parametrize(
+    ("address", "tries", "sentence"),
+    [
+        (
+            "local",
+            3,
+            r"address = 'local': Ray could not start a cluster .* in 3 tries \(The current node timed out .*\): ",
+        ),
+        (
+            "auto",
+            1,
+            r"address = 'auto': no Ray cluster answers there \(The current node timed out .*\); start one with",
+        ),
+    ],
+)
+def test_a_cluster_that_does_not_start_is_one_sentence(address, tries, sentence, ray):
+    ray.faults = [Exception(LATE) for _ in range(tries)]
+    with pytest.raises(ValueError, match=sentence) as told:
+        ray_cluster.connect(ClusterSection(address=address, workers=1), LearnerConfig())
+    assert "\n" not in str(told.value) and ray.begun == tries and not ray.up
 
 
 def test_a_cluster_with_too_few_cpus_is_one_sentence(ray):
@@ -132,7 +169,7 @@ def test_the_gpu_of_rank_0_is_the_one_that_ray_gave(visible, card, monkeypatch):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
     pytest.importorskip("ray")
     processes = run(tmp_path / "processes")
@@ -143,7 +180,7 @@ def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undisturbed_one(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     from agentrl.run.ray_learners import RayLearnerGroup

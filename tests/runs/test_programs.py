@@ -157,6 +157,18 @@ def test_an_action_can_end_the_task(tmp_path, model):
     assert graph.reward[last].tolist() == [0.125] * 2 and not graph.columns["info.success"][last].any()
 
 
+def test_a_score_entry_pays_what_a_program_did(tmp_path, model):
+    """Scored by how many tokens the three answers of an episode have together, however the environment finds them."""
+    score = {"name": "length_rules", "rules": ["long"], "unit": "tokens", "max_length": 4, "margin": 20}
+    reward = {"name": "weighted_sum", "weights": {"length_long": 1.0}}
+    graph, metrics = trained(tmp_path, model, {"agent": f"{TOYS}:plain"}, score=score, reward=reward)
+    tokens, last = graph.tokens, graph.ending > 0
+    sampled = [int(tokens.sampled[tokens.offsets[n] : tokens.offsets[n + 1]].sum()) for n in range(len(graph))]
+    said = np.array([sum(np.array(sampled)[graph.rollout == rollout]) for rollout in graph.rollout[last]])
+    assert (said > 4).all() and graph.reward[last].tolist() == pytest.approx((-(said - 4) / 20).tolist())
+    assert metrics["score_failed_share"] == 0 and metrics["mismatch_max"] < 1e-3
+
+
 def test_what_the_actions_of_a_failing_program_earned_does_not_count(tmp_path, model):
     graph, _ = trained(tmp_path, model, {"agent": f"{TOYS}:adds_and_breaks"}, batch={"tasks": 1}, eval={"tasks": 1})
     assert not graph.reward.any() and (graph.status[graph.ending > 0] == Status.TOOL_ERROR).all()

@@ -185,6 +185,37 @@ def test_a_run_of_two_processes_is_the_run_of_one_and_goes_on_in_one(path):
 
 
 @pytest.mark.slow
+def test_two_processes_change_the_policies_of_two_agents_as_one_does(tmp_path):
+    """Weights, metrics and what the regularizers remember, after a clone and 14 optimiser steps in float64."""
+    from agentrl.trainer import Ranks
+    from tests.runs.ranks_of_policies import UPDATES, changed
+
+    torch.set_num_threads(1)
+    out, store = tmp_path / "two.pt", tmp_path / "store"
+    command = [sys.executable, "-m", "tests.runs.ranks_of_policies", str(store)]
+    ranks = [subprocess.Popen([*command, str(rank), "2", str(out)], cwd=ROOT) for rank in (0, 1)]
+    try:
+        one = changed(Ranks())
+        assert [rank.wait(200) for rank in ranks] == [0, 0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    two = torch.load(out, weights_only=False)
+    assert one["agents"] == two["agents"] == ["main", "walker"]
+    assert sorted(one["weights"]) == sorted(two["weights"]) == ["policy", "walker"]
+    for name, weights in one["weights"].items():
+        assert weights.keys() == two["weights"][name].keys()
+        for key, weight in weights.items():
+            assert float((weight - two["weights"][name][key]).abs().max()) <= 1e-12, (name, key)
+        steps = [row[f"{name}/optimizer_steps"] for row in one["metrics"] if f"{name}/optimizer_steps" in row]
+        assert sum(steps[-UPDATES:]) == 14
+    for a, b in zip(one["metrics"], two["metrics"], strict=True):
+        assert a == pytest.approx(b, rel=1e-10, abs=1e-10)
+    assert one["remembered"].keys() == {"policy", "walker"} and one["remembered"] != {"policy": {}, "walker": {}}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [2, 5])
 def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, lines):
     process, folder, (child,) = begun(path, "run.iterations=500", lines=lines)

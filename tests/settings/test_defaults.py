@@ -201,7 +201,7 @@ def test_the_name_of_an_entry_is_explained_with_what_is_chosen(capsys):
 
 def test_a_dry_run_shows_what_was_chosen_and_the_sections_that_are_absent(tmp_path, capsys):
     recipe = tmp_path / "a.toml"
-    recipe.write_text(f'[env]\nname = "{SUMS}"\n[model.new]\n')
+    recipe.write_text(f'[env]\nname = "{SUMS}"\nsplit = "train"\n[eval.env]\nsplit = "test"\n[model.new]\n')
     assert main(["train", str(recipe), "--dry-run"]) == 0
     chosen, _, rest = capsys.readouterr().out.partition("[run]")
     assert "chosen for a model made from scratch" in chosen and "#   optim.lr = 0.001" in chosen

@@ -72,19 +72,19 @@ class Plan:
     Attributes:
         command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors, `{size}` for the bytes
             of the program it reads first.
-        compiled: it is of our own Python version, which spares it compiling that program.
+        compiled: the interpreter has our own Python version, so the program is sent compiled.
         environment: all of it.
         rules: what `jail.confine` gets.
         folder: the working folder as the code sees it.
         path: entries for `sys.path`.
         scratch: a folder of this machine to remove at the end, or empty.
-        lock: a descriptor that holds a lock on it while its sandbox may run, or -1.
+        lock: a descriptor that locks `scratch` while the sandbox may run, or -1.
         filter: the system call filter that the launcher reads from a descriptor, or empty.
-        counted: folders as the code sees them, in file systems of its own, where files are counted.
-        own_network: it has a network namespace, whose sockets can be counted.
-        wants_info: it tells its child's process id on one.
-        supervised: it ends on SIGTERM after killing all it started.
-        tamed: its processes can be found, frozen and killed between two cells.
+        counted: folders (as the code sees them) on file systems of the sandbox, in which files are counted.
+        own_network: the sandbox has a network namespace, whose sockets can be counted.
+        wants_info: the launcher writes its child's process id to a descriptor.
+        supervised: the command ends on SIGTERM, after it has killed all that it started.
+        tamed: the sandbox's processes can be found, frozen and killed between two cells.
     """
 
     command: list[str]

@@ -4,7 +4,7 @@
     {name = "search", backend = "http", http = {urls = ["http://127.0.0.1:8000/retrieve"]}}
     {name = "search", backend = "faiss", faiss = {corpus = "wiki.jsonl", encoder = "intfloat/e5-base-v2"}}
 
-A corpus is a JSONL file, one passage a line: `{"id": ..., "contents": "\\"Title\\"\\ntext"}`, or `title` and `text`.
+A corpus is a JSONL file, one passage per line: `{"id": ..., "contents": "\\"Title\\"\\ntext"}`, or `title` and `text`.
 """
 
 from typing import Literal

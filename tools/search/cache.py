@@ -1,4 +1,4 @@
-"""What lies beside a corpus: index folders that appear whole or not at all."""
+"""The files beside a corpus: index folders, which appear whole or not at all."""
 
 import json
 import os

@@ -63,10 +63,10 @@ class Corpus:
 def find(path: str, option: str) -> Path:
     """The corpus a user names; ValueError if there is none."""
     if not path:
-        raise ValueError(f"{option} is missing: name a JSONL file with one passage a line")
+        raise ValueError(f"{option} is missing: name a JSONL file with one passage per line")
     found = Path(path).expanduser()
     if not found.is_file():
-        raise ValueError(f"{option} = {path!r}: no such file; name a JSONL file with one passage a line")
+        raise ValueError(f"{option} = {path!r}: no such file; name a JSONL file with one passage per line")
     return found
 
 

@@ -3,10 +3,10 @@
 | dialect | asks | answers |
 | --- | --- | --- |
 | search_r1 | `queries`, `topk`, `return_scores` | a list of `{"document": {...}, "score": x}` for each query |
-| skyrl | one `query` a request (SkyRL, verl-agent) | the same, for one query |
+| skyrl | one `query` per request (SkyRL, verl-agent) | the same, for one query |
 | gem | the same in msgpack (axon-rl/gem), also as `query` | a list of lists, or a flat list |
 | rerank | `queries`, `topk_retrieval`, `topk_rerank` | documents as plain texts |
-| serp | `queries` alone (Google and SERP proxies) | documents without scores, as many as it likes |
+| serp | `queries` alone (Google and SERP proxies) | documents without scores, in any number |
 
 `return_scores` is always true: the reference server fails on false. Every shape of answer is read in every dialect.
 """
@@ -21,7 +21,7 @@ from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
-SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query a request
+SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query per request
 RERANKED = 10  # passages the rerank dialect asks the first stage for, for each one it keeps
 
 
@@ -33,7 +33,7 @@ class Body(NamedTuple):
 
 
 class Garbled(ValueError):
-    """An answer that is no answer to what was asked."""
+    """An answer whose form does not fit the request."""
 
 
 def ask(dialect: Dialect, queries: list[str], k: int) -> Body:

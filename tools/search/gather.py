@@ -1,7 +1,7 @@
-"""Queries that several threads ask at the same time travel in one request.
+"""Sends the queries that several threads ask at the same time in one request.
 
-A thread whose query waits takes a free lane, and sends its own query with all others that wait; while a request is on
-its way the next one fills. Nobody waits for company: with one thread asking, a query leaves at once.
+A thread whose query waits takes a free lane, and sends its own query with all others that wait. While a request is on
+its way, the queries of the next one collect. No query waits for others: if only one thread asks, it is sent at once.
 """
 
 import threading
@@ -17,7 +17,7 @@ Send = Callable[[list[str], int], list[list[Passage]]]
 class _Ticket:
     query: str
     k: int
-    alone: bool = False  # after a request with company failed
+    alone: bool = False  # it was part of a request that failed, and is sent alone now
     passages: list[Passage] | None = None
     fault: Exception | None = None
 
@@ -55,7 +55,7 @@ class Gatherer:
                 self._carry(batch)
         finally:
             with self._changed:
-                self._waiting = [t for t in self._waiting if t not in mine]  # whoever was interrupted asks no more
+                self._waiting = [t for t in self._waiting if t not in mine]  # if this thread was interrupted
         faults = [t.fault for t in mine if t.fault is not None]
         if faults:
             raise faults[0]

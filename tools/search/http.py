@@ -1,7 +1,7 @@
-"""A retriever somewhere else, over HTTP: connections are kept, concurrent queries travel together, answers are kept.
+"""A retriever on a server, over HTTP: connections and answers are kept, and concurrent queries share a request.
 
-An answer that may still come (a lost connection, a time-out, 408, 429, 5xx, a body that is no answer) is asked for
-again, at the next address if there are several; what persists is a `ToolFault`, never a result.
+A failure that may pass (a lost connection, a time-out, 408, 429, 5xx, a body that is no answer) is followed by another
+try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; it is never a result.
 """
 
 import itertools
@@ -154,8 +154,13 @@ class Http:
             return _Failed(str(error))
 
     def _post(self, url: str, content: bytes, kind: str) -> tuple[int, bytes]:
-        """Status and body; TimeoutError for a body that trickles on after the time of a try, which the library, whose
-        limits are between two bytes, would wait for; ReadError for an answer that is too large."""
+        """Status and body of an answer.
+
+        Raises:
+            TimeoutError: the body did not end within `timeout_s`. The library limits the time between two bytes alone,
+                so it would wait for a body that comes byte by byte.
+            httpx.ReadError: the answer is larger than `ANSWER_BYTES`.
+        """
         ends = time.monotonic() + self.config.timeout_s
         parts, size = [], 0
         with self._client.stream("POST", url, content=content, headers={"content-type": kind}) as answer:

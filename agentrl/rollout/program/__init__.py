@@ -1,7 +1,7 @@
-"""Programs as agents: a user's program plays a task through an OpenAI-compatible endpoint, unchanged.
+"""Programs as agents: a user's unchanged program plays a task through an OpenAI-compatible endpoint.
 
-Everything the program asks the endpoint becomes a step of the episode: with the exact token ids that were sampled,
-their log-probs, and the context that each prompt continues.
+Every answer that the program gets from the endpoint becomes a step of the episode. The step holds the exact token ids
+that were sampled, their log-probs, and the earlier step that its prompt continues.
 """
 
 from agentrl.rollout.program.definition import AgentTask, Program, program_path

@@ -1,8 +1,10 @@
-"""What a program asks in one episode, as steps: which prompt continues which earlier one.
+"""Turns the prompts of a program in one episode into steps, and finds the earlier step that each prompt continues.
 
-A prompt whose messages begin with those of an earlier prompt and the reply to it continues that conversation: its
-tokens are the earlier tokens as they were sampled, and the new messages. Any other prompt (a first one, a rewritten
-history, a sub-agent) begins a new context. Conversations may be interleaved, and two may continue the same one.
+A prompt continues a conversation if its messages begin with the messages of an earlier prompt and the reply to that
+prompt, and if no new message has the role assistant or system. The tokens of such a prompt are the earlier tokens as
+they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt, a rewritten history, a
+sub-agent's prompt) begins a new context. Conversations may be interleaved, and two prompts
+may continue the same conversation.
 """
 
 import hashlib
@@ -24,10 +26,10 @@ class Prompted(NamedTuple):
 
     Attributes:
         token_ids: [T] int64, all that the model reads.
-        added: how many of them are new; those before are the path of the step `after`.
-        after: the step that it continues; None for a new context.
+        added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the step `after`.
+        after: the step that the prompt continues; None for a new context.
         messages: the whole prompt.
-        new: the messages that it adds.
+        new: the messages that the prompt adds.
         digest: names the prompt's messages and tools; equal prompts have equal digests.
     """
 
@@ -40,7 +42,7 @@ class Prompted(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where a conversation stands after a reply: the step, and the tokens so far."""
+    """The end of a conversation after a reply: the step of the reply, and all tokens up to its end, [T] int64."""
 
     step: StepRecord
     path: np.ndarray
@@ -90,13 +92,13 @@ class Conversations:
         return Prompted(ids, len(ids), None, tuple(messages), tuple(messages), digests[-1])
 
     def times(self, prompt: Prompted) -> int:
-        """How often this prompt was asked before; it counts as asked from now on."""
+        """How often this prompt was asked before; the call itself counts for later calls."""
         count = self._asked.get(prompt.digest, 0)
         self._asked[prompt.digest] = count + 1
         return count
 
     def add(self, prompt: Prompted, generation: Generation, reply: Message) -> StepRecord:
-        """The step of an answered prompt; `reply` is the answer as the program will send it back."""
+        """Store the step of an answered prompt; `reply` is the answer as the program's next prompts will contain it."""
         text = "\n".join(message.content for message in prompt.new)
         step = StepRecord(
             observation=Observation(text=text, messages=prompt.new),
@@ -124,7 +126,7 @@ class Conversations:
 
 
 def plain(message: Message) -> Message:
-    """A message whose tool calls as data are written into its text, as templates without such data write them."""
+    """The message with its tool calls written into its text, for chat templates that take no calls as data."""
     if not message.calls:
         return message
     calls = [f"<tool_call>\n{_call_text(call.name, call.arguments)}\n</tool_call>" for call in message.calls]
@@ -148,7 +150,10 @@ def _digests(messages: Sequence[Message], tools: Tools) -> list[bytes]:
 
 
 def _extended(digest: bytes, message: Message) -> bytes:
-    """The digest after one more message. Clients strip and null the text around tool calls, and renumber the calls."""
+    """The digest after one more message.
+
+    The text of an assistant message is stripped, and ids of calls are left out, because clients change both.
+    """
     content = message.content.strip() if message.role == "assistant" else message.content
     calls = [[call.name, _call_text("", call.arguments)] for call in message.calls]
     text = json.dumps([message.role, content, calls], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a program is, and what an agent of this process gets."""
+"""Programs that play episodes: a command, or a function of this process with an `AgentTask` as its argument."""
 
 import os
 import sys
@@ -12,18 +12,21 @@ if TYPE_CHECKING:
 
 
 def program_path() -> str:
-    """The PATH of programs: `python` is the one that runs agentrl, also where its environment was not activated."""
+    """The variable PATH of programs. Its first folder is that of the Python interpreter which runs agentrl.
+
+    So the word `python` means this interpreter, even if its virtual environment was not activated.
+    """
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentTask:
-    """What an agent of this process gets: `async def agent(task: AgentTask) -> str | dict`.
+    """The argument of an agent that is a function of this process: `async def agent(task: AgentTask) -> str | dict`.
 
     Attributes:
-        instruction: the task, as the environment says it.
-        base_url, api_key: the endpoint, for any OpenAI client.
-        seed: a seed of the episode's own.
+        instruction: the task, in the words of the environment.
+        base_url, api_key: address and key of the endpoint, for any OpenAI client.
+        seed: an integer that is computed from the noise key of the episode.
     """
 
     instruction: str
@@ -34,14 +37,15 @@ class AgentTask:
 
 @dataclass(eq=False)
 class Program:
-    """Who plays instead of prompts and context policies: a command, or a function of this process.
+    """A command or a function of this process that plays an agent's episodes without its prompt and context policy.
 
     Attributes:
         command: the program and its arguments, as in a shell; no shell runs it.
-        agent: the function, with an AgentTask; a plain function runs in a thread.
-        crash: what an episode is whose program fails after the model has answered: `lost` scores it 0 with the status
-            TOOL_ERROR, as the answers may have caused it; `fault` makes it a fault of the environment.
-        endpoint: where its requests go; None until the first episode.
+        agent: the function, which is called with an AgentTask; a function that is not async runs in a thread.
+        crash: what happens to an episode whose program fails after the model has answered. `lost` scores the episode 0
+            with the status TOOL_ERROR, because the answers may have caused the failure; `fault` treats the failure as
+            a fault of the environment.
+        endpoint: the endpoint that gets the program's requests; None until the first episode.
     """
 
     command: str = ""
@@ -50,7 +54,7 @@ class Program:
     endpoint: "Endpoint | None" = None
 
     def serve(self) -> "Endpoint":
-        """The endpoint, listening, served from the running event loop."""
+        """Let the endpoint listen, served from the running event loop; returns the endpoint."""
         from agentrl.rollout.program.endpoint import Endpoint
 
         if self.endpoint is None:

@@ -24,13 +24,16 @@ END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
 
 
 class Endpoint:
-    """Serves recorders by their keys. `open` binds it; it may be opened again in another event loop.
+    """Passes each request to the recorder that its API key names.
+
+    `open` binds the port. The endpoint may be opened again in another event loop.
 
     Args:
         name: the model's name in answers.
         host, port: where it listens; port 0 takes any free port.
-        admit: called with a key that no episode has, for a recorder to answer it; None: such a request is refused.
-        end: called with a key and the body of a request that ends its episode; None: episodes end otherwise.
+        admit: called with a key that belongs to no episode; it returns a recorder. None: such requests are refused.
+        end: called with the key and the body of a POST to END; it ends the episode of that key and returns the answer.
+            None: such requests are refused.
     """
 
     def __init__(
@@ -95,18 +98,18 @@ class Endpoint:
         return self._admit(given)
 
     def end(self, authorization: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """End the episode of a request's key; what it was is returned."""
+        """End the episode of a request's key; returns the answer of `end`."""
         if self._end is None:
             raise Refusal(404, "this endpoint ends episodes itself", "not_found")
         return self._end(key_of(authorization), body)
 
     def answer(self, recorder: Recorder, asked: Asked) -> list[Replied]:
-        """The replies, from a thread: they are made in the event loop."""
+        """The replies of a recorder. The caller is a thread; the recorder works in the event loop."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.answer(asked), self._loop).result()
 
     def act(self, recorder: Recorder, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What an action gives, from a thread; see `Recorder.act`."""
+        """The result of `Recorder.act`. The caller is a thread; the recorder works in the event loop."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
 

@@ -1,10 +1,11 @@
-"""An episode that a program plays: the environment gives the task and scores the answer, the program does the rest.
+"""Plays an episode with a program: the environment gives the task, and scores the program's answer.
 
 The program gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED,
-and a path as AGENTRL_RESULT. It ends the episode by ending. If it has written JSON to that path, `answer` is its
-answer, `reward` (a number), if given, its reward instead of the environment's, and `signals` further numbers; else its
-answer is what it printed. The environment is stepped once, with the action that its prompt reads in the answer, unless
-the program has ended the task itself by an action (POST /v1/agentrl/act).
+and a path as AGENTRL_RESULT. The episode ends when the program ends. The program may write JSON to the path: its answer
+as a text, or an object with `answer`, `reward` (a number that replaces the environment's reward), `success` and
+`signals` (further numbers). Without this file the answer is what the program printed. The environment then gets one
+step, with the action that its prompt reads in the answer. It gets no such step if the program failed, gave a reward, or
+ended the task itself by an action (POST /v1/agentrl/act).
 """
 
 import asyncio
@@ -29,13 +30,13 @@ from agentrl.rollout.program.recorder import Recorder
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
-LOG_CHARS = 2000  # of what a failed program printed last, kept for reports
-RESULT_BYTES = 1 << 20  # longest result file
+LOG_CHARS = 2000  # last characters of a failed program's error output, for reports
+RESULT_BYTES = 1 << 20  # largest result file; of a longer printed answer, the last bytes count
 GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 
 
 class ProgramEpisode:
-    """One try at one episode; `run` fills the record."""
+    """One try to play one episode; `run` fills the record."""
 
     def __init__(
         self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
@@ -57,7 +58,8 @@ class ProgramEpisode:
         """Play the episode.
 
         Raises:
-            EnvFault: the program failed before the model was asked, or asked nothing.
+            EnvFault: the program ended without an answer of the model, the environment failed in an action of the
+                program, or the program failed and `Program.crash` is `fault`.
         """
         first = await self.handle.reset(self.record.task)
         endpoint = self.program.serve()
@@ -86,7 +88,7 @@ class ProgramEpisode:
         return await _run(self.program.command, task, seconds)
 
     async def _score(self, first: Observation, ended: "_Ended") -> None:
-        """Put the outcome on the last step."""
+        """Write the reward, info and status of the episode's outcome into its last step."""
         last: StepRecord = self.record.steps[-1]
         self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
         counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(len(self.record.steps))}
@@ -95,7 +97,7 @@ class ProgramEpisode:
         last.terminated = True
         if self.recorder.seen is not None:
             self.record.final = self.recorder.seen
-        if ended.failure or ended.reward is not None:  # what its actions earned does not count
+        if ended.failure or ended.reward is not None:  # the rewards of the program's actions do not count
             for step in self.record.steps:
                 step.reward = 0.0
         if ended.failure:
@@ -128,11 +130,11 @@ class _Ended:
     """How a program ended.
 
     Attributes:
-        answer: its answer.
-        reward, success: its own verdict; None: the environment's counts.
+        answer: the program's answer.
+        reward, success: the program's own verdict. If `reward` is None, the environment's verdict counts.
         signals: further numbers.
         failure: what went wrong; empty if nothing did.
-        late: the time was over.
+        late: the program was stopped after `limits.seconds`.
     """
 
     answer: str = ""
@@ -155,7 +157,7 @@ async def _call(agent: Callable[[AgentTask], Any], task: AgentTask, seconds: flo
 
 
 async def _run(command: str, task: AgentTask, seconds: float | None) -> _Ended:
-    """Run a command in a process group of its own, which ends with it."""
+    """Run a command in a process group of its own; the whole group is killed when the command ends."""
     with tempfile.TemporaryDirectory(prefix="agentrl-program-") as folder:
         result, said = Path(folder) / "result.json", Path(folder) / "output.txt"
         given = {
@@ -194,7 +196,7 @@ async def _run(command: str, task: AgentTask, seconds: float | None) -> _Ended:
 
 
 async def _wait(process: asyncio.subprocess.Process, seconds: float | None) -> bool:
-    """Wait for a program and end what it left behind; was its time over?"""
+    """Wait for a program, and kill the processes that it left behind. Returns whether it ran past its time limit."""
     late = False
     try:
         await asyncio.wait_for(process.wait(), seconds)
@@ -215,7 +217,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _read(file: Path) -> _Ended:
-    """The result file of a program."""
+    """The outcome in a program's result file."""
     if file.stat().st_size > RESULT_BYTES:
         return _Ended(failure=f"the result file has more than {RESULT_BYTES} bytes")
     try:
@@ -225,7 +227,7 @@ def _read(file: Path) -> _Ended:
 
 
 def _result(value: Any) -> _Ended:
-    """What a program says of its end: an answer, or an object with `answer`, `reward`, `success` and `signals`."""
+    """The outcome in a program's result: an answer, or an object with `answer`, `reward`, `success` and `signals`."""
     if not isinstance(value, dict):
         return _Ended(answer="" if value is None else str(value))
     reward, signals = value.get("reward"), value.get("signals", {})

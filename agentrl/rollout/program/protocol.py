@@ -1,7 +1,8 @@
-"""The OpenAI protocol, server's side: requests of /v1/chat/completions and /v1/responses, and the answers to them.
+"""The server's side of the OpenAI protocol: requests of /v1/chat/completions and /v1/responses, and their answers.
 
-Sampling is the run's: `temperature`, `top_p`, `seed`, `stop` and the like are accepted and not followed, because the
-log-probs of what is trained must be those of one known distribution. `Asked.ignored` says what was not followed.
+The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
+options, but these options have no effect, because the log-probs of trained tokens must be those of one known
+distribution. `Asked.ignored` has the names of options that had no effect.
 """
 
 import json
@@ -24,7 +25,7 @@ NOT_SERVED = ("previous_response_id", "conversation", "prompt", "background")
 
 
 class Refusal(Exception):
-    """A request that is not answered; `status` is the HTTP status, `code` the protocol's word for it."""
+    """A request that is not answered; `status` is the HTTP status, `code` the error code in the response."""
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -38,7 +39,7 @@ class Asked(NamedTuple):
         messages: the prompt.
         tools: schemas in the form of chat completions, `{"type": "function", "function": {...}}`.
         n: number of answers.
-        max_tokens: most tokens per answer; None for the run's limit.
+        max_tokens: most tokens per answer; None for the limits of the run.
         stream: send the answer as server-sent events.
         usage: send the usage at the end of a stream.
         logprobs: send the log-prob of each token.
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
 
 
 class Replied(NamedTuple):
-    """An answer: the message as the program gets it, and the step that holds it."""
+    """An answer: the message that the program gets, and the step that holds the answer."""
 
     message: Message
     generation: Generation
@@ -68,7 +69,7 @@ class Replied(NamedTuple):
 
 
 def replied(generation: Generation, tools: Sequence[Mapping[str, Any]]) -> Replied:
-    """The reply that a generation is; its tool calls become data if the request has tools."""
+    """The reply made of a generation; if the request has tools, tool calls in the text become `Message.calls`."""
     if not tools:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
     found = load_format("hermes", tools).parse(generation.text)
@@ -247,7 +248,7 @@ def chat_body(asked: Asked, replies: Sequence[Replied], name: str, decode: Any, 
 
 
 def usage(replies: Sequence[Replied]) -> dict[str, int]:
-    """The tokens of a request."""
+    """The token counts of a request: its prompt, counted once, and the sampled tokens of all its answers."""
     prompt = replies[0].prompt_tokens if replies else 0
     sampled = sum(len(reply.generation.token_ids) for reply in replies)
     return {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
@@ -277,7 +278,7 @@ def _logprobs(generation: Generation, decode: Any) -> dict[str, Any]:
 
 
 def chat_events(body: Mapping[str, Any], with_usage: bool) -> list[dict[str, Any]]:
-    """The answer of /v1/chat/completions as the chunks of a stream: the answer is sent when it is complete."""
+    """The answer of /v1/chat/completions as the chunks of a stream, which is sent when the answer is complete."""
     head = {"id": body["id"], "object": "chat.completion.chunk", "created": body["created"], "model": body["model"]}
     chunks = []
     for choice in body["choices"]:

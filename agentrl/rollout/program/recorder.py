@@ -1,4 +1,4 @@
-"""Answers the prompts of one episode's program from an actor, and keeps what was asked and sampled."""
+"""Lets an actor answer the prompts of one episode's program, and stores each answered prompt as a step."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,28 +14,28 @@ from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Generation, Observation, Request, Status
 
-FIRST_SIDE = 1 << 16  # sessions of prompts that are asked while another one of the episode is not answered yet
+FIRST_SIDE = 1 << 16  # first number of sessions for prompts that come while the episode's session is busy
 
 
 class Recorder:
-    """One episode's half of the endpoint.
+    """The part of the endpoint that serves one episode.
 
     Args:
-        actor: answers; it has a tokenizer.
-        handle: the environment of the episode, for actors that look at it.
-        limits: turns, turn_tokens and episode_tokens bound what may be asked.
+        actor: answers the prompts; it must have a tokenizer.
+        handle: the environment of the episode, for `act` and for actors that need it; None if there is none.
+        limits: the limits `turns`, `turn_tokens` and `episode_tokens` apply.
         session: the engine's session of the episode.
         key: beginning of every noise key.
-        temperature: of every answer; None for that of the run.
+        temperature: sampling temperature of every answer; None for that of the run.
 
     Attributes:
-        conversations: what was asked and answered.
-        ending: the limit that refused a prompt; None while none did.
-        reason: the model's or the server's words for it.
+        conversations: the prompts and their answers.
+        ending: the first limit that refused a prompt, or why the model gave no answer; None if neither happened.
+        reason: the words of the model or server that gave no answer; empty if a limit refused the prompt.
         ignored: options of requests that differ from the run's sampling and are not followed.
         over: an action of the program ended the task; requests are refused from then on.
-        outcome: that action's info; empty before.
-        seen: what its last action gave to see; None before the first.
+        outcome: info of the action that ended the task; empty before this action.
+        seen: the observation after the program's last action; None before its first action.
         fault: the environment failed in an action; None if it did not.
     """
 
@@ -88,16 +88,17 @@ class Recorder:
     async def act(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an action in the episode's environment, for the program.
 
-        Its reward and info go to the step that was answered last.
+        The reward and info of the action are added to the step that was answered last.
 
         Args:
             body: `name` and `arguments` of a tool, or `action`, a text that the environment understands.
 
         Returns:
-            `observation`, a text; `over`: the task has ended.
+            `observation`, a text, and `over`, whether the task has ended.
 
         Raises:
-            Refusal: there is no environment, no step yet, the task has ended, or the body says no action.
+            Refusal: there is no environment or no step yet, the task has ended, the body has no action, or the
+                environment failed.
         """
         if self.handle is None:
             raise Refusal(404, "this endpoint has no environment to act in", "not_found")
@@ -174,7 +175,7 @@ class Recorder:
         return Refusal(400, why, code)
 
     def _session(self) -> tuple[int, bool]:
-        """The session of a request: the episode's own, or one beside it while that one is busy."""
+        """The session of a request, and whether it is an extra one, used while the episode's own session is busy."""
         if not self._busy:
             self._busy = True
             return self.session, False

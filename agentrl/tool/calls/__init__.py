@@ -1,6 +1,6 @@
-"""How a model writes a tool call: one file per format; each offers `make(schemas) -> Format`.
+"""Formats in which a model writes tool calls. Each file is one format and offers `make(schemas) -> Format`.
 
-Parsers never raise: text that cannot be read becomes an error that tells the model what to write instead.
+Parsers never raise: text that cannot be read becomes a `Malformed`, whose message tells the model what to write.
 Spans are character positions in the answer.
 """
 
@@ -35,7 +35,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Malformed:
-    """Text that was meant as a call but is none; `message` tells the model why."""
+    """Text that was meant as a call but cannot be read as a call; `message` tells the model why."""
 
     message: str
     span: Span = NOWHERE
@@ -47,7 +47,7 @@ class Calls:
 
     Attributes:
         items: calls and malformed calls in the order of the text.
-        answer: the final answer, if the text is one; None if there are items.
+        answer: the final answer; None if there are items.
     """
 
     items: tuple[Call | Malformed, ...] = ()
@@ -74,8 +74,8 @@ class Format(Protocol):
 
     Attributes:
         name: name of the format's file.
-        marks: strings that a chat template contains, all of them, if it teaches this format; empty: no template does.
-        stop: strings that may end an answer and stay part of it; for `sampling.stop`.
+        marks: a chat template that teaches this format contains all of these strings; empty if no template does.
+        stop: strings that may end an answer and stay part of the answer; for `sampling.stop`.
         joint: text between two calls.
     """
 
@@ -89,11 +89,11 @@ class Format(Protocol):
         ...
 
     def render(self, call: Call) -> str:
-        """The call as a model should write it; `parse` gives it back."""
+        """The text of a call as a model should write it; `parse` reads the same call from this text."""
         ...
 
     def answer(self, text: str) -> str:
-        """A final answer as a model should write it; `parse` gives it back."""
+        """A final answer as a model should write it; `parse` reads the same answer from this text."""
         ...
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
@@ -141,7 +141,7 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
 def after_thinking(text: str) -> int:
     """The position where the answer begins: after the first `</think>`, or at the end if `<think>` is not closed.
 
-    Limit: if an answer without a thought has `</think>` in an argument, it is read from there on.
+    Limit: if an answer without a thought has `</think>` in an argument, only the text after it is read.
     """
     closed = text.find("</think>")
     if closed >= 0:
@@ -150,7 +150,7 @@ def after_thinking(text: str) -> int:
 
 
 def final(text: str, start: int) -> Calls:
-    """An answer without calls: its text after the thinking, or an error if that text is empty."""
+    """The parsed form of a text without calls: the final answer from `start` on, or an error if that is empty."""
     answer = text[start:].strip()
     if answer:
         return Calls(answer=answer)
@@ -159,7 +159,7 @@ def final(text: str, start: int) -> Calls:
 
 
 def function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inner object of a tool's schema."""
+    """The object `function` of a tool's schema; the schema itself if it has no such entry."""
     inner: Mapping[str, Any] = schema.get("function", schema)
     return inner
 

@@ -14,7 +14,7 @@ LITERALS = {"true": True, "false": False, "null": None}
 
 
 def read_expression(text: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
-    """The call that a Python expression means; the tool's schema names arguments that have no name.
+    """The call that a Python expression means; arguments without a name take names from the tool's schema, in order.
 
     Raises:
         ValueError: the text is no call; the sentence says why.
@@ -51,7 +51,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _shown(node: ast.expr) -> str:
-    """The beginning of an expression; its kind if it cannot be written (nested too deeply, too long a number)."""
+    """At most 40 characters of an expression; its node type if it is nested too deeply or a number is too long."""
     try:
         return ast.unparse(node)[:40].encode("utf-8", "replace").decode()
     except (ValueError, RecursionError, MemoryError):
@@ -59,7 +59,7 @@ def _shown(node: ast.expr) -> str:
 
 
 def write_expression(call: Call) -> str:
-    """The call as an expression that `read_expression` gives back."""
+    """The call as an expression, from which `read_expression` reads the same call."""
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 

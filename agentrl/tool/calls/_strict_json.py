@@ -1,14 +1,17 @@
-"""Strict JSON: no NaN, no number beyond floats, no duplicate key, no half of a surrogate pair; errors in one line."""
+"""Strict JSON: no NaN, no number too large for a float, no duplicate key, no half of a surrogate pair.
+
+Errors are sentences of one line.
+"""
 
 import json
 import math
 from typing import Any, NamedTuple
 
-DEPTH = 100  # brackets inside brackets
+DEPTH = 100  # most levels of nested brackets
 
 
 class Read(NamedTuple):
-    """A value, and the position in the text after it."""
+    """A JSON value, and the index of the first character after it in the text."""
 
     value: Any
     end: int

@@ -1,4 +1,6 @@
-"""`<action>...</action>` around a call as in Python, `add(a=1, b=2)`, or around bare text for a single one-text tool.
+"""`<action>...</action>` around a call as in Python, `add(a=1, b=2)`.
+
+If there is one tool and it takes one text, the tags may also stand around that text alone.
 
 Source of the tags: the prompts of verl-agent (GiGPO, arXiv:2505.10978).
 """

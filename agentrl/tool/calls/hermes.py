@@ -11,7 +11,7 @@ from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_think
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MOST_ERRORS = 100  # calls that are not valid, of which one answer is told
+MOST_ERRORS = 100  # after so many invalid calls, the rest of an answer is not read
 BLANKS = re.compile(r"\s*")
 WANTED = 'write <tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 INSTRUCTIONS = """\
@@ -44,7 +44,7 @@ class Hermes:
         items: list[Call | Malformed] = []
         errors = 0
         while (begin := text.find(OPEN, at)) >= 0:
-            if errors == MOST_ERRORS:  # the JSON reader goes through all text before an error to say its line
+            if errors == MOST_ERRORS:  # each error costs a pass over the text before it: the JSON reader counts lines
                 why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
                 items.append(Malformed(message=why, span=Span(begin, len(text))))
                 break
@@ -81,7 +81,7 @@ class Hermes:
 
 
 def _broken(text: str, begin: int) -> Span:
-    """The span of a broken call: to its closing tag, to the next call, or to the end of the text."""
+    """The span of a broken call, up to the first of: its closing tag, the next call, the end of the text."""
     inner = begin + len(OPEN)
     following = text.find(OPEN, inner)
     until = following if following >= 0 else len(text)
@@ -90,7 +90,7 @@ def _broken(text: str, begin: int) -> Span:
 
 
 def call_of(value: Any, key: str, span: Span, wanted: str) -> Call | Malformed:
-    """The call that a JSON value means, its arguments under `key`."""
+    """The call that a JSON value means; `key` is the entry with the arguments. `wanted` ends each error message."""
     if not isinstance(value, dict):
         why = f"it is {_kind(value)}, not an object"
     elif not isinstance(value.get("name"), str) or not value["name"]:

@@ -29,7 +29,10 @@ class LlamaJson:
     joint: str = "; "
 
     def parse(self, text: str) -> Calls:
-        """See Format. JSON that has neither name nor parameters is a final answer."""
+        """See Format. Without the tag, JSON is a call only if it has a name, and parameters or no other key.
+
+        A text that begins with other JSON is a final answer.
+        """
         start = after_thinking(text)
         at = _skip(text, start)
         tagged = text.startswith(TAG, at)

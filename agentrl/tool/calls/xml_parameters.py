@@ -1,6 +1,6 @@
 """Qwen3-Coder and Qwen3.5: `<tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>`.
 
-Values are bare text; the tool's schema says which values are numbers, lists and so on.
+A value is written without quotes; the tool's schema says whether it is a text, a number, a list and so on.
 Source: the chat templates of those models.
 """
 

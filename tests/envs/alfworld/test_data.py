@@ -138,14 +138,21 @@ def test_a_bad_game_file_is_one_sentence_with_its_name(tmp_path, text, why):
         ({"games": "{root}/nothing"}, "no such ALFWorld game, folder or manifest: .*nothing"),
         ({"games": "{root}/empty"}, "no ALFWorld games to play: .*0 games in"),
         ({"games": "{root}/list.txt"}, r"list.txt line 2: no such game: .*missing"),
-        ({"data": "{root}/nothing"}, r"no ALFWorld data folder .*nothing: set data= or \$ALFWORLD_DATA"),
+        (
+            {"data": "{root}/nothing"},
+            r"no ALFWorld data folder .*nothing: run pip .*alfworld-download --data-dir .*nothing to fill it",
+        ),
         ({"data": "{root}/empty"}, "no ALFWorld split train in .*empty: fill it with"),
         (
             {"data": "{root}", "split": "valid_unseen"},
             "no ALFWorld split valid_unseen in .*it has train, valid_seen",
         ),
         ({"data": "{root}", "split": "test"}, "unknown ALFWorld split 'test': use one of train, valid_seen"),
-        ({"source": "data"}, r"no ALFWorld data named: set data= or \$ALFWORLD_DATA"),
+        (
+            {"source": "data"},
+            r"run pip install 'agentrl-stepgraph\[alfworld\]' && alfworld-download --data-dir alfworld-data && export "
+            r"ALFWORLD_DATA=\$PWD/alfworld-data and the same command again",
+        ),
         ({"split": "test"}, "unknown ALFWorld split 'test'"),
         ({"level": "huge"}, "unknown level 'huge'"),
     ],

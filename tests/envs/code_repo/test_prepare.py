@@ -9,7 +9,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.envs import code_repo
 from agentrl.envs.code_repo import Config
-from agentrl.envs.code_repo.prepare import shown
+from agentrl.envs.code_repo.prepare import read, shown
 from agentrl.tool import action as tool_action
 
 CODE = (
@@ -102,3 +102,10 @@ def test_what_makes_no_tasks_is_told_in_one_sentence(prepared, options, sentence
     out = tmp_path / "out.jsonl"
     assert main(["envs", "code_repo", "prepare", str(folder), "--out", str(out), *options]) == 2
     assert sentence in capsys.readouterr().err and not out.exists() and sys.exc_info() == (None, None, None)
+
+
+def test_a_machine_without_git_is_told_to_install_it(tmp_path, monkeypatch):
+    (tmp_path / "one" / ".git").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="there is no program git: install git"):
+        read(tmp_path / "one")

@@ -8,12 +8,14 @@ import pytest
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import tasks_of
+from agentrl.graph import read_graph
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import ToolWords
 from agentrl.types import EnvFault, Status
+from tests.toys.language_model import model_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +78,7 @@ def test_a_scorer_that_asks_a_model_is_a_fault(inspect_ai):
         ({"task": ""}, "env.task is empty: name a task of inspect_ai"),
         ({"task": "ia_sums.py@none"}, "env.task = 'ia_sums.py@none' cannot be loaded: Task named 'none' not found"),
         ({"task": "ia_sums.py"}, "env.task = 'ia_sums.py' names 4 tasks: write FILE.py@TASK"),
-        ({"task": "ia_sums.py@boxed"}, "wants a sandbox of inspect_ai, which is not offered here"),
+        ({"task": "ia_sums.py@boxed"}, "needs a sandbox of inspect_ai, and agentrl has none"),
         ({"options": {"cuont": 3}}, "env.options.cuont: the task plain takes count"),
     ],
 )
@@ -92,3 +94,16 @@ def test_an_evaluation_from_the_command_line(inspect_ai, tmp_path, capsys):
     assert main(["eval", "inspect_ai", *words, "--policy", f"scripted:{tmp_path / 'answers.json'}"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["episodes"] == 10 and found["signals"] == {"includes": 0.1, "match": 0.1}
+
+
+def test_the_recipe_trains(inspect_ai, tmp_path):
+    model = model_folder(tmp_path / "model", num_hidden_layers=1)
+    words = [f"env.python={inspect_ai}", "env.task=ia_sums.py@plain", f"model.path={model}", "model.device=cpu"]
+    words += [f"run.folder={tmp_path}", "run.iterations=1", "run.graphs_every=1", "run.threads=1", "batch.tasks=2"]
+    words += ["batch.copies=2", "eval.every=0", "eval.tasks=2", "limits.turn_tokens=8", "engine.max_context=512"]
+    assert main(["train", "inspect-ai-1.5b", *words]) == 0
+    metrics = [json.loads(line) for line in (tmp_path / "inspect-ai-1.5b" / "metrics.jsonl").read_text().splitlines()]
+    (trained,) = (one for one in metrics if one["stage"] == "train")
+    assert trained["mismatch_max"] < 1e-3 and trained["episodes"] == 4
+    (graph,) = (read_graph(file) for file in (tmp_path / "inspect-ai-1.5b" / "graphs").glob("*.safetensors"))
+    assert {"signal/match", "signal/includes"} <= set(graph.columns)

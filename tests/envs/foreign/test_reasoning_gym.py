@@ -2,16 +2,18 @@
 
 import asyncio
 import hashlib
+import json
 
 import pytest
 
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import make_pool, tasks_of
+from agentrl.graph import read_graph
 from agentrl.gym import check_env
 from agentrl.types import EnvFault, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 def entry(python: str, **options):
@@ -84,6 +86,25 @@ def test_demonstrators(reasoning_gym):
     assert asyncio.run(success("expert")) == 1.0
     assert asyncio.run(success("random")) < 0.2
     assert 0.2 < asyncio.run(success("careless:0.5")) < 0.8
+
+
+def test_the_recipe_trains(reasoning_gym, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        f"env.python={reasoning_gym}",
+        "env.count=40",
+        "run.iterations=1",
+        "run.graphs_every=1",
+        "warmup.updates=1",
+    ]
+    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4", "update.old_logprob=trainer"]
+    assert main(["train", "reasoning-gym-cpu", *words]) == 0
+    run = tmp_path / "runs" / "reasoning-gym-cpu"
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (trained,) = (one for one in metrics if one["stage"] == "train")
+    assert trained["mismatch_max"] < 1e-3 and trained["episodes"] == 8  # few answers are right so early
+    (graph,) = (read_graph(file) for file in (run / "graphs").glob("*.safetensors"))
+    assert {key.rpartition("/")[0] for key in graph.names["group"]} <= {"chain_sum/level-0", "chain_sum/level-1"}
 
 
 def test_an_answer_on_which_a_verifier_fails_scores_0_and_says_so(reasoning_gym):

@@ -19,7 +19,7 @@ from agentrl.env import tasks_of
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 ROOT = Path(__file__).parents[3]
 BASE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 

@@ -1,17 +1,20 @@
 """The genuine package TextArena: a game of two by self-play, a puzzle, and what is refused."""
 
 import asyncio
+import json
 
 import pytest
 
+from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
+from agentrl.graph import read_graph
 from agentrl.gym import check_env
 from agentrl.rollout import Crew, PolicyActor, Random, play
 from agentrl.settings import agent_sections, resolve_agents
 from agentrl.types import Reply, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
 
 def entry(python: str, **options):
@@ -101,6 +104,23 @@ def test_self_play_is_in_one_step_graph(textarena):
         main, *called = rollout.chains()
         assert main.ending == Status.DONE and main.score in (-1.0, 0.0, 1.0)
         assert len(called) >= 2 and all(chain.ending == Status.DONE and len(chain.steps) == 1 for chain in called)
+
+
+def test_the_recipe_trains(textarena, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [f"env.python={textarena}", "env.count=40", "run.iterations=1", "run.graphs_every=1", "warmup.updates=1"]
+    words += ["warmup.episodes=8", "batch.tasks=2", "batch.copies=4", "eval.tasks=4", "update.old_logprob=trainer"]
+    assert main(["train", "textarena-cpu", *words]) == 0
+    run = tmp_path / "runs" / "textarena-cpu"
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (trained,) = (one for one in metrics if one["stage"] == "train")
+    assert trained["mismatch_max"] < 1e-3 and trained["packed_tokens"] > 0
+    (graph,) = (read_graph(file) for file in (run / "graphs").glob("*.safetensors"))
+    agents = [graph.names["agent"][number] for number in graph.agent]
+    played = {name: sum(agent == name for agent in agents) for name in ("main", "opponent")}
+    assert min(played.values()) > 8 and (graph.caller[[agent == "opponent" for agent in agents]] >= 0).all()
+    assert trained["steps"] * trained["episodes"] == played["main"]  # the opponent's turns are in no statistic of main
+    assert trained["tokens"] < trained["generated_tokens"]  # nor are its tokens trained
 
 
 @pytest.mark.parametrize(

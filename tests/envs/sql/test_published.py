@@ -188,7 +188,7 @@ def test_what_is_wrong_with_files_is_said_in_a_sentence(tmp_path, capsys, name):
     [
         (["data=/no/such/place"], "no such file or folder"),
         (["rows=some.jsonl"], "read by env.data"),
-        (["databases=/tmp"], "name these too"),
+        (["databases=/tmp"], "give env.data too"),
         (["data=/no/such/place", "prompt=compact"], "take instruct or chat"),
         (["tables=4"], "tables"),
         (["level=harder"], "level"),
