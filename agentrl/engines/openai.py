@@ -144,7 +144,7 @@ class OpenAIPolicy(Wordless):
                     # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
                     async with asyncio.timeout(self.endpoint.timeout_s):
                         completion = await self._ask(request)
-                    return self._generation(completion, attempt)
+                    return self._generation(completion, request, attempt)
                 except TimeoutError:
                     failure = TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s")
                 except (self._openai.APIError, ValueError, RecursionError) as error:
@@ -283,7 +283,7 @@ class OpenAIPolicy(Wordless):
             options["seed"] = fold(request.noise_key) >> (64 - SEED_BITS)
         return {"model": end.model, **of_request(request), "extra_body": end.extra_body or None, **options}
 
-    def _generation(self, completion: Any, attempt: int) -> Generation:
+    def _generation(self, completion: Any, request: Request, attempt: int) -> Generation:
         """The generation in a completion; ValueError if it is not a chat completion."""
         reply = read_completion(completion)
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
@@ -300,10 +300,25 @@ class OpenAIPolicy(Wordless):
         if len(text) > most:  # the server exceeds max_tokens
             reply, text, finish = reply._replace(calls=()), text[:most], "length"
         message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
-        thought = reply.thought[:most]
         return Generation(
-            text=text, finish=finish, usage=usage, thought=thought, refusal=reply.refusal[:most], message=message
+            text=text,
+            finish=finish,
+            usage=usage,
+            thought=reply.thought[:most],
+            refusal=reply.refusal[:most],
+            message=message,
+            cut_by=self._cut_by(request, usage.get("completion_tokens")) if reply.finish_reason == "length" else "",
         )
+
+    def _cut_by(self, request: Request, tokens: float | None) -> str:
+        """See `Generation.cut_by`; `tokens` is the length of an answer that was cut off, by the server's count."""
+        own, asked = self.endpoint.max_tokens, min(request.max_tokens, self.endpoint.max_tokens)
+        if tokens is not None and tokens < asked - 1:  # some servers do not count the last token
+            return (
+                f"the server ended an answer after {tokens:.0f} tokens, and the request allowed {asked}: raise the "
+                "server's own limit, or its context length"
+            )
+        return f"endpoint.max_tokens = {own} was reached: raise endpoint.max_tokens" if own < request.max_tokens else ""
 
     def _no_answer(self, error: Exception) -> Literal["context", "refused"] | None:
         """Why the endpoint gives this prompt no answer, if the prompt is what it refuses; None for other errors."""

@@ -124,12 +124,31 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
             "reasoning parser took the whole answer for reasoning",
         ),
         (
-            answer("", reasoning_content="Let me think", finish="length"),
+            answer("", reasoning_content="Let me think", finish="length", tokens=512),
             "answers.empty",
             "reasoning_content had text and the token limit was reached: raise limits.turn_tokens; such as 'Let me",
         ),
-        (answer(None, finish="length"), "answers.empty", "the token limit was reached: raise limits.turn_tokens"),
-        (answer("<action> go", finish="length"), "answers.cut", "4 of 4 answers were cut off at the token limit"),
+        (
+            answer(None, finish="length", tokens=512),
+            "answers.empty",
+            "the token limit was reached: raise limits.turn_tokens",
+        ),
+        (
+            answer(None, finish="length", tokens=510),
+            "answers.empty",
+            "the token limit was reached: the server ended an answer after 510 tokens, and the request allowed 512: "
+            "raise the server's own limit, or its context length",
+        ),
+        (
+            answer("<action> go", finish="length", tokens=511),
+            "answers.cut",
+            "4 of 4 answers were cut off at the token limit; raise limits.turn_tokens; such as '<action> go'",
+        ),
+        (
+            answer("<action> go", finish="length"),
+            "answers.cut",
+            "4 of 4 answers were cut off at the token limit; the server ended an answer after 10 tokens, and the",
+        ),
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
