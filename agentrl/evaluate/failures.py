@@ -45,6 +45,10 @@ EPISODES: Mapping[str, str] = MappingProxyType(
         "env_error": "were lost to the environment or to the endpoint, and are not scored",
     }
 )
+# Kinds of answers that say little about how well a policy plays, in the words of `without_answer`.
+NO_ANSWER: Mapping[str, str] = MappingProxyType(
+    {"empty": "empty", "cut": "cut off at a token limit", "refused": "refused or broken off"}
+)
 MORE_TOKENS = "raise limits.turn_tokens"
 PARSED_AWAY = (
     "although the answer ended by itself: the server's reasoning parser took the whole answer for reasoning, so start "
@@ -182,6 +186,24 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
             line = f"episodes {words}"
             found[f"episodes.{kind}"] = _entry(line, ADVICE.get(kind, ""), len(ended), len(outcomes), example)
     return found
+
+
+def without_answer(found: Mapping[str, Any], least: float = 1.0) -> str:
+    """How many answers were empty, cut off or refused, in words; empty if their share is below `least`.
+
+    Args:
+        found: the entry `failures` of a report, see `summary`.
+        least: a share of all answers.
+    """
+    kinds = {kind: found[f"answers.{kind}"] for kind in NO_ANSWER if f"answers.{kind}" in found}
+    count, of = sum(one["count"] for one in kinds.values()), max((one["of"] for one in kinds.values()), default=0)
+    if not of or count < least * of:
+        return ""
+    words = " or ".join(NO_ANSWER[kind] for kind in kinds)
+    each = ", ".join(f"{one['count']} {NO_ANSWER[kind]}" for kind, one in kinds.items())
+    return (
+        f"{'all ' if count == of else f'{count} of '}{of} answers were {words}{f' ({each})' if len(kinds) > 1 else ''}"
+    )
 
 
 def _advice(kind: str, total: Example) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentrl.cli import _eval_session, main
-from agentrl.evaluate import read_episode, stored_episodes, wilson
+from agentrl.evaluate import read_episode, stored_episodes, wilson, without_answer
 from agentrl.graph import read_graph
 from tests.evaluate.stand_in import StandIn, answer, error, is_probe
 
@@ -176,6 +176,39 @@ def test_failed_answers_are_told_apart(serve, capsys, reply, kind, line):
     assert main(["eval", "alfworld", "--policy", server.word, "--tasks", "2", "--turns", "2"]) == 0
     printed = capsys.readouterr()
     assert line in printed.out and "--failed" in printed.err
+
+
+def test_answers_that_are_all_empty_are_named_last_and_in_comparisons(serve, capsys, tmp_path):
+    empty, whole, other = (tmp_path / f"{name}.json" for name in ("empty", "whole", "other"))
+    words = ("eval", WALK, "--tasks", "3", "--policy")
+    server, good = serve(lambda body: answer("")), serve(walks)
+    assert main([*words, server.word, "--out", str(empty)]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        last.startswith("agentrl: warning: all ") and "answers were empty, so this success rate may say little" in last
+    )
+    assert last.endswith(f"read the answers: agentrl view {empty} --failed")
+    assert main([*words, good.word, "--out", str(whole)]) == 0
+    assert main([*words, good.word, "--out", str(other), "--turns", "7", "limits.retries=3"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert main(["compare", str(empty), str(whole)]) == 0
+    (note,) = capsys.readouterr().out.split("\nnote: ")[1:]
+    assert re.match(r"in A, all \d+ answers were empty, so its success may say little", note)
+    assert f"agentrl view {empty} --failed" in note
+    assert main(["compare", str(whole), str(other), "--json"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]  # limits.retries changes no episode
+    assert note.startswith("limits.turns is 50 in A and 7 in B: the difference may come from these limits")
+
+
+def test_the_share_of_answers_without_content():
+    def found(**counts: int) -> dict[str, Any]:
+        return {f"answers.{kind}": {"count": count, "of": 12} for kind, count in counts.items()}
+
+    assert without_answer(found(empty=8, cut=4)) == (
+        "all 12 answers were empty or cut off at a token limit (8 empty, 4 cut off at a token limit)"
+    )
+    assert without_answer(found(empty=11)) == "" and without_answer({}) == "" == without_answer(found(no_action=12))
+    assert without_answer(found(empty=6), 0.5) == "6 of 12 answers were empty" and not without_answer(found(cut=5), 0.5)
 
 
 @pytest.mark.parametrize(
