@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     on_stop(lambda: f"; {session.how_to_continue(words)}")
     try:
         report = session.play(contestant.limits(options.limits))
-    except TooManyFaults as error:
+    except (TooManyFaults, ValueError) as error:
         stored = f"; {session.how_to_continue(words)}" if session.done else ""
         raise ValueError(f"{error}{stored}") from error
     summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts}, session.secrets)

@@ -38,7 +38,7 @@ PROBE_TOKENS = 32  # most tokens of the answer to the first short request
 PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
 # Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
-AGAIN_S = 1.0  # seconds until a refused connection is tried once more
+AGAIN_S = 1.0  # seconds until a refused connection, or a request that a server failed at, is tried once more
 
 
 class EndpointLost(EnvFault):
@@ -170,14 +170,19 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, or the
-                endpoint refuses the request.
+            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, the
+                endpoint refuses the request, or the server fails at it twice.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
             if tools and failure is not None and _names_tools(failure):
                 failure = self._try(client, ())
                 takes = failure is not None
+        if failure is not None and _failed(failure):
+            raise ValueError(
+                f"{self.name} at {self.describe()['base_url']} failed twice at a first short request: "
+                f"{self._why(failure)}; read the server's log, or leave this request out with endpoint.probe_s=0"
+            )
         # OpenAI says "output limit" if PROBE_TOKENS were too few for a model that thinks: the endpoint works.
         works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
         if failure is not None and not works and self._no_answer(failure) is None:
@@ -210,6 +215,9 @@ class OpenAIPolicy(Wordless):
                 raise ValueError(self._unreached(error.__cause__ or error)) from None
             except self._openai.APIError as error:
                 failure: Exception = error
+                if attempt == 0 and _failed(failure) and not (tools and _names_tools(failure)):
+                    time.sleep(AGAIN_S)
+                    continue
                 return failure
             break
         return None
@@ -362,6 +370,11 @@ def _names_tools(error: Exception) -> bool:
     """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
+
+
+def _failed(error: Exception) -> bool:
+    """Did the server itself fail at the request, with status 500 or above?"""
+    return (getattr(error, "status_code", None) or 0) >= 500
 
 
 async def _bounded(response: Any) -> None:

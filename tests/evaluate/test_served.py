@@ -337,6 +337,28 @@ def test_a_page_in_place_of_an_answer_is_refused_at_once(serve, capsys):
     assert len(server.bodies) == 1 and said.count("x" * 67) == 1 and "x" * 68 not in said
 
 
+def test_a_server_that_fails_at_the_first_request_is_named_at_once(serve, capsys, monkeypatch):
+    monkeypatch.setattr("agentrl.engines.openai.AGAIN_S", 0.01)
+    server = serve(lambda body: (500, error("out of memory")))
+    assert main(["eval", WALK, "--policy", server.word]) == 2
+    said = capsys.readouterr().err
+    assert "failed twice at a first short request: Error code: 500 - out of memory; read the server's log" in said
+    assert said.count("\n") == 1 and len(server.bodies) == 2 and server.played == []
+    again = serve(lambda body: (503, error("loading")) if len(again.bodies) == 1 else walks(body))
+    assert main(["eval", WALK, "--policy", again.word, "--tasks", "1"]) == 0
+
+
+def test_a_model_that_is_lost_later_leaves_the_episodes_stored(serve, capsys, tmp_path):
+    lost = error("The model `m` does not exist.")
+    server = serve(lambda body: (404, lost) if len(server.played) > 4 else walks(body))
+    words = [WALK, "--policy", server.word, "endpoint.concurrency=1", "--out", str(tmp_path / "r.json")]
+    assert main(["eval", *words]) == 2
+    said, stored = capsys.readouterr().err, len(stored_episodes(tmp_path / "r.episodes"))
+    assert "openai:m refuses the request: Error code: 404" in said and said.count("\n") == 1
+    assert f"; {stored} of 4 episodes are stored in {tmp_path}/r.episodes; continue with: agentrl eval" in said
+    assert stored == 2  # walk/0 takes one answer and walk/1 two; the fifth answer is walk/2's second
+
+
 def test_a_silent_server_is_named_with_its_limit(serve, capsys):
     server = serve(lambda body: time.sleep(3))
     assert main(["eval", WALK, "--policy", server.word, "endpoint.probe_s=0.3"]) == 2
