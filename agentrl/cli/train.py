@@ -156,10 +156,16 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run: the command that continues it, if the run's folder exists."""
-    if (folder / "config.toml").is_file():
-        return f"; continue with: agentrl train {again(words)}"
-    return "; nothing was stored yet"
+    """The end of the sentence of a stopped run: from where it goes on, and the command, if the run's folder exists."""
+    if not (folder / "config.toml").is_file():
+        return "; nothing was stored yet"
+    from agentrl.run import RunFolder
+
+    stored = RunFolder(folder).checkpoints()
+    stage, _, number = stored[-1].name.rpartition("-") if stored else ("", "", "")
+    place = "warm-up goes on from update" if stage else "run goes on from iteration"
+    where = f"the {place} {int(number)}" if stored else "no checkpoint was stored yet, so the run begins again"
+    return f"; {where}; continue with: agentrl train {again(words)}"
 
 
 def again(words: Sequence[str]) -> str:
