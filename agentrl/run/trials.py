@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from agentrl.env import ENDLESS, deadline, tasks_of
+from agentrl.model import check_path
 from agentrl.model.sections import ModelConfig
 from agentrl.run.learner_group import check_group
 from agentrl.secret import hidden_url
@@ -117,7 +118,11 @@ def _model(config: ModelConfig) -> Finding:
 
 
 def _model_folder(folder: Path) -> Finding:
-    missing = [name for name in ("config.json",) if not (folder / name).is_file()]
+    try:
+        check_path(str(folder))
+    except ValueError as error:
+        return Finding("model", "missing", f"model.path: {error}")
+    missing = list[str]()
     if not any(folder.glob("tokenizer*")):
         missing.append("tokenizer.json")
     weights = sorted(folder.glob("*.safetensors"))

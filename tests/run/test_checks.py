@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+import tomllib
 
 import pytest
+import tomli_w
 
 from agentrl.cli import main
 from agentrl.tool_env import RowTasks
@@ -145,6 +147,28 @@ def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
     assert "note: limits.turns = 50 is the most: when the run begins, it becomes twice the turns of the longest" in told
     assert main(["train", str(path), "--dry-run", "limits.turns=10"]) == 0
     assert "limits.turns" not in capsys.readouterr().err
+
+
+def test_a_run_folder_in_place_of_its_model_is_refused_with_the_right_path(own, tmp_path, capsys):
+    path = own([{"word": f"w{i}"} for i in range(40)])
+    tables = tomllib.loads((tmp_path / "r.toml").read_text())
+    (tmp_path / "r.toml").write_text(tomli_w.dumps({name: table for name, table in tables.items() if name != "model"}))
+    run = tmp_path / "runs" / "first"
+    for name in ("clone-000004", "000002", "000010"):
+        for policy in ("critic", "policy"):
+            (run / "checkpoints" / name / policy).mkdir(parents=True)
+            (run / "checkpoints" / name / policy / "config.json").write_text("{}")
+    newest = run / "checkpoints" / "000010" / "policy"
+    for wrong in (run, run / "checkpoints", run / "checkpoints" / "000010"):
+        for verb in (["train", path, "--dry-run"], ["train", path], *([["doctor", path]] if wrong == run else [])):
+            assert main([*verb, f"model.path={wrong}", "run.folder=new"]) == 2
+            said = capsys.readouterr().err
+            assert f"{wrong} is not a model folder: it has no config.json; the model in it is" in said
+            assert str(newest) in said
+    assert main(["train", path, "--dry-run", f"model.path={newest}"]) == 0
+    assert main(["train", path, "--dry-run", f"model.path={tmp_path}/run/first"]) == 0  # may lie on another machine
+    said = capsys.readouterr().err
+    assert f"note: the model folder {tmp_path}/run/first does not exist: did you mean {run}?" in said
 
 
 def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys):
