@@ -77,6 +77,9 @@ def test_the_running_line_says_how_far_and_how_well():
 def test_check_says_that_branches_replay(tmp_path, capsys):
     (tmp_path / "who_checked.py").write_text(WHO)
     assert main(["check", str(tmp_path / "who_checked.py"), "--tasks", "1"]) == 0
-    assert "all holds; it has no snapshots, so branches carry out its actions again" in capsys.readouterr().out
+    assert (
+        "all holds on 1 of 4 tasks; it has no snapshots, so branches carry out its actions again"
+        in capsys.readouterr().out
+    )
     assert main(["check", WALK, "--tasks", "1"]) == 0
-    assert capsys.readouterr().out == f"{WALK}: all holds\n"
+    assert capsys.readouterr().out == f"{WALK}: all holds on 1 of 4 tasks\n"
