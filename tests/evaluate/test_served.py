@@ -419,6 +419,9 @@ def test_a_stopped_evaluation_resumes_to_the_same_report(serve, capsys, tmp_path
     assert 1 <= len(stored) < 8 and not cut.exists() and "Traceback" not in said
     assert f"stopped; {len(stored)} of 8 episodes are stored in {tmp_path}/cut.episodes; continue with: " in said
     stop_at[0] = -1
+    assert main(["view", str(cut)]) == 2
+    said = capsys.readouterr().err
+    assert f"agentrl view {tmp_path}/cut.episodes shows the {len(stored)} episodes that are stored" in said
     assert main([*words, "--out", str(cut)]) == 2
     assert "add --resume to continue it, or remove the folder" in capsys.readouterr().err
     assert main([*words, "--seed", "1", "--out", str(cut), "--resume"]) == 2
