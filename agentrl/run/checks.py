@@ -56,20 +56,33 @@ def dry_run_notes(settings: Settings) -> list[str]:
     Raises:
         ValueError: training and held-out tasks overlap, or the folder of a model is there and holds no model.
     """
-    turns, env = [*turns_note(settings), *_missing_models(settings)], settings.env
+    turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(
             "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
             "eval.env different splits"
         )
     if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
-        return turns
+        return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # data that lies on another machine, say
-        return [*turns, f"the tasks cannot be read here, so they were not checked: {error}"]
+        missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
+        return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)
-    return [*turns, *filter(None, [division_note(tasks)])]
+    return [*turns, *filter(None, [division_note(tasks)]), *missing, *_doctor(settings, missing)]
+
+
+def _doctor(settings: Settings, missing: Sequence[str]) -> list[str]:
+    """A note that names `agentrl doctor` if something is missing, or if the engine has needs that were not tried."""
+    if missing:
+        return ["agentrl doctor, with the same recipe and options, lists all that is missing on this machine"]
+    if settings.engine.hooks.check_here is not None:
+        name = settings.engine.name
+        return [
+            f"what engine.name={name} needs was not tried: agentrl doctor, with the same recipe and options, tries it"
+        ]
+    return []
 
 
 def _missing_models(settings: Settings) -> list[str]:

@@ -33,6 +33,7 @@ class Own:
 
 Config, make, tasks, prompt = environment(Own, rows="rows.jsonl")
 '''
+SERVED = ("engine.name=vllm", "engine.python=/no/python")
 TRAINED = {"env": {"name": "say_the_word", "split": "train"}, "eval": {"tasks": 4, "env": {"split": "test"}}}
 
 
@@ -134,7 +135,18 @@ def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path, capsys
 def test_a_dry_run_says_that_data_is_elsewhere(own, capsys):
     path = own([{"word": "a"}])
     assert main(["train", path, "--dry-run", "env.rows=none.jsonl"]) == 0
-    assert "note: the tasks cannot be read here, so they were not checked: no such file" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "note: the tasks cannot be read here, so they were not checked: no such file" in said
+    assert said.endswith(
+        "note: agentrl doctor, with the same recipe and options, lists all that is missing on this machine\n"
+    )
+    assert main(["train", path, "--dry-run", "env.rows=none.jsonl", "run.deterministic=false", *SERVED]) == 0
+    assert capsys.readouterr().err == said
+    path = own([{"word": f"w{i}"} for i in range(40)])
+    assert main(["train", path, "--dry-run"]) == 0
+    assert "doctor" not in capsys.readouterr().err
+    assert main(["train", path, "--dry-run", "run.deterministic=false", *SERVED]) == 0
+    assert "note: what engine.name=vllm needs was not tried: agentrl doctor, with the same" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
