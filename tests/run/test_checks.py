@@ -183,7 +183,8 @@ def test_a_run_folder_in_place_of_its_model_is_refused_with_the_right_path(own, 
     assert f"note: the model folder {tmp_path}/run/first does not exist: did you mean {run}?" in said
 
 
-def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys):
+def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys, monkeypatch):
+    monkeypatch.setattr("agentrl.run.progress.SILENT_S", 3600.0)
     path = own([{"word": f"w{i}"} for i in range(40)], batch={"tasks": 1, "copies": 2}, eval={"modes": ["greedy"]})
     assert main(["train", path, "run.folder=runs", "run.iterations=1", "warmup.updates=1"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("note", "health", "report"))]
