@@ -1,7 +1,7 @@
 """`agentrl compare A B [--mode greedy|sampled] [--json]`: compare two evaluations of the same panel, paired by task.
 
 A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders, whose
-last evaluation is taken. The difference is A minus B; of two evaluations of one run it is the later minus the earlier.
+last evaluation is taken. The difference is A minus B. If both are evaluations of one run, A is the later one.
 Notes below the comparison name what else may make the reports differ: empty or cut-off answers, and other limits.
 """
 
@@ -19,7 +19,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl compare", __doc__)
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
-    parser.add_argument("--mode", choices=MODES, help="of run folders' evaluations; default: greedy if both have it")
+    parser.add_argument("--mode", choices=MODES, help="which evaluations of runs; default: greedy if both have it")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
     a, b = chosen_evaluations(arguments.a, arguments.b, arguments.mode)
@@ -46,7 +46,7 @@ def _why_this_mode(paths: Sequence[Path], asked: str | None) -> list[str]:
 def _too_few(r: dict[str, Any]) -> str:
     """If the interval includes 0: a note that a difference below the detectable one is not excluded; else empty."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
-    return "" if found else "; a smaller one may well be there and is not excluded"
+    return "" if found else "; a smaller difference is possible"
 
 
 def sentence(r: dict[str, Any]) -> str:
