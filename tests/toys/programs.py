@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,35 @@ def talk(url: str, key: str, task: str) -> str:
 
 def plain(task: "AgentTask") -> str:
     return talk(task.base_url, task.api_key, task.instruction)
+
+
+def gathers(task: "AgentTask") -> dict[str, Any]:
+    """A plan, two sub-agents at the same time of which the second asks twice, and an answer made of what they found."""
+    messages = [{"role": "user", "content": task.instruction}]
+    messages.append(ask(task.base_url, task.api_key, messages))
+
+    def sub_agent(number: int) -> str:
+        own = [{"role": "user", "content": f"Part {number} of {task.instruction}"}]
+        for _ in range(number):
+            own.append(ask(task.base_url, task.api_key, own))
+            own.append({"role": "user", "content": "Are you sure?"})
+        return str(own[-2]["content"])
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(sub_agent, (1, 2)))
+    messages.append({"role": "user", "content": " ".join(found)})
+    text = str(ask(task.base_url, task.api_key, messages)["content"])
+    return {"answer": text, "reward": 1 / (1 + len(text))}
+
+
+def votes(task: "AgentTask") -> dict[str, Any]:
+    """Two questions that continue one answer, at the same time."""
+    messages = [{"role": "user", "content": task.instruction}]
+    messages.append(ask(task.base_url, task.api_key, messages))
+    questions = [[*messages, {"role": "user", "content": words}] for words in ("Why?", "Is it?")]
+    with ThreadPoolExecutor(2) as threads:
+        why, is_it = threads.map(lambda asked: ask(task.base_url, task.api_key, asked)["content"], questions)
+    return {"answer": why, "reward": 1 / (1 + len(why) + len(is_it))}
 
 
 def judged(task: "AgentTask") -> dict[str, Any]:

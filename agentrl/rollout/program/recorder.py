@@ -8,11 +8,13 @@ from agentrl.chat import Chat
 from agentrl.env import Handle, Limits
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.agent_calls import session_below
+from agentrl.rollout.program.arrivals import Arrivals
+from agentrl.rollout.program.chains import Call, text_order
 from agentrl.rollout.program.conversations import Conversations, Prompted
 from agentrl.rollout.program.protocol import Asked, Refusal, Replied, replied
 from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
-from agentrl.types import NO_ANSWER, EnvFault, Generation, Observation, Request, Status
+from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 
 FIRST_SIDE = 1 << 16  # first number of sessions for prompts that come while the episode's session is busy
 
@@ -62,6 +64,7 @@ class Recorder:
         self.seen: Observation | None = None
         self.fault: EnvFault | None = None
         self._hand = asyncio.Lock()  # one action at a time
+        self._arrivals = Arrivals()
         self._busy = False
         self._sides = 0
         self._begun = 0
@@ -71,6 +74,11 @@ class Recorder:
         """The answered prompts, in the order of the answers."""
         return self.conversations.steps
 
+    @property
+    def calls(self) -> list[Call]:
+        """The answered prompts with the times of their requests, in the order of the answers."""
+        return list(self.conversations.calls)
+
     async def answer(self, asked: Asked) -> list[Replied]:
         """The replies to a prompt, `asked.n` of them.
 
@@ -78,11 +86,13 @@ class Recorder:
             Refusal: a limit of the episode is reached, or the prompt cannot be answered.
         """
         self.ignored |= asked.ignored
+        begun = self.conversations.tick()
+        await self._arrivals.together((text_order(asked.messages), repr(asked.tools), asked.n, asked.max_tokens or 0))
         try:
             prompt = self.conversations.prompt(asked.messages, asked.tools)
         except ValueError as error:
             raise Refusal(400, str(error)) from None
-        jobs = [self._one(prompt, asked, self.conversations.times(prompt)) for _ in range(asked.n)]
+        jobs = [self._one(prompt, asked, self.conversations.times(prompt), begun) for _ in range(asked.n)]
         return list(await asyncio.gather(*jobs))
 
     async def act(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +134,7 @@ class Recorder:
             self.outcome = result.info if self.over else {}
         return {"observation": result.observation.text, "over": self.over}
 
-    async def _one(self, prompt: Prompted, asked: Asked, time: int) -> Replied:
+    async def _one(self, prompt: Prompted, asked: Asked, number: int, begun: int) -> Replied:
         room = self._room(prompt, asked)
         self._begun += 1
         session, side = self._session()
@@ -135,21 +145,18 @@ class Recorder:
             messages=prompt.messages,
             observation=Observation(text=prompt.new[-1].content if prompt.new else ""),
             max_tokens=room,
-            noise_key=(*self.key, *words, time),
+            noise_key=(*self.key, *words, number),
             temperature=self.temperature,
         )
         try:
             generation = await self.actor.answer(request, self.handle)  # type: ignore[arg-type]
         finally:
             self._leave(session, side)
-        return self._kept(prompt, generation, asked)
-
-    def _kept(self, prompt: Prompted, generation: Generation, asked: Asked) -> Replied:
         if generation.finish in NO_ANSWER:
             self.reason = generation.refusal
             raise self._end(NO_ANSWER[generation.finish], "the model gave no answer")
         reply = replied(generation, asked.tools)
-        step = self.conversations.add(prompt, generation, reply.message)
+        step = self.conversations.add(prompt, generation, reply.message, number, begun)
         return reply._replace(step=step, prompt_tokens=len(prompt.token_ids))
 
     def _room(self, prompt: Prompted, asked: Asked) -> int:
