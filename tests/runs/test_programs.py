@@ -203,7 +203,7 @@ def test_sub_agents_at_the_same_time_are_trained_as_called_chains_and_repeat(tmp
         paid = graph.reward[own]
         assert paid[1] > 0 and paid.tolist() == [0, paid[1], paid[1], 0, paid[1]]
         assert graph.columns["advantage"][own] == pytest.approx(paid[1] - graph.columns["value"][own])
-    again, _ = trained(tmp_path / "b", model, {"agent": f"{TOYS}:gathers"}, **one)
+    trained(tmp_path / "b", model, {"agent": f"{TOYS}:gathers"}, **one)
     (first,), (second,) = ([*(tmp_path / name / "run" / "graphs").iterdir()] for name in "ab")
     assert first.read_bytes() == second.read_bytes()
 

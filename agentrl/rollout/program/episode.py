@@ -52,7 +52,9 @@ class ProgramEpisode:
                 "a program writes its own prompts from the task's beginning: leave out guide.name, and take a sampler "
                 "that sets neither words nor tokens"
             )
-        self.recorder = Recorder(player.actor, handle, player.limits, start.session, key, start.temperature)
+        self.recorder = Recorder(
+            player.actor, handle, player.limits, start.session, key, start.temperature, lockstep=player.program.lockstep
+        )
         self.seed = int.from_bytes(json.dumps(key).encode()[-6:].rjust(6, b"\0"), "big") % (1 << 31)
 
     async def run(self) -> None:

@@ -29,6 +29,7 @@ class Recorder:
         session: the engine's session of the episode.
         key: beginning of every noise key.
         temperature: sampling temperature of every answer; None for that of the run.
+        lockstep: answer requests that came together at the same time, see `agentrl.rollout.program.arrivals`.
 
     Attributes:
         conversations: the prompts and their answers.
@@ -49,6 +50,7 @@ class Recorder:
         session: int,
         key: tuple[int, ...],
         temperature: float | None = None,
+        lockstep: bool = False,
     ) -> None:
         if actor.chat is None:
             raise ValueError("a program is served by a policy with a tokenizer: give a run or a model folder")
@@ -64,8 +66,10 @@ class Recorder:
         self.seen: Observation | None = None
         self.fault: EnvFault | None = None
         self._hand = asyncio.Lock()  # one action at a time
-        self._arrivals = Arrivals()
+        self._arrivals = Arrivals(lockstep)
         self._busy = False
+        self._resting = False
+        self._in_flight = 0
         self._sides = 0
         self._begun = 0
 
@@ -87,7 +91,13 @@ class Recorder:
         """
         self.ignored |= asked.ignored
         begun = self.conversations.tick()
-        await self._arrivals.together((text_order(asked.messages), repr(asked.tools), asked.n, asked.max_tokens or 0))
+        await self._arrivals.come((text_order(asked.messages), repr(asked.tools), asked.n, asked.max_tokens or 0))
+        try:
+            return await self._answer(asked, begun)
+        finally:
+            await self._arrivals.leave()
+
+    async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
         try:
             prompt = self.conversations.prompt(asked.messages, asked.tools)
         except ValueError as error:
@@ -183,8 +193,9 @@ class Recorder:
 
     def _session(self) -> tuple[int, bool]:
         """The session of a request, and whether it is an extra one, used while the episode's own session is busy."""
+        self._in_flight += 1
         if not self._busy:
-            self._busy = True
+            self._busy, self._resting = True, False
             return self.session, False
         self._sides += 1
         side = session_below(self.session, FIRST_SIDE + self._sides)
@@ -192,7 +203,18 @@ class Recorder:
         return side, True
 
     def _leave(self, session: int, side: bool) -> None:
+        """The session's request is answered. The episode's session rests while other requests are in flight: a
+        deterministic engine would wait for its next request, which may depend on the other answers."""
+        self._in_flight -= 1
         if side:
             self.actor.release(session)
         else:
             self._busy = False
+        if self._busy:
+            return
+        if self._in_flight:
+            self._resting = True
+            self.actor.rest(self.session)
+        elif self._resting:
+            self._resting = False
+            self.actor.wake(self.session)

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from agentrl.graph import CALLED
-from agentrl.rollout import EpisodeRecord, StepRecord, arrange, build_graph, share_outcome
+from agentrl.rollout import (
+    EpisodeRecord,
+    StepRecord,
+    TooManyFaults,
+    arrange,
+    build_graph,
+    share_outcome,
+    stop_on_faults,
+)
 from agentrl.rollout.program.chains import Call
 from agentrl.types import Generation, Message, Observation, Status, Task
 
@@ -179,6 +187,15 @@ def test_rewards_of_actions_stay_in_the_main_chain_and_the_outcome_is_everywhere
     assert graph.columns["signal/long"][2:].tolist() == [2.0, 2.0]
     assert graph.terminated.tolist() == [False, True, True, True] and (graph.ending[1:] == Status.DONE).all()
     assert len(set(graph.rollout.tolist())) == 1 and found.score == 1.25
+
+
+def test_chains_beside_do_not_hide_how_many_episodes_the_environment_lost():
+    """One of two episodes is lost; the other one has three chains."""
+    sound, lost = record(("main", 0, 1), ("a", 2, 4), ("b", 3, 5)), record(("main", 0, 1), copy=1)
+    lost.ending = Status.ENV_ERROR
+    assert len([*sound.chains()]) == 3
+    with pytest.raises(TooManyFaults, match="1 of 2 rollouts"):
+        stop_on_faults([sound, lost], 0.4)
 
 
 def test_of_any_program_no_two_requests_of_a_chain_are_in_flight_together():
