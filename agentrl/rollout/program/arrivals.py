@@ -70,8 +70,7 @@ class Arrivals:
         self._timer = loop.call_at(min(loop.time() + SETTLE_S, self._latest), self._release)
 
     def _release(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._in_flight += len(waiting)
+        waiting = [one for one in self._waiting if not one[1].done()]  # a cancelled one is done
+        self._waiting, self._in_flight = [], self._in_flight + len(waiting)
         for _, go_on in sorted(waiting, key=lambda one: one[0]):
-            if not go_on.done():
-                go_on.set_result(None)
+            go_on.set_result(None)

@@ -1,7 +1,9 @@
 """The chains of a program's episode: one main chain, and a chain for each conversation that was played beside others.
 
-A conversation is a first prompt and the prompts that extend it, one after the other. Two conversations are played at
-the same time if a request of one was in flight together with a request of the other. The rules:
+A conversation is a first prompt and the prompts that extend it, one after the other. A prompt also goes on with a
+conversation if it begins like its prompts, up to the first message of the user, and with no other conversation that
+could go on: so agents that rewrite their history have one conversation. Two conversations are played at the same time
+if a request of one was in flight together with a request of the other. The rules:
 
 - Of several answers to one prompt, and of requests in flight together that extend the same step, the conversation goes
   on with the one that most later requests extend (then the first in the order of the texts). If the program came back
@@ -31,12 +33,14 @@ like a failure. The called chains have an agent name of their own (`agentrl.grap
 compare them with each other and count each episode once among the main chains.
 """
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentrl.graph import CALLED
 from agentrl.rollout.records import EpisodeRecord, StepRecord, as_number, joined
+from agentrl.types import Message
 
 
 class Call(NamedTuple):
@@ -63,7 +67,7 @@ class Call(NamedTuple):
         return (text_order(self.step.asked), self.prompt, self.number)
 
 
-def text_order(messages: Iterable[Any]) -> list[tuple[Any, ...]]:
+def text_order(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
     """A value that orders prompts by their messages."""
     return [(one.role, one.content, [(call.name, call.arguments) for call in one.calls]) for one in messages]
 
@@ -173,10 +177,9 @@ class _Episode:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = sorted(calls, key=lambda call: call.begun)
-        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that extend it
-        for call in self.calls:
-            if call.extends is not None:
-                self.extended.setdefault(id(call.extends), []).append(call)
+        self.above: dict[int, StepRecord] = {}  # by the step's identity: the step with which its prompt goes on
+        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that go on with it
+        self._link()
         self.later: dict[int, int] = {}  # by the step's identity: how many requests extend it, directly or not
         for call in reversed(self.calls):
             below = self.extended.get(id(call.step), ())
@@ -188,6 +191,26 @@ class _Episode:
         self._place_all()
         self._sort(self.main)
 
+    def _link(self) -> None:
+        """Fill `above` and `extended`."""
+        begun: dict[str, list[Call]] = {}  # by how prompts begin: the requests with which none has gone on yet
+        for together in _arrived_together(self.calls):
+            fresh: dict[str, list[Call]] = {}
+            for call in together:
+                if call.extends is None:
+                    fresh.setdefault(_beginning(call), []).append(call)
+                else:
+                    self.above[id(call.step)] = call.extends
+            for beginning, same in fresh.items():
+                begun[beginning] = [one for one in begun.get(beginning, ()) if id(one.step) not in self.extended]
+                ends = [one for one in begun[beginning] if one.ended < same[0].begun]
+                if len(ends) == 1 and len({call.prompt for call in same}) == 1:
+                    self.above |= {id(call.step): ends[0].step for call in same}
+            for call in together:
+                begun.setdefault(_beginning(call), []).append(call)
+                if id(call.step) in self.above:
+                    self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
+
     def _best(self, calls: Sequence[Call]) -> Call:
         """The request with which a conversation goes on."""
         if len(calls) == 1:
@@ -198,7 +221,7 @@ class _Episode:
         """All conversations; those that leave another one come after it."""
         firsts: dict[bytes, list[Call]] = {}
         for call in self.calls:
-            if call.extends is None:
+            if id(call.step) not in self.above:
                 firsts.setdefault(call.prompt, []).append(call)
         found: list[_Conversation] = []
         for same in firsts.values():
@@ -249,7 +272,7 @@ class _Episode:
             return
         if one.beside is not None:
             self._place(one.beside)
-        before = one.calls[0].extends or self._waiting(one)
+        before = self.above.get(id(one.calls[0].step)) or self._waiting(one)
         host = self.main if before is None else self.of[id(before)].chain
         assert host is not None, "a conversation is placed after the step that it comes after"
         if not one.parallel:
@@ -283,6 +306,22 @@ class _Episode:
         chain.called.sort(key=lambda below: (place[id(below.caller)], below.calls[0].order))
         for below in chain.called:
             self._sort(below)
+
+
+def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
+    """Requests, in the order in which they came, divided where an answer came between two of them."""
+    ended = sorted(call.ended for call in calls)
+    found: dict[int, list[Call]] = {}
+    for call in calls:
+        found.setdefault(bisect(ended, call.begun), []).append(call)
+    return [*found.values()]
+
+
+def _beginning(call: Call) -> str:
+    """The messages of a prompt up to the first one of the user, as a text."""
+    asked = call.step.asked
+    users = (number for number, one in enumerate(asked, 1) if one.role == "user")
+    return repr(text_order(asked[: next(users, len(asked))]))
 
 
 def _at_once(calls: Sequence[Call]) -> list[list[Call]]:

@@ -1,6 +1,7 @@
 """Which chains the requests of a program become, by hand: what it asked at the same time, and what one after the other.
 
 A request is written as (name, begun, ended, the request that it extends); times are readings of the episode's clock.
+"~" before the request means that the prompt begins with the same task and rewrites the rest.
 """
 
 import itertools
@@ -28,9 +29,12 @@ def calls(*asked: tuple) -> list[Call]:
     """The requests in the order of their answers. Requests of one name (up to its dot) have the same prompt."""
     made: dict[str, Call] = {}
     for name, begun, ended, *after in asked:
-        above = made[after[0]].step if after else None
+        extends = bool(after) and not after[0].startswith("~")
+        above = made[after[0]].step if extends else None
         prompt, _, number = name.partition(".")
         before = () if above is None else (*above.asked, Message("assistant", "said"))
+        if after and not extends:
+            before = made[after[0][1:]].step.asked[:1]
         ids = np.array([len(made)])
         step = StepRecord(
             observation=Observation(text=prompt),
@@ -137,6 +141,26 @@ def test_a_request_in_the_background():
     assert shape(first) == ["main", "main2", "summary", ["main", ["a title"]]]
 
 
+def test_sub_agents_that_rewrite_their_history_keep_their_chains():
+    """As packages do that word earlier turns anew in each prompt; b is slow, and main rewrites its history too."""
+    found = record(
+        ("main", 0, 1),
+        ("a", 2, 4),
+        ("b", 3, 5),
+        ("a2", 6, 7, "~a"),
+        ("b2", 8, 10, "~b"),
+        ("a3", 9, 11, "~a"),
+        ("b3", 12, 13, "~b"),
+        ("main2", 14, 15, "~main"),
+    )
+    assert shape(found) == ["main", "main2", ["main", ["a", "a2", "a3"]], ["main", ["b", "b2", "b3"]]]
+    # two reviewers get the task too: which of them goes on with main's conversation is unknown, so none does
+    reviewed = record(("main", 0, 1), ("a", 2, 4, "~main"), ("b", 3, 5, "~main"), ("main2", 6, 7, "main"))
+    assert shape(reviewed) == ["main", "main2", ["main", ["a"]], ["main", ["b"]]]
+    voted = record(("main", 0, 1), ("vote.0", 2, 4, "~main"), ("vote.1", 2, 3, "~main"), ("end", 5, 6, "~main"))
+    assert shape(voted) == ["main", "vote.0", "end", ["main", ["vote.1"]]]
+
+
 def test_requests_of_the_beginning_and_what_is_made_of_them():
     """Map and reduce: one of the first requests begins the main chain, because every chain needs a caller."""
     found = record(("b", 0, 3), ("a", 1, 2), ("c", 1, 4), ("reduce", 5, 6))
@@ -154,6 +178,8 @@ SEQUENTIAL = [
     ("other", 10, 11, "main"),  # back to an earlier context
     ("again", 12, 13, "main2"),
     ("sub3", 14, 15, "sub2"),
+    ("reworded", 16, 17, "~main"),
+    ("reworded again", 18, 19, "~main"),
 ]
 
 
@@ -208,7 +234,8 @@ def test_of_any_program_no_two_requests_of_a_chain_are_in_flight_together():
         while len(asked) < 12:
             together = []
             for _ in range(int(noise.integers(1, 4))):
-                extends = [done[int(noise.integers(len(done)))]] if done and noise.random() < 0.7 else []
+                extends = [done[int(noise.integers(len(done)))]] if done and noise.random() < 0.8 else []
+                extends = ["~" + name if noise.random() < 0.4 else name for name in extends]
                 together.append((f"q{len(asked) + len(together)}", clock, extends))
                 clock += 1
             ends = clock + noise.permutation(len(together))

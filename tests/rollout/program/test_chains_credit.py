@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from agentrl.catalogue import names
+from agentrl.cli import view
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign, reward_metrics
 from agentrl.graph import StepGraph
@@ -56,6 +57,13 @@ def test_an_episode_counts_once_and_each_of_its_chains_succeeded_with_it(graph):
     assert graph.parent.tolist() == [-1, 0, -1, -1, -1, 4, -1, -1]
     assert graph.caller.tolist() == [-1, -1, 0, 0, -1, -1, 4, 4]
     assert reward_metrics(graph) == {"signal_right": 0.5}  # of two episodes, not of six chains; its name is always this
+
+
+def test_the_list_of_episodes_says_who_called(graph):
+    lines = [line.split("done")[-1].strip() for line in view.table(graph).splitlines()[1:]]
+    called = "t (agent/called, called by episode {}, turn 0)"
+    assert lines == ["t (agent)", *[called.format(0)] * 2, "t (agent)", *[called.format(3)] * 2]
+    assert [one["caller"] for one in view.episodes(graph)] == [None, [0, 0], [0, 0], None, [3, 0], [3, 0]]
 
 
 def test_grpo_compares_main_chains_with_each_other_and_called_chains_with_each_other(graph):
