@@ -33,6 +33,7 @@ like a failure. The called chains have an agent name of their own (`agentrl.grap
 compare them with each other and count each episode once among the main chains.
 """
 
+import math
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -136,7 +137,9 @@ def share_outcome(record: EpisodeRecord) -> None:
     signals: dict[str, float] = {}
     for step in record.steps:
         for name, value in step.info.get("signals", {}).items():
-            signals[name] = signals.get(name, 0.0) + as_number(value)
+            number = as_number(value)
+            if not math.isnan(number):
+                signals[name] = signals.get(name, 0.0) + number
     info: dict[str, Any] = {"signals": signals} if signals else {}
     if "success" in last.info:
         info["success"] = last.info["success"]
@@ -177,6 +180,10 @@ class _Episode:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = sorted(calls, key=lambda call: call.begun)
+        self.main = _Chain(None)
+        if len(_at_once(self.calls)) == len(self.calls):  # nothing was in flight together
+            self.main.calls = self.calls
+            return
         self.above: dict[int, StepRecord] = {}  # by the step's identity: the step with which its prompt goes on
         self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that go on with it
         self._link()
@@ -187,7 +194,6 @@ class _Episode:
         self.of: dict[int, _Conversation] = {}  # by the step's identity
         self.conversations = self._conversations()
         self._mark_parallel()
-        self.main = _Chain(None)
         self._place_all()
         self._sort(self.main)
 

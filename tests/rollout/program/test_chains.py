@@ -194,6 +194,12 @@ def test_a_sequential_program_is_one_chain_in_the_order_of_its_requests():
     assert np.array_equal(graphs[0].tokens.context, graphs[1].tokens.context)
 
 
+def test_what_was_sequential_stays_one_chain_beside_two_requests_at_the_same_time():
+    found = record(*SEQUENTIAL, ("x", 20, 22), ("y", 21, 23), ("end", 24, 25))
+    names = [name for name, *_ in SEQUENTIAL]
+    assert shape(found) == [*names, "end", [names[-1], ["x"]], [names[-1], ["y"]]]
+
+
 def test_rewards_of_actions_stay_in_the_main_chain_and_the_outcome_is_everywhere():
     """An action after b paid 0.25: it belongs to main's step before b. The end pays 1."""
     asked = calls(("main", 0, 1), ("a", 2, 4), ("b", 3, 5), ("main2", 6, 7, "main"))
