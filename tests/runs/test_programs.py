@@ -210,12 +210,15 @@ def test_sub_agents_at_the_same_time_are_trained_as_called_chains_and_repeat(tmp
 
 
 def test_requests_that_continue_one_answer_share_its_tokens_in_the_update(tmp_path, model, patient):
+    """Rows of an episode: the answer that was continued, the first question; then the other answer, the other question.
+    Both questions continue the first row's tokens. Each episode calls two chains, so m_grpo keeps both of them."""
     few = {"batch": {"tasks": 1}, "eval": {"tasks": 1, "modes": ["greedy"]}, "credit": {"name": "m_grpo", "align": 2}}
     graph, metrics = trained(tmp_path, model, {"agent": f"{TOYS}:votes"}, **few)
     assert metrics["mismatch_max"] < 1e-3 and metrics["episodes"] == 2
-    assert graph.caller.tolist() == [-1, -1, 0, -1, -1, 3]
-    assert graph.tokens.context.tolist() == [-1, 0, 0, -1, 3, 3]  # "Is it?" and "Why?" continue the same answer
-    assert [text.split("user")[-1].strip() for text in graph.texts["observation"]][1:3] == ["Is it?", "Why?"]
+    assert graph.caller.tolist() == [-1, -1, 0, 0, -1, -1, 4, 4]
+    assert graph.tokens.context.tolist() == [-1, 0, -1, 0, -1, 4, -1, 4]
+    words = list(graph.texts["observation"])
+    assert words[0] == words[2] and words[1::2] == ["Is it?", "Why?"] * 2
 
 
 def _read(path: Path) -> bytes:

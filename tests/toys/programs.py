@@ -3,6 +3,7 @@
 Run as a program, the first word says what goes wrong, if anything.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -56,14 +57,19 @@ def gathers(task: "AgentTask") -> dict[str, Any]:
     return {"answer": text, "reward": 1 / (1 + len(text))}
 
 
-def votes(task: "AgentTask") -> dict[str, Any]:
-    """Two questions that continue one answer, at the same time."""
-    messages = [{"role": "user", "content": task.instruction}]
-    messages.append(ask(task.base_url, task.api_key, messages))
-    questions = [[*messages, {"role": "user", "content": words}] for words in ("Why?", "Is it?")]
-    with ThreadPoolExecutor(2) as threads:
-        why, is_it = threads.map(lambda asked: ask(task.base_url, task.api_key, asked)["content"], questions)
-    return {"answer": why, "reward": 1 / (1 + len(why) + len(is_it))}
+async def votes(task: "AgentTask") -> dict[str, Any]:
+    """Two answers to one request of the OpenAI SDK, and two questions at the same time about the second answer."""
+    import openai
+
+    async with openai.AsyncOpenAI(base_url=task.base_url, api_key=task.api_key) as client:
+        ask_model = client.chat.completions.create
+        messages: list[Any] = [{"role": "user", "content": task.instruction}]
+        both = await ask_model(model="any", messages=messages, n=2)
+        messages.append({"role": "assistant", "content": both.choices[1].message.content})
+        questions = [[*messages, {"role": "user", "content": words}] for words in ("Why?", "Is it?")]
+        said = await asyncio.gather(*(ask_model(model="any", messages=asked) for asked in questions))
+    texts = [one.choices[0].message.content or "" for one in said]
+    return {"answer": texts[0], "reward": 1 / (1 + sum(map(len, texts)))}
 
 
 def judged(task: "AgentTask") -> dict[str, Any]:
