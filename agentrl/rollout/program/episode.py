@@ -71,6 +71,7 @@ class ProgramEpisode:
             ended = await self._play(first.task or first.text, endpoint.url, key)
         finally:
             endpoint.leave(key)
+            self.recorder.close()
         calls = self.recorder.calls
         self.record.steps.extend(call.step for call in calls)  # a failed episode stays one chain
         for call in calls:

@@ -67,6 +67,7 @@ class Recorder:
         self.fault: EnvFault | None = None
         self._hand = asyncio.Lock()  # one action at a time
         self._arrivals = Arrivals(lockstep)
+        self._closed = False
         self._busy = False
         self._resting = False
         self._in_flight = 0
@@ -97,7 +98,14 @@ class Recorder:
         finally:
             await self._arrivals.leave()
 
+    def close(self) -> None:
+        """The program has ended: a request that still waits is refused, and the engine's session is left alone, because
+        another episode may get its number."""
+        self._closed = True
+
     async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
+        if self._closed:
+            raise Refusal(400, "the episode has ended with its program", "episode_over")
         try:
             prompt = self.conversations.prompt(asked.messages, asked.tools)
         except ValueError as error:
@@ -210,7 +218,7 @@ class Recorder:
             self.actor.release(session)
         else:
             self._busy = False
-        if self._busy:
+        if self._busy or self._closed:
             return
         if self._in_flight:
             self._resting = True

@@ -17,7 +17,7 @@ from agentrl.env import Limits
 from agentrl.graph import Tokens
 from agentrl.rollout import Endpoint, EpisodeRecord, PolicyActor, Recorder, build_graph
 from agentrl.rollout.program.arrivals import Arrivals
-from agentrl.rollout.program.protocol import Asked
+from agentrl.rollout.program.protocol import Asked, Refusal
 from agentrl.types import Generation, Message, Request, Status, Task
 from tests.toys.language_model import language_model
 
@@ -213,6 +213,21 @@ def test_requests_that_come_together_go_on_in_order_and_in_lockstep_end_together
     assert lockstep[6:] == ["c goes on", "c is answered", "c has its answer"]
     free = asyncio.run(play(False))
     assert free[:4] == [*begin, "a has its answer"] and free.index("c goes on") < free.index("b is answered")
+
+
+def test_a_request_that_waits_when_the_program_ends_is_refused(loaded):
+    told = Told(loaded.tokenizer, "four")
+    recorder = Recorder(PolicyActor(told, Chat(loaded.tokenizer), 512), None, Limits(turns=9, turn_tokens=8), 0, (1, 2))
+
+    async def play() -> None:
+        late = asyncio.create_task(recorder.answer(Asked((Message("user", "2 + 2?"),))))
+        await asyncio.sleep(0)
+        recorder.close()
+        with pytest.raises(Refusal, match="has ended with its program"):
+            await late
+
+    asyncio.run(play())
+    assert told.texts == ["four"] and recorder.steps == []  # the policy was not asked
 
 
 def test_the_noise_of_a_prompt_depends_on_the_prompt_and_not_on_the_order(loaded):
