@@ -59,9 +59,9 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Is the line on what is played printed before the episodes are played?
+        """Is the line that says what is played printed before the first episode?
 
-        It is on a terminal; elsewhere the line is printed above the report. With --json it is a part of the object.
+        On a terminal it is. Elsewhere the line is printed above the report; with --json it is a part of the object.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -173,7 +173,7 @@ class Session:
             progress.say(text)
 
     def _facts(self, player: Player) -> dict[str, Any]:
-        """The facts of the evaluation for the report: the line on what is played, the seed and the limits."""
+        """The facts of the evaluation for the report: the line that says what is played, the seed and the limits."""
         arguments = self.arguments
         played = header(
             self.entry,
@@ -225,7 +225,7 @@ class Session:
     def how_to_continue(self, words: Sequence[str]) -> str:
         """A sentence on the episodes that a stopped evaluation has stored, and on the command that continues it."""
         if self.arguments.out is None:
-            return "no episode is stored: with --out REPORT.json they are, and --resume continues from them"
+            return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples
         return (
             f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"

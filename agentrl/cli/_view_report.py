@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         "--episode",
         type=seed,
         metavar="N",
-        help="all that was said in one; N is in the list, from 0",
+        help="everything that was said in episode N of the list, from 0",
     )
     parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
     parser.add_argument("--json", action="store_true")
@@ -113,7 +113,7 @@ def transcript(episode: Episode) -> dict[str, Any]:
     if episode.path is None:
         ending = episode.outcome["ending"]
         why = (
-            f"it was lost ({episode.outcome.get('fault', '')}), so that it is not stored"
+            f"it was lost ({episode.outcome.get('fault', '')}), so it is not stored"
             if ending == LOST
             else "agentrl eval --out stores transcripts in the folder REPORT.episodes, which is not beside the report"
         )

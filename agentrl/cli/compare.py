@@ -1,7 +1,7 @@
 """`agentrl compare A B [--mode greedy|sampled] [--json]`: compare two evaluations of the same panel, paired by task.
 
 A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders, whose
-last evaluation is taken. The difference is A minus B; of two evaluations of one run it is the later minus the earlier.
+last evaluation is taken. The difference is A minus B. If both are evaluations of one run, A is the later one.
 """
 
 import json
@@ -18,7 +18,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl compare", __doc__)
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
-    parser.add_argument("--mode", choices=MODES, help="of run folders' evaluations; default: greedy if both have it")
+    parser.add_argument("--mode", choices=MODES, help="which evaluations of runs; default: greedy if both have it")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
     a, b = chosen_evaluations(arguments.a, arguments.b, arguments.mode)
@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
 def _too_few(r: dict[str, Any]) -> str:
     """If the interval includes 0: a note that a difference below the detectable one is not excluded; else empty."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
-    return "" if found else "; a smaller one may well be there and is not excluded"
+    return "" if found else "; a smaller difference is possible"
 
 
 def sentence(r: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepGraph:
-    """Columns of N steps, their tokens if a tokenizer took part, and the names behind the ids.
+    """Columns of N steps, their tokens if a tokenizer took part, and the names that the ids stand for.
 
     Attributes:
         columns: the required columns of `COLUMNS` and any optional ones, each [N].

@@ -169,7 +169,9 @@ class Walk:
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):
             if not isinstance(self.env, Delegates):
-                raise EnvFault("it sends errands and has no method `returned(replies)` to take their replies")
+                raise EnvFault(
+                    "the environment sends errands and has no method `returned(replies)` to take their replies"
+                )
             replies = tuple(Reply("", Status.ENV_ERROR) for _ in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
@@ -307,7 +309,7 @@ def _check_snapshot(walk: Walk) -> Iterator[str]:
         elif restored != observation:
             yield f"{name} shows another observation than at the snapshot: {restored!r:.60} and {observation!r:.60}"
         if [line(one.step(action)) for action in actions[half:]] != rest:
-            yield f"{name} is not where a replay of the same {half} actions is"
+            yield f"{name} leads to another state than a replay of the same {half} actions"
 
 
 def _check_pickle(walk: Walk) -> Iterator[str]:

@@ -262,8 +262,8 @@ def _check_finite(model: Any, path: str) -> None:
         comparable = weight.numel() and weight.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
         if comparable and not all(torch.isfinite(bound) for bound in torch.aminmax(weight.detach())):
             raise ValueError(
-                f"the model {path!r} has weights that are not finite, in {name}: take a checkpoint from before they "
-                "became so, and lower optim.lr"
+                f"the model {path!r} has weights that are not finite, in {name}: take an earlier checkpoint, "
+                "and lower optim.lr"
             )
 
 

@@ -17,7 +17,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     """Check tasks, model folders and the engine's needs before torch is imported and processes or servers start.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
 
     Raises:
@@ -78,8 +78,8 @@ def turns_note(settings: Settings) -> list[str]:
             found.append(f"the environment ends its episodes before limits.turns = {turns}: env.{name} = {limit}")
     if chosen is not None and settings.tables.warmup.updates:
         found.append(
-            f"limits.turns = {chosen} is the most: when the run begins, it becomes twice the turns of the longest "
-            f"episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
+            f"limits.turns = {chosen} is the upper limit: when the run begins, it becomes twice the turns of the "
+            f"longest episode of warmup.expert={settings.tables.warmup.expert}, and at least {turns_of(0)}"
         )
     return found
 

@@ -59,14 +59,14 @@ class Shape(NamedTuple):
 def check_card(name: str) -> None:
     """Raises ValueError unless the card is in the table."""
     if name and name not in CARDS:
-        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; put --memory behind the options")
+        raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; write --memory after the options")
 
 
 def forecast(settings: Settings, card: str = "") -> Iterator[str]:
     """Yields the lines of the forecast one by one, because computing a line may take half a minute.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         card: a name of CARDS; empty for none.
 
     Raises:

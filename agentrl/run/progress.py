@@ -30,7 +30,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._bars.disable:  # rich 14.0 ends bars that were never shown with an empty line
+        if not self._bars.disable:  # if no bar was ever shown, `stop` of rich 14.0 prints an empty line
             self._bars.stop()
 
     def say(self, text: str) -> None:

@@ -229,8 +229,8 @@ class Setup:
             both = [column for column in takes(function) if column in EPISODE_VALUES and column in row]
             if both:
                 raise ValueError(
-                    f"reward {name} asks for {both[0]!r}, which is both a column and what the model gave: rename the "
-                    "column, such as to target"
+                    f"reward {name} asks for {both[0]!r}, which is a column and also a value of the episode: "
+                    "rename the column, such as to target"
                 )
             pick(takes(function), {**row, **dict.fromkeys(EPISODE_VALUES)}, f"reward {name}")
 

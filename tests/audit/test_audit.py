@@ -45,7 +45,8 @@ def test_duplicates_contradictions_and_near_duplicates_by_hand(tmp_path):
     ]
     (text,) = [one.text for one in check_rows(read_splits(source), None, None, 0).findings if "line 6" in one.text]
     assert text == (
-        "line 5 and line 6 ask nearly the same question (94% of their three-word pieces); look at them, and keep one"
+        "line 5 and line 6 ask nearly the same question (94% of their three-word pieces are equal); look at them, and "
+        "keep one"
     )
 
 
@@ -248,7 +249,7 @@ def test_lengths_in_tokens_of_a_recipe_with_a_model_folder(tmp_path, capsys):
         (["data", "look", "a.jsonl"], "invalid choice: 'look'"),
         (["data", "check", "a.jsonl", "no-such-recipe"], "no recipe 'no-such-recipe'"),
         (["data", "check", "a.jsonl", "--env", "no_such"], "no_such"),
-        (["data", "check", "a.jsonl", "--env", "sokoban"], "environment sokoban reads no rows of a user"),
+        (["data", "check", "a.jsonl", "--env", "sokoban"], "environment sokoban cannot read rows of a user"),
         (["data", "check", "a.jsonl", "split=test"], "split=test is an option of an environment: name it by --env"),
         (["data", "check", "a.jsonl", "one", "two"], "one and two are two recipes"),
         (["data", "check", "a.jsonl", "one", "--env", "sql"], "leave out --env sql"),

@@ -142,7 +142,7 @@ def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
     assert main(["train", str(path), "--dry-run"]) == 0
     told = capsys.readouterr().err
     assert "note: the environment ends its episodes before limits.turns = 50: env.max_steps = 10\n" in told
-    assert "note: limits.turns = 50 is the most: when the run begins, it becomes twice the turns of the longest" in told
+    assert "note: limits.turns = 50 is the upper limit: when the run begins, it becomes twice the turns" in told
     assert main(["train", str(path), "--dry-run", "limits.turns=10"]) == 0
     assert "limits.turns" not in capsys.readouterr().err
 
