@@ -6,8 +6,7 @@ called an agent). With --group or --episode it prints the states and steps of a 
 `nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node. N is the
 number in the list, from 0. `ending` is done, or the limit that cut the episode (turn_limit also if the environment's
 own limit of steps did), and `truncated` is true on the last step of an episode that was cut. Of the report of an
-evaluation it prints the episodes (--failed, --json), and with --episode everything that was said in one
-episode.
+evaluation it prints the episodes (--failed, --json), and with --episode everything that was said in one episode.
 """
 
 import json
