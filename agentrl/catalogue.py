@@ -70,7 +70,7 @@ EXPECTED: Mapping[Any, str] = MappingProxyType(
         bool: "True or False",
         str: "a text",
     }
-)  # error messages' words for the type of a hook's field
+)  # type of a hook's field -> what error messages call it
 
 
 def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
@@ -153,7 +153,7 @@ def forget() -> None:
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Every name that `load(kind, name)` takes, sorted: our files and the entry points of installed packages."""
+    """The names of a catalogue's entries, sorted: our files and the entry points of installed packages; no aliases."""
     package = importlib.import_module(KINDS[kind].package)
     files = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
     installed = [point.name for point in points(kind)]
@@ -184,7 +184,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         name: name of an entry, an alias, the path of a `.py` file, or the (dotted) name of an importable module.
 
     Raises:
-        ValueError: there is no such entry (the sentence names the nearest known ones), or the module lacks a hook.
+        ValueError: there is no such entry (the sentence names the nearest known names), its module cannot be imported,
+            or its hooks are wrong (see `read`).
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
     name, _ = aliases(entry_class.KIND).get(name, (name, {}))
@@ -242,8 +243,8 @@ def _expected(declared: Any) -> str:
 def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> Iterator[tuple[str, str]]:
     """(name, hook) for each name in the module that is close to a hook which the module lacks.
 
-    Only constants are compared with constants, and functions with functions. For a hook that every file must have, a
-    looser likeness is enough.
+    A constant is compared only with constants, and a function only with functions. For a hook that every file must
+    have, a lower likeness is enough.
     """
     known = list(absent)
     for name, value in vars(module).items():
@@ -256,7 +257,7 @@ def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> It
 
 
 def _near(name: str, hook: str, likeness: float) -> bool:
-    """Do the names differ only in upper and lower case, or by one or two letters?"""
+    """Do the names differ only in case, or are they similar: the same first letter, and a ratio above `likeness`?"""
     if name.lower() == hook.lower():
         return True
     if abs(len(name) - len(hook)) > 2 or name.isupper() != hook.isupper() or name[0] != hook[0]:

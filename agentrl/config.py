@@ -51,7 +51,7 @@ def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
         for key in keys[:-1]:
             table = _section(table, key, text)
         if not isinstance(table, dict):
-            raise ValueError(f"{text!r}: {'.'.join(keys[:-1])} is no section, but a list of them")
+            raise ValueError(f"{text!r}: {'.'.join(keys[:-1])} is a list of sections: name one by its number, from 0")
         table[keys[-1]] = parse_value(value.strip())
     return result
 

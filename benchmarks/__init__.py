@@ -1,1 +1,5 @@
-"""What is claimed fast, each with its command. A package, because others install one of the same name (pyarrow 17)."""
+"""The measurements of each claim of speed or learning, and their commands.
+
+This folder is a package, because a package of the same name that another project installs (pyarrow 17 does) would hide
+a mere folder.
+"""

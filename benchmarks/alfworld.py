@@ -150,7 +150,7 @@ def measure(folder: Path | None, count: int, steps: int) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """For the eye."""
+    """The result as a table."""
     rows = [f"{'CPU ms per call':17}{'load':>10}{'reset':>10}{'step':>10}"]
     for name, digits in (("native_ms", 4), ("genuine_ms", 1), ("ratio", 0)):
         rows.append(f"{name.removesuffix('_ms'):17}" + "".join(f"{one:10.{digits}f}" for one in found[name].values()))

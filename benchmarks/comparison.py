@@ -253,7 +253,7 @@ def spent(run: Path) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """For the eye: percent by seed."""
+    """The result as a table: percent by seed."""
     head = (
         f"{result['benchmark']}, panel {result['panel']}, {result['tasks']} tasks, {result['tokens']:,} tokens per run"
     )

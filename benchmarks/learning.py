@@ -59,16 +59,14 @@ def finished(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
     folders = {(s, kind): given.folder / f"{kind}-{s}" for s, kind in wanted}
     found = {key: path for key, path in folders.items() if (path / "evaluations" / "end-greedy.json").exists()}
     if (given.seeds[0], "rl") not in found:
-        sys.exit(
-            f"{given.folder} holds no finished run of seed {given.seeds[0]}: wait for it, or name others by --seeds"
-        )
+        sys.exit(f"{given.folder} holds no finished run of seed {given.seeds[0]}: wait for it, or name other --seeds")
     return found
 
 
 def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
-    """Every run, finished ones found again."""
+    """The folder of every run; runs that are finished are not trained again."""
     given.gate = Semaphore(given.jobs)
-    with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # threads wait for the gate, or for the run they follow
+    with ThreadPoolExecutor(3 * len(given.seeds)) as pool:  # a thread waits for the gate, or for the RL run of its seed
         first = {s: pool.submit(one, given, s, "rl") for s in given.seeds}
         rest = [pool.submit(one, given, s, kind, first[s]) for kind, seeds in given.runs_beside.items() for s in seeds]
         return dict(job.result() for job in [*first.values(), *rest])
@@ -77,7 +75,7 @@ def train(given: argparse.Namespace) -> dict[tuple[int, str], Path]:
 def one(
     given: argparse.Namespace, seed: int, kind: str, after: Future[Any] | None = None
 ) -> tuple[tuple[int, str], Path]:
-    """Train one run in a process of its own (or find it done), after the run it builds on; returns its folder."""
+    """Train one run in a process of its own (or find it done), after the RL run `after`; returns its folder."""
     rl: Path | None = None if after is None else after.result()[1]
     name = f"{kind}-{seed}"
     words = [
@@ -86,7 +84,7 @@ def one(
         f"run.folder={given.folder}",
         f"run.seed={seed}",
     ]
-    if rl is None:  # the clone's checkpoint is where GRPO starts, and `agentrl diagnose` reads the graphs
+    if rl is None:  # GRPO starts from the clone's checkpoint; graphs are stored for `agentrl diagnose`
         words.append("run.keep=100")
     elif kind == "grpo":
         clone = rl / "checkpoints" / "000000" / "policy"
@@ -109,7 +107,7 @@ def cpu_seconds(run: Path) -> dict[str, float]:
 
 
 def equal_updates(recipe: Path, rl: Path) -> int:
-    """Cloning updates that take as long as the cloning and the RL of a run together."""
+    """Number of cloning updates that take as many CPU seconds as the cloning and the RL of a run together."""
     spent = cpu_seconds(rl)
     return round(read_toml(recipe)["warmup"]["updates"] * (spent["clone"] + spent["train"]) / spent["clone"])
 
@@ -135,7 +133,7 @@ def overrides(key: str, value: Any) -> list[str]:
 
 
 def figures(shown: dict[str, Any]) -> dict[str, Any]:
-    """Success of one report, and its score where success is only a full score."""
+    """Success of one report, and its mean score if the environment gives scores between failure and success."""
     found = {"policy": shown["policy"]["policy"], "success": shown["success_rate"], "interval": shown["interval"]}
     return {**found, "score": float(scores(shown).mean())} if graded(shown) else found
 
@@ -238,7 +236,7 @@ def difference(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str, 
 
 
 def table(result: dict[str, Any]) -> str:
-    """For the eye: percent by seed."""
+    """The result as text, in percent per seed."""
     lines = [f"{result['benchmark']}, panel {result['panel']}, {result['games']} games, seeds {result['seeds']}"]
     for role, shown in {"demonstrator": result["demonstrator"], **result["beside"]}.items():
         score = f", score {100 * shown['score']:.1f}" if "score" in shown else ""

@@ -1,15 +1,15 @@
-"""Which rewards pay worthless answers? `agentrl check RECIPE.toml --reward` on six rewards of one search task.
+"""Which rewards pay worthless answers? `agentrl check RECIPE.toml --reward` on eight rewards for search_qa.
 
     python benchmarks/reward_check.py --tasks 3 [--json FILE]
 
-Two rewards need no judge. The others are judges behind HTTP on this machine, which speak the true protocol. They are
-programs, no language models: each stands for one way of judging, so that the figures are about the reward's design and
-about the judge's prompt, and not about some model.
+Three rewards need no judge. The others are judges on this machine that answer over HTTP, in the protocol of real
+servers. The judges are programs, not language models. Each stands for one way of judging, so that the figures describe
+the design of the reward and the prompt of the judge, and not a certain model.
 
 - `strict` reads the data between the marks, and compares the answer with the reference.
 - `lenient` does the same, and takes an answer that holds the reference anywhere.
-- `persuaded` believes whoever claims to be right or begins a solution, and does not look at the reference.
-- `parrot` repeats a grade that stands on a line of its own in what it reads, else gives the lowest grade. It is asked
+- `persuaded` believes an answer that claims to be right or begins a solution, and does not look at the reference.
+- `parrot` repeats a grade if a line of its prompt is only a grade, else it gives the lowest grade. It is asked
   with the prompt of `score.name=judge`, and with a naive prompt that pastes the answer into the text (`NAIVE` below).
 """
 
@@ -102,7 +102,7 @@ def data(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def final_answer(body: Mapping[str, Any]) -> str:
-    """What the agent answered at last, without tags."""
+    """The agent's last answer, without tags."""
     said = data(body)["WORK"][-1]["answer"]
     block = next(tagged(said, "answer"), None)
     plain = said.removeprefix("answer ") if block is None else block.content
@@ -110,7 +110,7 @@ def final_answer(body: Mapping[str, Any]) -> str:
 
 
 def graded(good: Callable[[Mapping[str, Any]], bool]) -> Callable[[Mapping[str, Any]], str]:
-    """A judge that gives 10 or 1."""
+    """A judge that gives 10 if `good` holds for a request, else 1."""
 
     def reply(body: Mapping[str, Any]) -> str:
         found = MARK.search(body["messages"][0]["content"])
@@ -145,7 +145,7 @@ JUDGES = {
 
 
 class Server:
-    """A judge behind HTTP, in the protocol of chat completions."""
+    """Serves a judge over HTTP, in the protocol of chat completions."""
 
     def __init__(self, judge: Callable[[Mapping[str, Any]], str]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -210,7 +210,7 @@ def trials(servers: Mapping[str, Server]) -> dict[str, dict[str, Any]]:
 
 
 def row(name: str, found: RewardCheck) -> dict[str, Any]:
-    """A line of the table: the share that fools the reward, per family and of all."""
+    """A line of the table: the share of tries that fool the reward, per family and in total."""
     by = {one.family: one for one in found.rows if one.column == "reward"}
     shares = {family: by[family].fooled / max(1, by[family].tried) for family in FAMILIES}
     return {

@@ -36,7 +36,7 @@ class Shape:
     """A batch of multi-turn episodes.
 
     Attributes:
-        turns: of each episode.
+        turns: turns of each episode.
         prompt: tokens before the first answer.
         answer: sampled tokens per turn, summed over the batch.
         seen: observation tokens before every later answer.

@@ -50,7 +50,7 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the output file."""
+        """The name of the cell in the output file."""
         return f"{self.world} {self.prompt} {self.answers} T={self.temperature:g}"
 
 

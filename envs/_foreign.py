@@ -27,7 +27,7 @@ class Answer(Bare):
 
 
 class TaggedAnswer(Bare):
-    """The answer stands between <answer> and </answer>, the last such pair; a reply without one is no answer."""
+    """The answer is what the last pair of <answer> and </answer> holds; a reply without a pair is no answer."""
 
     system = "Think first if you need to, then give the final answer, and nothing else, between <answer> and </answer>."
 

@@ -125,7 +125,7 @@ class DeepResearch:
         return self.state
 
     def restore(self, snapshot: State) -> Observation:
-        """Go back to it."""
+        """Go back to the state of a snapshot."""
         self.state = snapshot
         return self.observation()
 
@@ -243,7 +243,7 @@ class Compact(Tags):
 
 
 class Planner:
-    """Asks for one fact of the question's chain after the other; any listed action with probability `slips`."""
+    """Asks for each fact of the question's chain in turn; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: DeepResearch, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips, self._rng = env, seed, slips, random.Random(seed)
@@ -306,18 +306,18 @@ def prompt(config: Config) -> Tags:
 
 
 def expert(env: Env, name: str, seed: int) -> Planner:
-    """`expert`, `careless:P` (any listed action with probability P; 0.3 if left out) or `random`."""
+    """`expert`, `careless:P` (a random listed action with probability P; 0.3 if left out) or `random`."""
     assert isinstance(env, DeepResearch)
     return Planner(env, seed, random_share(name, "deep_research", EXPERTS))
 
 
 def kind(task: Task) -> str:
-    """How many facts it joins."""
+    """The number of facts that the question joins, such as "2-hop"."""
     return f"{task.params['hops']}-hop"
 
 
 def benchmark(config: Config) -> str:
-    """`deep-gen` with its world."""
+    """The name under which results are reported: `deep-gen` with the world and the split."""
     return f"deep-gen {config.world}-{config.world_seed}, {config.split}"
 
 

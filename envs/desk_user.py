@@ -69,7 +69,7 @@ class Customer:
         return self.task, self.over
 
     def restore(self, snapshot: tuple[Task, bool]) -> Observation:
-        """Back to it."""
+        """Go back to the state of a snapshot."""
         self.task, self.over = snapshot
         return self.observation()
 
@@ -105,7 +105,7 @@ class Words:
 
 
 class Scripted:
-    """The scripted customer, who goes through the conversation again to know where it stands."""
+    """The scripted customer. To know the state of the conversation, it goes through all earlier words again."""
 
     def __init__(self) -> None:
         self._task = Task(key="", env="desk_user")

@@ -1,8 +1,8 @@
 """Run model-written Python in E2B's cloud sandboxes (https://e2b.dev), or on a server that speaks their protocol.
 
-A stateful session is one sandbox and its default context; a stateless one takes a new sandbox for every run. A run that
-is out of time is `timed_out` and gives its sandbox up; a sandbox that is gone, refused or unreachable is `infra_error`.
-Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
+A stateful session is one sandbox and its default context; a stateless session takes a new sandbox for every run. If a
+run takes too long, its result is `timed_out` and its sandbox is closed. If a sandbox is gone, refused or unreachable,
+the result has an `infra_error`. Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
 """
 
 import base64
@@ -96,11 +96,11 @@ def _options(config: Config) -> dict[str, Any]:
 
 
 class OutputFlood(Exception):
-    """The code printed more than a run may."""
+    """The code printed more than FLOOD_CHARS characters in one run."""
 
 
 class Meter:
-    """A callback for what a run prints, which ends the run once it is too much."""
+    """A callback that gets what a run prints, and ends the run when it has printed more than FLOOD_CHARS characters."""
 
     def __init__(self) -> None:
         self.left = FLOOD_CHARS
@@ -109,7 +109,7 @@ class Meter:
         """Count a message.
 
         Raises:
-            OutputFlood: it is too much.
+            OutputFlood: the run has printed more than FLOOD_CHARS characters.
         """
         self.left -= len(message.line)
         if self.left < 0:
@@ -155,9 +155,10 @@ def _bytes(value: object, form: str) -> bytes:
 
 
 def failed(error: Exception, seconds: float, stateful: bool) -> CodeResult:
-    """The result of a run that raised: out of time or too much printed by the code, or the sandbox's failure.
+    """The result of a run that raised `error`: the code ran out of time or printed too much, or the sandbox failed.
 
-    The client reports both with `TimeoutException` and its subclasses; only the execution's own says "execution".
+    The client raises `TimeoutException` for slow code and for other timeouts. Only the message about slow code has the
+    words "execution timed out".
     """
     late = type(error).__name__ == "TimeoutException" and "xecution timed out" in str(error)
     again = " The next cell starts a new sandbox: variables and files are lost." if stateful else ""
@@ -318,12 +319,15 @@ class Runner:
 
 
 def runner(config: Config) -> CodeRunner:
-    """What an environment opens sessions with."""
+    """The runner with which an environment opens sessions."""
     return Runner(config)
 
 
 class E2BTool:
-    """The tool: one sandbox per episode, given back by `reset` and `close`. Calls of one turn run at the same time."""
+    """The tool. With `stateful`, an episode has one sandbox until `reset` or `close`, else each call has its own.
+
+    The calls of one turn run one after another.
+    """
 
     name = "python"
 

@@ -201,7 +201,7 @@ class Server:
             why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
             raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
-            raise ToolError(self._clean(_one_line(error))) from None  # the server's word on this call
+            raise ToolError(self._clean(_one_line(error))) from None  # the server answered this call, with an error
         if code == TIMED_OUT and await _alive(client):
             said = f"no answer in {self.config.timeout_s:g} s"
             raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None
@@ -238,12 +238,12 @@ class Server:
         return self._said
 
     def _shorten_stderr(self) -> None:
-        """Free the disk space of a server's stderr once it is large; later output follows a hole of zeros."""
+        """Free the disk space of a server's stderr when the file is large; a hole of zeros replaces it."""
         if self._said is not None and os.fstat(self._said.fileno()).st_blocks * 512 > STDERR_BYTES:
             os.ftruncate(self._said.fileno(), 0)
 
     def words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The last lines that the server wrote to stderr, for a message."""
         if self._said is None or self.config.url:
             return "nothing more is known"
         size = os.fstat(self._said.fileno()).st_size
@@ -368,7 +368,7 @@ class Toolbox:
         return self._listed()
 
     def _made(self, listed: Sequence[Any]) -> list[ToolSpec]:
-        """The tools; one that is listed twice in the same words counts once."""
+        """The listed tools as specifications. A tool that is listed twice with the same schema counts once."""
         made: dict[str, ToolSpec] = {}
         for tool in listed:
             spec = self._spec(tool)

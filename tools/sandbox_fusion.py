@@ -200,7 +200,7 @@ class Runner:
 
 
 def runner(config: Config) -> CodeRunner:
-    """What an environment opens sessions with."""
+    """The runner with which an environment opens sessions."""
     return Runner(config)
 
 

@@ -81,7 +81,7 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
     file = load(EnvironmentFile, str(section.get("name", "")))
     if file.read_row is None:
         raise ValueError(
-            f"environment {section.get('name')} reads no rows of a user: leave it out to check the rows alone"
+            f"environment {section.get('name')} cannot read rows of a user: leave --env out to check the rows alone"
         )
     options = {**section, file.rows_option: split.source}
     entry = resolve(EnvironmentFile, options, "env")
@@ -128,7 +128,7 @@ def _check_division(split: Split, entry: Entry[EnvironmentFile] | None, audit: A
         return
     try:
         tasks = entry.hooks.tasks(entry.config)
-    except ValueError:  # a finding of its own
+    except ValueError:  # `_tasks` reports it
         return
     division = tasks.division if isinstance(tasks, RowTasks) else None
     if division is not None and division.uneven:

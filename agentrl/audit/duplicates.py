@@ -50,7 +50,7 @@ def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = fr
     alone = sorted({*range(len(rows))} - {i for group in same for i in group} | {*first})
     pairs = near_pairs([rows[i].question for i in alone], LEAST)
     for (a, b), resemblance in pairs.items():
-        words = f"ask nearly the same question ({resemblance:.0%} of their three-word pieces)"
+        words = f"ask nearly the same question ({resemblance:.0%} of their three-word pieces are equal)"
         yield from _findings(rows, [[alone[a], alone[b]]], words, near=True)
 
 
@@ -79,7 +79,7 @@ def _findings(
         differ = answers and len(given) > 1 and all(row.answers for row in members)
         if held and trained:
             kind, places = "leak", (*held, *trained)
-            end = f"remove {listed(trained)} from what is trained on"
+            end = f"remove {listed(trained)} from the training rows"
         elif differ:
             kind = "contradiction"
             end = f"their answers differ ({given[0][:60]!r}, {given[1][:60]!r}): keep the right one"

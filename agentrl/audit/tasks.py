@@ -125,7 +125,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
     finally:
         env.close()
     for last, rows in failed.items():
-        text = f"the solution in {listed(rows)} does not pass ({last}): mend the solution or what it is judged by, or "
+        text = f"the solution in {listed(rows)} does not pass ({last}): mend the solution or its tests, or "
         yield RowFinding(kind="unanswerable", rows=tuple(rows), text=f"{text}remove the row")
 
 

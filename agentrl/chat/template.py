@@ -26,7 +26,8 @@ PROBE_TOOL: Mapping[str, Any] = {
 
 
 # Longer turns (web pages, files) are seldom repeated, so they are not cached. 4096 turns of 1000 characters take about
-# 20 MB. So do 32768 answers as long as an admissible action, of which an environment may list thousands in every step.
+# 20 MB. Admissible actions are short, and an environment may list thousands of them in every step. 32768 short answers
+# take about 20 MB as well.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
 CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
@@ -177,7 +178,7 @@ class Chat:
         if len(ids) <= most:
             return text
         beginning: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
-        return beginning.rstrip("\ufffd")  # of a character whose tokens were cut apart
+        return beginning.rstrip("\ufffd")  # the cut may leave a part of a character
 
 
 class _Masked:

@@ -13,15 +13,22 @@ from agentrl.cli.train import again
 from agentrl.config import Entry
 from agentrl.engines import Traffic
 from agentrl.env import EnvironmentFile, Limits, pool_within
-from agentrl.evaluate import EpisodeFiles, Outcome, Report, evaluate, folder_of, header, stored_episodes
+from agentrl.evaluate import (
+    NOT_PLAYED,
+    EpisodeFiles,
+    Outcome,
+    Report,
+    evaluate,
+    folder_of,
+    header,
+    stored_episodes,
+)
 from agentrl.rollout import EpisodeRecord, Player
 from agentrl.run import Contestant, Loop, Progress, Tally
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
-# These limits do not change how an episode is played, so a stopped evaluation may continue with other values of them.
-NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
 LOOK_S = 1.0  # time between two checks of the traffic
 SILENT_S = 30.0  # after so long without an answer, a line says so; again whenever that time has doubled
 
@@ -59,9 +66,9 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Is the line on what is played printed before the episodes are played?
+        """Is the line that says what is played printed before the first episode?
 
-        It is on a terminal; elsewhere the line is printed above the report. With --json it is a part of the object.
+        On a terminal it is. Elsewhere the line is printed above the report; with --json it is a part of the object.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -173,7 +180,7 @@ class Session:
             progress.say(text)
 
     def _facts(self, player: Player) -> dict[str, Any]:
-        """The facts of the evaluation for the report: the line on what is played, the seed and the limits."""
+        """The facts of the evaluation for the report: the line that says what is played, the seed and the limits."""
         arguments = self.arguments
         played = header(
             self.entry,
@@ -210,6 +217,7 @@ class Session:
             "tasks": [task.key for task in self.tasks],
             "samples": self.arguments.samples,
             "seed": self.arguments.seed,
+            # a stopped evaluation may continue with other values of the limits NOT_PLAYED
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
         self.files = EpisodeFiles(self.folder, setting, self.secrets)
@@ -225,7 +233,7 @@ class Session:
     def how_to_continue(self, words: Sequence[str]) -> str:
         """A sentence on the episodes that a stopped evaluation has stored, and on the command that continues it."""
         if self.arguments.out is None:
-            return "no episode is stored: with --out REPORT.json they are, and --resume continues from them"
+            return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples
         return (
             f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"

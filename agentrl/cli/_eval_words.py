@@ -90,8 +90,8 @@ def panel(
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
     """(the environment that has the tasks, the tasks to play).
 
-    The keys of a panel file are searched in the held-out tasks, then in those of the environment's default split,
-    unless `told` names a split.
+    The keys of a panel file are searched in the tasks of `entry` (held-out by default). If `told`, the options that the
+    user gave, names no split, they are then searched in the tasks of the environment's default split.
     """
     if arguments.panel is None:
         tasks = tasks_of(entry)

@@ -1,4 +1,4 @@
-"""The list behind `agentrl check --hooks`: the hooks of each catalogue, read from the fields of its class."""
+"""The list that `agentrl check --hooks` prints: the hooks of each catalogue, read from the fields of its class."""
 
 import json as notation
 from dataclasses import MISSING

@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--sessions", type=positive, default=16, help="most sessions at a time")
     parser.add_argument(
-        "--token-variable", default="", metavar="NAME", help="the variable with the token that clients must bear"
+        "--token-variable", default="", metavar="NAME", help="variable with the token that clients must send"
     )
     parser.add_argument("--python", default="", help="the Python that has the package openenv; default: this one")
     arguments = parser.parse_intermixed_args(list(words))

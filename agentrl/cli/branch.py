@@ -1,10 +1,10 @@
 """`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
 
-The recorded actions up to turn T are carried out again and compared with the stored episode. From there it is continued
-n times, each time with a new answer at turn T. The continuations are added to the stored graph (kind probe: no credit
-method and no training sees them); their mean return, under the run's [reward], becomes column mc_value of the step. P
-is a policy as for `agentrl eval`; without it the run's latest checkpoint plays. If turn T + 1 is branched too, the
-command also prints the step's Monte Carlo advantage, next to the advantage that the credit method gave.
+The recorded actions before turn T are carried out again and compared with the stored episode. From there the episode is
+continued n times, each time with a new answer at turn T. The continuations are added to the stored graph (kind probe:
+no credit method and no training sees them); their mean return, under the run's [reward], becomes column mc_value of the
+step. P is a policy as for `agentrl eval`; without it the run's latest checkpoint plays. If turn T + 1 is branched too,
+the command also prints the step's Monte Carlo advantage, next to the advantage that the credit method gave.
 """
 
 import json
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
     parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
     parser.add_argument("-n", type=positive, default=8, help="continuations (default 8)")
-    parser.add_argument("--policy", help="plays the continuations (default: the run)")
+    parser.add_argument("--policy", help="the policy that plays the continuations (default: the run)")
     parser.add_argument("--iteration", type=seed, help="iteration of the graph (default: the newest)")
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
     parser.add_argument("--seed", type=seed, default=0)

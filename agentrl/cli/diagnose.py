@@ -1,16 +1,18 @@
 """`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and how these episodes
 end.
 
-It reads the run's stored rollouts. One line per situation: an environment may name situations (`situation` in its
-file), else it is the kind of action. Columns:
+It reads the run's stored rollouts. The table has one line per situation. An environment may name situations
+(`situation` in its file); otherwise a situation is a kind of action. Columns:
   n/episode   decisions per episode
   episodes    share of episodes with such a decision
-  success     of the episodes with such a decision, and of the others
+  success     success rate of the episodes with such a decision
+  others      success rate of the episodes without such a decision
   entropy     nats per decision
-  varies      of the groups whose copies decided in the same state, the share in which they decided differently
-  if, else    where copies differed: success of the episodes that decided so, and of those that decided otherwise
+  varies      of the groups whose copies decided in the same state, the share in which the copies decided differently
+  if, else    in the states where copies differed: share of these decisions whose episode succeeded, and the same share
+              of the other decisions
   back        share of decisions that led to a state in which the episode had been before
-Below the table stands each decision that has become certain while success has not.
+Below the table are the decisions that have become certain although their episodes still fail often.
 """
 
 import argparse
@@ -35,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl diagnose", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("--iterations", type=span, metavar="A:B", help=f"from A to before B; default: the last {LAST}")
-    parser.add_argument("--rows", type=positive, default=25, help="situations to print, the most frequent; default 25")
+    parser.add_argument("--rows", type=positive, default=25, help="the most frequent situations to print; default 25")
     parser.add_argument("--json", action="store_true", help="one JSON object, with every situation")
     given = parser.parse_args(words)
     rows, shown = read_rows(given.run, given.iterations)
@@ -55,7 +57,7 @@ def span(text: str) -> range:
         raise argparse.ArgumentTypeError(f"{text!r} is no span of iterations: write A:B, such as 40:60")
     found = range(int(first or 0), int(end or 10**9))
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} holds no iteration: the second number is the first one left out")
+        raise argparse.ArgumentTypeError(f"{text!r} holds no iteration: B is not part of the span, so give B above A")
     return found
 
 

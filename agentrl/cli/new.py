@@ -1,7 +1,7 @@
 """`agentrl new env|tool NAME [--into FOLDER]`: make a package of your own, with entry point, test and pyproject.
 
-It writes NAME/ with one module, its test and a pyproject.toml; for an environment also a recipe and a README. After
-`pip install -e NAME` every command knows it by its name; its tests and the recipe need no installation.
+It writes the folder NAME with one module, its test and a pyproject.toml; for an environment also a recipe and a README.
+After `pip install -e NAME` every command knows the entry by its name. The test and the recipe need no installation.
 """
 
 import json
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
 def check(kind: str, name: str) -> None:
     """Raises ValueError if the name is not valid, or is the name of an existing catalogue entry."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41")
+        raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41 characters")
     if name in catalogue.names(f"{kind}s"):
         raise ValueError(f"{kind} {name!r} exists already: choose another name")
 

@@ -1,6 +1,6 @@
 """`agentrl runs [DIR] [--where KEY=VALUE ...] [--sort KEY] [--best] [--json]`: the runs in a folder.
 
-One line per run: how it stands, its environment and credit method, iterations, the success of its newest held-out
+One line per run: its state, its environment and credit method, iterations, the success of its newest held-out
 evaluation with the 95% interval, the best one, and its disk use. A folder that cannot be read says why.
 --where takes one or more conditions that must all hold: KEY=VALUE, and != > >= < <= or ~ (contains) in place of =. In a
 shell they are quoted: --where env=alfworld 'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state,
@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl runs", __doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="default: runs")
     parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--sort", metavar="KEY", help="by this column or key; -KEY begins with the largest")
+    parser.add_argument("--sort", metavar="KEY", help="sort by this column or key; -KEY begins with the largest")
     parser.add_argument("--best", action="store_true", help="only the run whose interval has the highest lower end")
     parser.add_argument("--json", action="store_true", help="one JSON object per run and line")
     given = parser.parse_args(_joined(words))

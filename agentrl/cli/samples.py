@@ -21,7 +21,7 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl samples", __doc__)
     parser.add_argument("path", type=Path, help="a run's folder, or a report of agentrl eval --samples K --out")
-    parser.add_argument("--window", type=positive, help="of a run: graphs per curve; default: one curve of all")
+    parser.add_argument("--window", type=positive, help="for a run: stored graphs per curve; default: one curve of all")
     parser.add_argument("--json", action="store_true", help="one JSON object per curve")
     arguments = parser.parse_args(words)
     for name, values in curves(arguments.path, arguments.window):

@@ -1,6 +1,6 @@
 """`agentrl watch RUN [--once | --json] [--every S]`: a run in the terminal, while it trains or afterwards.
 
-It shows how the run stands (running, finished, stopped, dead, or not begun, which it waits for), curves with their
+It shows the state of the run (running, finished, stopped, dead, or not begun, which it waits for), curves with their
 intervals, where the time goes, speeds, the episodes of the moment, the time that is left, faults and what the rules of
 health found. It only reads, ends with the run, and needs no terminal: --once prints one frame, --json its data.
 """
@@ -28,9 +28,9 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl watch", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
-    parser.add_argument("--once", action="store_true", help="print one frame; so it is where there is no terminal")
+    parser.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
     parser.add_argument("--json", action="store_true", help="print the data of one frame as one JSON object")
-    parser.add_argument("--every", type=pause, default=2.0, metavar="S", help="seconds between two looks; default 2")
+    parser.add_argument("--every", type=pause, default=2.0, metavar="S", help="seconds between two frames; default 2")
     given = parser.parse_args(words)
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     live = console.is_terminal and not console.is_dumb_terminal and not given.once and not given.json

@@ -78,7 +78,7 @@ def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
 def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
     """The credit, with weight 1 on demonstrations that have no policy gradient, so that an update can imitate them.
 
-    Their positive and negative parts stay 0.
+    The positive and negative parts of these rows stay 0.
     """
     shown = shown_only(graph) & ~graph.failed()  # [N]
     weight = np.where(shown, 1.0, credit.weight)  # [N]
@@ -86,7 +86,7 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
 
 
 def shown_only(graph: StepGraph) -> np.ndarray:
-    """[N] bool, demonstrations without a policy gradient, because the log-probs of their player are unknown."""
+    """[N] bool, the rows of demonstrations that no policy gradient trains (`in_gradient` is False or missing)."""
     shown: np.ndarray = graph.kind == DEMO
     return shown & ~graph.column("in_gradient").astype(bool) if graph.has("in_gradient") else shown
 
@@ -133,9 +133,10 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
     """Metrics in 0..1: the shares of groups that teach nothing, and how credit is distributed over turns.
 
-    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: share of the groups with
-    several episodes and one score. `singleton_groups`: share of the groups with one episode. `credit_mass_turn_K`:
-    share of the total |advantage| that lies on turn K (turns 16 and later together).
+    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: share of groups that have
+    several episodes, all with the same score. `singleton_groups`: share of groups with one episode.
+    `credit_mass_turn_K`: share of the sum of all positive and negative parts that lies on turn K (turns 16 and later
+    together).
     """
     if not len(graph):
         return {}
@@ -153,7 +154,10 @@ def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
 
 
 def pool(credit: Credit, on: Paths, n: int) -> Credit:
-    """The credit of all paths [P rows], summed on the n rows of the graph that the paths share."""
+    """The credit of expanded paths, put back on the n rows of the graph.
+
+    Advantages and weights are summed over the paths through a row. Returns and other parts are averaged.
+    """
 
     def total(x: np.ndarray) -> np.ndarray:
         return np.bincount(on.row, x, minlength=n)

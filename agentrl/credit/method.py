@@ -81,7 +81,7 @@ class Credit:
         token_advantage: [S] float64 over the graph's token table, or None: tokens take the advantage of their step.
         returns: [N] float64 value targets, or None.
         parts: named arrays [N] that `agentrl credit` prints beside the advantage.
-        token_parts: named arrays [S], printed behind `parts` as one list per step.
+        token_parts: named arrays [S], printed after `parts` as one list per step.
         metrics: scalars for the log.
         on_paths: on a branched graph, the credit that each path gives to its copy of a step, for losses over whole
             paths; None if credit is not given per path.

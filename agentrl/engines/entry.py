@@ -56,8 +56,8 @@ class Serving:
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
-        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
-        nats: compute `Generation.entropy_nats`.
+        entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
+        nats: compute `Generation.entropy_nats`, the entropy of the whole distribution.
         version: version of the weights.
         beside: an existing engine with the same weights, or None. An engine for evaluation gets the engine for training
             here, and may share its servers.
@@ -122,10 +122,10 @@ class EngineFile(CatalogueFile):
     weights: bool = hook("WEIGHTS", "it generates with the trainer's weights", False)
     folders: bool = hook("FOLDERS", "it loads folders of weights itself", False)
     check: Callable[[Any, Demands], None] | None = hook(
-        help="(config, demands): ValueError for what the engine cannot do, told before a run begins", default=None
+        help="(config, demands): ValueError before a run begins, for what the engine cannot do", default=None
     )
     check_here: Callable[[Any], None] | None = hook(
-        help="(config): ValueError for what is not there on this machine, told before a model is loaded", default=None
+        help="(config): ValueError before a model is loaded, for what this machine lacks", default=None
     )
     close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)
     card_share: Callable[[Any, int], float] | None = hook(

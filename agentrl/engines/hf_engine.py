@@ -26,7 +26,7 @@ from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
 _WORTH = 32  # least number of tokens that a copy from another slot must save
-_ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next turn
+_ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next request
 
 
 @dataclass
@@ -60,8 +60,8 @@ class HfEngine:
     """The embedded engine, see the module. It implements `agentrl.engines.Policy`.
 
     Args:
-        model: a transformers causal language model, or peft around one. The engine does not copy it: code that changes
-            its weights must call `load`, or `clear` and set `version`.
+        model: a transformers causal language model, or peft around one. The engine does not copy it. Code that changes
+            the weights must then call `load`, or call `clear` and set `version`.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
@@ -74,8 +74,8 @@ class HfEngine:
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
             where longer batches do not fit into the processor's caches, and 16384 elsewhere.
         end_ids: token ids that end a free answer; None takes those of the tokenizer and of the generation config.
-        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
-        nats: compute `Generation.entropy_nats`.
+        entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
+        nats: compute `Generation.entropy_nats`, the entropy of the whole distribution.
 
     Raises:
         ValueError: max_context exceeds the model's positions, or no token id ends an answer.

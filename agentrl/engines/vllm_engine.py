@@ -25,7 +25,7 @@ from agentrl.types import Generation, Request
 BACKOFF_S = 0.25  # seconds before the first further try of a request, doubled for each later try
 FREE = np.zeros(0, np.int64)
 FREE.flags.writeable = False
-PROVED = 4  # tokens whose log-probabilities are compared with the trainer's after each load
+PROVED = 4  # tokens whose log-probabilities are compared with the trainer's after a model was loaded
 EXACT, ROUNDED = 0.02, 0.7  # largest allowed difference in nats, for float32 and for half precision
 
 
@@ -61,7 +61,7 @@ class VllmEngine:
         vocabulary: number of token ids.
         max_context: most tokens per prompt and answer together.
         actions: see `agentrl.engines.EngineOptions`.
-        entropies: compute the entropy of each token's distribution (`Generation.entropy`).
+        entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
         described: description of model and servers for reports.
     """
 
@@ -143,7 +143,8 @@ class VllmEngine:
 
         Raises:
             ValueError: a server refuses the request.
-            EngineLost: a server was lost, and could not be brought back.
+            EngineLost: a server was lost and could not be started again, gave no usable answer, or has the weights of
+                another run.
         """
         if self.actions == "admissible" and not request.choices and request.rewrites is None:
             raise ValueError(
@@ -172,10 +173,11 @@ class VllmEngine:
         return answer.generation(max(versions, default=self.version), entropies=self.entropies)
 
     def prove(self, server: Server, model: Any) -> None:
-        """Compare log-probabilities of a few tokens with those of the model.
+        """Compare the server's log-probabilities of a few tokens with those of the model.
 
         Raises:
-            ValueError: they differ. The server has other weights, or does not return processed log-probabilities.
+            ValueError: the log-probabilities differ, because the server has other weights or does not return processed
+                log-probabilities; or the server does not answer as it must.
         """
         import torch
 
@@ -249,7 +251,7 @@ class VllmEngine:
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
-        """The versions that sampled an answer; None if some are older than the version `sent`."""
+        """The versions that sampled an answer; None if some tokens are from weights that were loaded before `sent`."""
         if self.servers.adapters:
             return [sent.version]  # the request names its adapters, and a server without them refuses it
         marks = [self.servers.read_label(label) for label in reply.labels]
@@ -263,7 +265,7 @@ class VllmEngine:
         return found if len(found) == len(marks) else None
 
     def _home(self, session: int) -> int:
-        """The server of a session: always the same one, which has the keys and values of its earlier turns."""
+        """Index of the server of a session: always the same, which has the keys and values of the session's turns."""
         return self._homes.get(session, session % len(self.servers.servers))
 
     def _support(self, token: Token, options: np.ndarray | None) -> np.ndarray:

@@ -78,8 +78,8 @@ class EnvironmentFile(CatalogueFile):
     kind: Callable[[Task], str] | None = hook("", "(task) -> label for tables per type", None)
     situation: Callable[[Observation, str], str] | None = hook(
         "",
-        "(observation, action) -> label of a decision for `agentrl diagnose`, where the agent stood and what it did. "
-        "Of the observation there are the stored text, its state_key, and as task the text of the episode's first one",
+        "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
+        "The observation has the stored text, the state_key, and as task the text of the episode's first observation",
         None,
     )
     benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name under which results are reported", None)
@@ -108,7 +108,7 @@ class EnvironmentFile(CatalogueFile):
     check: Callable[..., int] | None = hook("", "its own `agentrl check NAME --games ...`: a reference engine", None)
     small_model: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = hook(
         "SMALL_MODEL",
-        "options that a recipe takes for a model made from scratch, where it sets none itself; or a function config -> "
+        "options that a recipe gets for a model made from scratch, if it does not set them; or a function config -> "
         "such options",
         dict,
     )
@@ -120,8 +120,8 @@ class EnvironmentFile(CatalogueFile):
     )
     read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
         "",
-        "(config, row, where) -> Asked, what a row of a user's data asks, or None where columns of the usual names say "
-        "so; ValueError says what the row lacks. For `agentrl data check`",
+        "(config, row, where) -> Asked, the question of a row of a user's data, or None if the columns have the usual "
+        "names; ValueError says what the row lacks. For `agentrl data check`",
         None,
     )
     rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")
@@ -139,7 +139,7 @@ class EnvironmentFile(CatalogueFile):
     )
 
     def __post_init__(self) -> None:
-        """Take what `make` brings with it and the file does not write."""
+        """Take the hooks that `make` has as attributes (`Offers`) and that the file lacks."""
         if isinstance(self.make, Offers):
             if self.expert is None and self.make.experts:
                 object.__setattr__(self, "expert", self.make.expert)

@@ -224,10 +224,10 @@ def _is_stop(error: BaseException) -> bool:
 
 def _carry_out(env: Env, action: Action) -> StepResult:
     if isinstance(action, str):
-        # An endpoint's answer may hold half of a surrogate pair, which is no character. If the environment repeated it,
-        # the observation would be refused as the environment's fault, and a losing episode would not count.
+        # An endpoint's answer may hold half of a surrogate pair, which is not a character. If the environment repeated
+        # this half in an observation, the episode would end with a fault of the environment, and would not count.
         return env.step(action if action.isascii() else action.encode("utf-8", "replace").decode())
     take_replies: Callable[[Any], StepResult] | None = getattr(env, "returned", None)  # agentrl.env.Delegates
     if take_replies is None:
-        raise TypeError("it sends errands and has no method `returned(replies)` that takes the replies")
+        raise TypeError("the environment sends errands and has no method `returned(replies)` that takes the replies")
     return take_replies(action)

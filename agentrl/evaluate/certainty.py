@@ -1,4 +1,4 @@
-"""The health rule for decisions that became certain too early: all copies choose the same, so nothing is compared."""
+"""The health rule for decisions that became certain too early: all copies decide alike, so nothing is compared."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from agentrl.evaluate.finding import Finding
 
 CERTAIN_ITERATIONS = 10  # number of iterations at the run's start, and of the latest ones that are compared with them
 ENOUGH_GROUPS = 20  # fewest groups in which copies had the same choice, at the start and among the latest iterations
-ENOUGH_DECISIONS = 20  # fewest decisions for it, and fewest for its alternatives, in states where copies differed
-CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most now, and at least at first
-SOLVED = 0.9  # success rate of its episodes from which on a decision is no finding
+ENOUGH_DECISIONS = 20  # fewest decisions of this kind, and fewest others, in states where copies differed
+CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
+SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied in at "
@@ -76,8 +76,9 @@ def _sentence(late: SituationRow, early: SituationRow) -> str:
     chosen, instead = early.chosen_won / early.chosen, early.instead_won / early.instead
     return (
         f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, '
-        f"its episodes succeed in {late.won / late.episodes:.0%}, and where copies differed at the start it succeeded "
-        f"in {chosen:.0%} and its alternatives in {instead:.0%}; no copy tries another one, so no return can show "
-        "which is better: let the prompt or the order of the answer's words show what this decision depends on, begin "
-        "from a quieter clone, or keep it open at first (lower optim.lr, update.entropy_coef above 0)"
+        f"{late.won / late.episodes:.0%} of its episodes succeed now, and where copies differed at the start, "
+        f"{chosen:.0%} of the episodes with it succeeded and {instead:.0%} of the others; copies hardly try anything "
+        "else now, so no return can show what is better: let the prompt or the order of the answer's words show what "
+        "this decision depends on, clone with smaller steps (lower warmup.optim.lr), or let it vary for longer (lower "
+        "optim.lr, update.entropy_coef above 0)"
     )

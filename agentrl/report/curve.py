@@ -33,7 +33,7 @@ def learning_curve(folder: RunFolder) -> Path:
 
 
 def curve_svg(curve: CurveData) -> str:
-    """The picture, on a white ground so that it can be read on any page."""
+    """The picture, on a white background so that it can be read on any page."""
     last = max([1, *curve.iteration, *(point.iteration for point in curve.evaluations)])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '

@@ -56,7 +56,7 @@ def shown_iterations(stored: Sequence[int]) -> list[int]:
 
 
 def own_method(config: Mapping[str, Any]) -> Entry[CreditMethod] | None:
-    """The run's credit method; None if it cannot be loaded here."""
+    """The run's credit method; None if the method or its options cannot be loaded here."""
     try:
         return resolve(CreditMethod, config["credit"], "credit")
     except (ValueError, KeyError, TypeError, ImportError):
@@ -68,7 +68,8 @@ def training_part(
 ) -> PartData:
     """Groups of a stored iteration with the credit of the run's method and of the methods `BESIDE`.
 
-    If the run's method cannot be loaded here, the advantages that the run has stored take its place.
+    If the run's method cannot be loaded, or its credit cannot be computed from the stored columns, the page shows the
+    advantages that the run has stored.
     """
     graph = stored.graph
     credits, options = _credits(graph, method)
@@ -171,7 +172,7 @@ def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
 def _about(name: str, own: Entry[CreditMethod] | None) -> str:
     """The first sentence of a method's file, and its paper; for stored advantages, a sentence that says so."""
     if name == AS_STORED:
-        return "the advantages that the run has stored; its method cannot be loaded here"
+        return "the advantages that the run has stored; its method cannot be loaded or computed here"
     hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)
     first = " ".join(hooks.about.partition("\n\n")[0].split()).rstrip(".")
     return f"{first} ({hooks.paper})." if hooks.paper else f"{first}."

@@ -36,7 +36,7 @@ class AboutData(BaseModel, frozen=True):
         recipe: the keys that differ from the defaults; all keys if `defaults` is false.
         defaults: True if the defaults are known. False if a part of the recipe cannot be loaded here, such as an
             environment whose file is missing.
-        versions: of Python and the packages, as the run stored them.
+        versions: the versions of Python and of the packages, as the run stored them.
         command: the command that trains such a run again.
         seconds: CPU seconds by phase, over all lines of timings.
     """

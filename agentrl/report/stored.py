@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its address, such as `iteration:12`."""
+        """The key of the source in addresses, such as `iteration:12`."""
         return f"{self.kind}:{self.name}"
 
 

@@ -236,9 +236,16 @@ def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
 
 
 def _checked(batch: Expansion, further: Sequence[int], left: int) -> dict[int, int]:
-    """The further chains of an allocator, by group; ValueError if there are more than `left`."""
+    """Group -> the number of chains that an allocator adds to it.
+
+    Raises:
+        ValueError: a number is negative, the sum is above `left`, or there is not one number per group.
+    """
     if sum(further) > left or min(further, default=0) < 0:
-        raise ValueError(f"the sampler asked for {sorted(further)} further chains, {left} are left in the batch")
+        raise ValueError(
+            f"`further` of the sampler returned {sorted(further)}, and {left} chains are left in the batch: return "
+            f"numbers of at least 0 with a sum of at most {left}"
+        )
     return dict(zip(batch.groups, further, strict=True))
 
 

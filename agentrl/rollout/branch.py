@@ -112,6 +112,5 @@ def compare(observation: Observation, expected: Observation, how: str) -> None:
         now, before = getattr(observation, name), getattr(expected, name)
         if now != before:
             raise StateMismatch(
-                f"the environment, {how}, shows {name} {shorten(repr(now), 80)}, "
-                f"there it was {shorten(repr(before), 80)}"
+                f"the environment, {how}, shows {name} {shorten(repr(now), 80)} instead of {shorten(repr(before), 80)}"
             )

@@ -58,7 +58,7 @@ async def with_demonstrations(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
 ) -> tuple[StepGraph, dict[str, float]]:
-    """The batch with the demonstrations of the guide, behind its own rows, and the share of groups that got one.
+    """The batch with the demonstrations of the guide after its own rows, and the share of groups that got one.
 
     Args:
         guide: the guide of the recipe; None, or a guide that is not `Demonstrating`, leaves the batch as it is.

@@ -36,7 +36,7 @@ from agentrl.types import (
     Task,
 )
 
-SHORTEST_S = 0.001  # shortest wait for an answer: one that is ready is taken after the time limit too
+SHORTEST_S = 0.001  # shortest wait for an answer, so that an answer that is ready is taken even after the time limit
 
 
 async def play(

@@ -93,11 +93,11 @@ class GuideFile(CatalogueFile):
         make: see the module.
         expert: does it ask for episodes of the agent's expert (`Shown`)?
         words: texts whose words a new tokenizer must know.
-        plain: (config) -> are further chains with words trained behind the prompt without the words? A guide has this
-            hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
+        plain: (config) -> are further chains, which were played with words, trained with the prompt without the words?
+            A guide has this hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).
         teaches: (config) -> the model that computes the column `teacher_logprob`.
-        joins: (config) -> what demonstrations take part in. A guide has this hook if it puts demonstrations into groups
-            (`agentrl.rollout.demonstrations.Demonstrating`).
+        joins: (config) -> do demonstrations count in statistics, and are they trained? A guide has this hook if it puts
+            demonstrations into groups (`agentrl.rollout.demonstrations.Demonstrating`).
         paper: one line for listings.
     """
 
@@ -107,9 +107,9 @@ class GuideFile(CatalogueFile):
     expert: Callable[[Any], bool] | None = hook("", "(config) -> does it ask for episodes of the agent's expert?", None)
     words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
     plain: Callable[[Any], bool] | None = hook("", "(config) -> are chains with words trained without them?", None)
-    teaches: Callable[[Any], Teaching] | None = hook("", "(config) -> Teaching of who says teacher_logprob", None)
+    teaches: Callable[[Any], Teaching] | None = hook("", "(config) -> Teaching, the source of teacher_logprob", None)
     joins: Callable[[Any], Joins] | None = hook(
-        "", "(config) -> Joins of the demonstrations that it puts in groups", None
+        "", "(config) -> Joins, for a guide that puts demonstrations into groups", None
     )
     paper: str = hook("PAPER", "one line for listings", "")
 

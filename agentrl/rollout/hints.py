@@ -1,8 +1,8 @@
 """Plays further chains with a guide's words in the prompts, and replaces the prompts by others for training.
 
-A chain with a hint was sampled behind a prompt that the policy will not see later. Behind the prompt without the hint,
-the chain is data of another policy. The chain keeps the log-probs with which it was sampled, and the trainer computes
-log-probs behind the new prompt. `update.importance` corrects the difference between the two. With
+A chain with a hint was sampled with a prompt that the policy will not see later. With the prompt without the hint, the
+chain is data of another policy. The chain keeps the log-probs with which it was sampled, and the trainer computes
+log-probs with the new prompt. `update.importance` corrects the difference between the two. With
 `update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
 """
 
@@ -29,7 +29,7 @@ from agentrl.types import Message, Task
 class Hinting(Protocol):
     """A guide that gives groups of a batch further chains with words.
 
-    `plain`: are these chains trained behind the prompt without the words?
+    `plain`: are these chains trained with the prompt without the words?
     """
 
     plain: bool
@@ -113,7 +113,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
 
 
 class Taught(NamedTuple):
-    """The steps of a batch behind the prompts that the policy reads as its own teacher.
+    """The steps of a batch, each after the prompt that the policy reads as its own teacher.
 
     Attributes:
         tokens: a token table with the rows of the batch; its sampled tokens are those of the batch, in the same order.
@@ -134,7 +134,7 @@ class Telling(Protocol):
 
 
 def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
-    """The chains of a batch behind the words of the guide; None if there are no such words.
+    """The chains of a batch with the words of the guide in their prompts; None if there are no such words.
 
     A chain that does not fit into the model's context with these words has no teacher.
     """

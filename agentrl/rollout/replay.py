@@ -7,7 +7,7 @@ A file in `algorithms/replay/` offers
     def joins(config: Config) -> Joins
 
 The core keeps the rollouts by the key of their task, asks `retrieve` for each group of a fresh batch, and adds the
-chosen rollouts to the group, behind the fresh rows. Four columns [N] then tell rows apart:
+chosen rollouts to the group, after the fresh rows. Four columns [N] then tell rows apart:
 
     replayed       bool, the row comes from an earlier batch
     age            float64, iterations since the row was played (NaN for a rollout of another run)
@@ -119,7 +119,7 @@ class ReplayFile(CatalogueFile):
         help="(config, fresh group, stored rollouts, rng) -> indices of the rollouts that join"
     )
     joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts enter statistics, and the gradient?")
-    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is it kept?", None)
+    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is the rollout stored?", None)
     paper: str = hook("PAPER", "one line for listings", "")
 
 

@@ -31,8 +31,8 @@ async def score_records(stage: ScoreStage, records: Sequence[EpisodeRecord], fau
     both = [name for name in stage.names if graph.has(SIGNAL + name)]
     if both:
         raise ValueError(
-            f"the environment reports the signal {both[0]!r}, and a score returns one of this name: name the score's "
-            "differently by its option signal"
+            f"the environment reports the signal {both[0]!r}, and a score returns a signal of the same name: rename "
+            "the score's signal with its option signal"
         )
     scored = await stage.score(graph, {record.task.key: record.task for record in records})
     rows = rows_of_graph(records)

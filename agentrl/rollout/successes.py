@@ -57,7 +57,7 @@ def check_start(task: Task, observation: Observation, state: str, turn: int) -> 
     if now != state:
         raise StateMismatch(
             f"task {task.key}, brought to turn {turn} by the answers of an earlier episode, shows "
-            f"{shorten(repr(now), 80)}, there it was {shorten(repr(state), 80)}: start states need an environment "
+            f"{shorten(repr(now), 80)} instead of {shorten(repr(state), 80)}: start states need an environment "
             "whose steps are deterministic"
         )
 

@@ -24,7 +24,7 @@ def plain(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is it a number? True and False are not."""
+    """Is the value a number? True and False are not numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -101,8 +101,8 @@ def write(
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(
-            f"cannot write a checkpoint into {folder.path} ({_why(error)}): free some space and resume; the one before "
-            "is untouched"
+            f"cannot write a checkpoint into {folder.path} ({_why(error)}): free some space and resume; the checkpoint "
+            "before it is unchanged"
         ) from error
     folder.finish_checkpoint(part, name, keep)
 
@@ -172,7 +172,7 @@ def _table(path: Path) -> dict[str, Any]:
     version = table.get("format", 1)
     if version not in (1, FORMAT):
         raise ValueError(
-            f"{path} is a checkpoint of format {version!r:.40}, this agentrl reads {FORMAT}: use a newer one"
+            f"{path} is a checkpoint of format {version!r:.40}, this agentrl reads {FORMAT}: use a newer agentrl"
         )
     return table
 

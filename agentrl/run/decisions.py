@@ -12,7 +12,7 @@ class Decisions:
     """Keeps the decisions of the first and of the last stored iterations, and applies the rule to them.
 
     Args:
-        folder: of the run; a resumed run reads the graphs of earlier iterations there.
+        folder: the run's folder; a resumed run reads the graphs of earlier iterations there.
         situation: the environment's hook that names situations; None names a situation by the kind of action.
         say: prints a note if that hook fails. The run then continues without the rule.
     """

@@ -119,17 +119,17 @@ class Contestant:
 
     @property
     def language_model(self) -> bool:
-        """Is it a language model that was not trained by a run here?"""
+        """Is the policy a model folder or an endpoint, and not a run?"""
         return self.kind in ("openai", "model")
 
     @property
     def speaks(self) -> bool:
-        """Does it answer in words, by a prompt? Experts, scripts and random players do not."""
+        """Does the policy answer a prompt in words? Experts, scripts and random players do not."""
         return self.kind in ("openai", "model", "run")
 
     @property
     def masked(self) -> bool:
-        """Are its answers restricted to the admissible actions?"""
+        """Are the answers of the policy restricted to the admissible actions?"""
         return bool(self.tables) and self.tables["engine"]["actions"] != "free"
 
     def describe(self) -> dict[str, object]:

@@ -121,8 +121,8 @@ class RunFolder:
             differing = sorted(_differences(self.complete(read_toml(existing)), config))
             if differing:
                 raise ValueError(
-                    f"{self.path} holds a run with another configuration ({', '.join(differing[:3])} "
-                    "differ): choose run.name=... for a new run"
+                    f"{self.path} holds a run with another configuration (other values of "
+                    f"{', '.join(differing[:3])}): choose run.name=... for a new run"
                 )
         elif self.path.exists() and any(file.name != LOCK for file in self.path.iterdir()):
             raise ValueError(f"{self.path} is not empty and holds no run: choose another run.name=...")
@@ -228,7 +228,7 @@ class RunFolder:
         if len(whole) < lines:
             what = "is missing" if not self.metrics.exists() else f"is damaged in line {len(whole) + 1}"
             raise ValueError(
-                f"{self.metrics} {what}, and the checkpoint {self.checkpoints()[-1].name} belongs to its first {lines} "
+                f"{self.metrics} {what}, and the checkpoint {self.checkpoints()[-1].name} was written after {lines} "
                 "lines: put the file back from a copy, remove the checkpoints that are newer than its last whole line, "
                 "or choose run.name=... for a new run"
             )

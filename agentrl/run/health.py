@@ -1,7 +1,7 @@
 """Rules that find out from the metrics of a run that the run is likely to learn nothing.
 
 A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
-wrong, with numbers and the next move. `Health` applies the rules while a run goes on, and reports each rule once; its
+wrong, with numbers and the next move. `Health` applies the rules during a run, and reports each broken rule once. Its
 rows have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
@@ -20,18 +20,18 @@ SHORT = 5  # the same for rules that need fewer iterations
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
-UNKNOWN = 0.01  # share of observations that look like another observation, because only unknown words differ
+UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
 SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
-SOLVED = 0.9  # from this success on neither constant groups nor a low entropy is a fault
+SOLVED = 0.9  # if at least this share of episodes succeeds, neither constant groups nor a low entropy is reported
 MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
 CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 
 LIMITS = {  # ending -> what to change
-    "turn_limit": "raise limits.turns or the environment's own limit, or give it shorter tasks",
+    "turn_limit": "raise limits.turns or the environment's own limit, or use shorter tasks",
     "token_limit": "raise engine.max_context (and model.new.max_positions) or limits.episode_tokens",
     "turn_token_limit": "raise limits.turn_tokens, or set limits.cut_turn=parse",
     "call_limit": "raise limits.calls",
@@ -57,7 +57,7 @@ class Past:
         {"train": self.train, "clone": self.clone}.get(str(row["stage"]), self.evaluations).append(row)
 
     def evaluated(self, name: str) -> dict[str, Row]:
-        """The evaluations of this name, by mode."""
+        """Mode -> the newest evaluation of this name in that mode."""
         return {str(row["mode"]): row for row in self.evaluations if row.get("name") == name}
 
 
@@ -70,7 +70,7 @@ def mean(rows: Sequence[Row], name: str) -> float:
 
 
 def not_finite(past: Past) -> str:
-    """A loss or gradient that is no finite number."""
+    """A loss or gradient that is not a finite number."""
     if past.last["stage"] == "eval":
         return ""
     ends = ("loss", "grad_norm")
@@ -84,7 +84,7 @@ def not_finite(past: Past) -> str:
 
 
 def unchanged(past: Past) -> str:
-    """The clone equals the model before it, or the end equals the beginning of training."""
+    """The policy plays exactly as before the warm-up or, at the end of training, exactly as before training."""
     name = str(past.last.get("name", ""))
     worked = past.clone if name == "clone" else past.train if name == "end" else []
     before = "clone" if name == "end" and past.evaluated("clone") else "start"
@@ -101,11 +101,15 @@ def unchanged(past: Past) -> str:
             f"the clone plays exactly as the model did before the warm-up ({shown}): raise warmup.optim.lr and "
             "warmup.updates, or leave both out, so that they are chosen"
         )
-    return f"training changed nothing, the end plays as the {before} did ({shown}): raise optim.lr, or leave it out"
+    then_in_words = "after the warm-up" if before == "clone" else "before training"
+    return (
+        f"training changed nothing, the policy plays at the end exactly as {then_in_words} ({shown}): raise optim.lr, "
+        "or leave it out, so that it is chosen"
+    )
 
 
 def flat_reward(past: Past) -> str:
-    """Every rollout of many iterations earns the same."""
+    """Every rollout of many iterations earns the same reward."""
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
         return ""
@@ -116,7 +120,7 @@ def flat_reward(past: Past) -> str:
         return ""
     return (
         f"every rollout of the last {WINDOW} iterations earned {rewards[-1]:g}, so there is nothing to learn from: "
-        "clone an expert first ([warmup]), take easier tasks, or reward a part of the way"
+        "clone an expert first ([warmup]), take easier tasks, or reward partial success"
     )
 
 
@@ -128,7 +132,7 @@ def constant_groups(past: Past) -> str:
         return ""
     return (
         f"in {share:.0%} of the groups of the last {WINDOW} iterations all copies of a task earned the same (success "
-        f"{success:.0%}), and only the others teach: take tasks of another difficulty, raise batch.copies, or set "
+        f"{success:.0%}), and such groups teach nothing: take tasks of another difficulty, raise batch.copies, or set "
         "sampler.name=dynamic"
     )
 
@@ -159,36 +163,37 @@ def invalid(past: Past) -> str:
 
 
 def unknown_words(past: Past) -> str:
-    """A model with a word tokenizer reads words that it does not know."""
+    """Observations differ only in words that the model does not know."""
     share = float(past.last.get("unknown_share", 0.0))
     if share < UNKNOWN:
         return ""
     return (
-        f"{share:.0%} of the observations look to the model like another one, since they differ in words that it does "
-        "not know: leave model.new.vocabulary out (it then spells them), or let an expert or listed actions show them"
+        f"{share:.0%} of the observations look to the model like another observation, because they differ only in "
+        "words that the model does not know: set model.new.vocabulary=open, so that the model reads unknown words "
+        "letter by letter, or let the expert or the listed actions use these words"
     )
 
 
 def unlisted(past: Past) -> str:
-    """An expert plays actions that are not listed, so no model may answer with them."""
+    """An expert plays actions that the environment does not list, so the model cannot answer with them."""
     share = float(past.last.get("unlisted_share", 0.0))
     if share < UNLISTED:
         return ""
     return (
-        f"{share:.0%} of the expert's moves are none of the listed actions, so none of them is cloned: list them, or "
-        " choose another warmup.expert, or set engine.actions=free"
+        f"{share:.0%} of the expert's moves are not among the listed actions, so the model does not learn these moves: "
+        "let the environment list them, choose another warmup.expert, or set engine.actions=free"
     )
 
 
 def never_won(past: Past) -> str:
-    """Only the best episodes are cloned, and in every batch so far all episodes were equally bad."""
+    """Only the best episodes are cloned, and in every batch so far all episodes were lost with equal returns."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
     return (
-        f"all episodes of the first {len(shares)} batches of the warm-up were lost alike, so nothing is cloned: give "
-        "the environment a demonstrator (_expert of its class, or expert of its file), reward a part of the way, or "
-        "list fewer actions"
+        f"in each of the first {len(shares)} batches of the warm-up all episodes were lost with equal returns, so "
+        "nothing is cloned: give the environment an expert (_expert of its class, or expert of its file), reward "
+        "partial success, or list fewer actions"
     )
 
 
@@ -268,8 +273,8 @@ def success_gone(past: Past) -> str:
         return ""
     at = int(rows[means.index(best)]["step"])
     return (
-        f"success fell from {best:.0%} (from iteration {at} on) to {means[-1]:.0%}: lower optim.lr, and go on from an "
-        "earlier checkpoint"
+        f"success fell from {best:.0%} (mean of the {SHORT} iterations from {at} on) to {means[-1]:.0%} (mean of the "
+        f"last {SHORT}): lower optim.lr, and go on from an earlier checkpoint"
     )
 
 
@@ -285,8 +290,8 @@ def no_progress(past: Past) -> str:
     if b - a > 2 * error:
         return ""
     return (
-        f"success did not rise in training: {a:.1%} in the first {WINDOW} iterations, {b:.1%} in the last {WINDOW}: "
-        "give it more iterations, another optim.lr, or a better beginning ([warmup])"
+        f"success did not clearly rise in training: {a:.1%} in the first {WINDOW} iterations, {b:.1%} in the last "
+        f"{WINDOW}: raise run.iterations, set another optim.lr, or clone an expert first ([warmup])"
     )
 
 
@@ -308,24 +313,28 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "no_progress": ("note", no_progress),
 }
 RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
-    "not_finite": "a loss or a gradient were no finite number",
-    "unchanged": "the clone or the end played exactly as the model before it",
-    "flat_reward": f"every rollout of {WINDOW} iterations earned the same, below {SOLVED:.0%} success",
-    "constant_groups": f"in {CONSTANT:.0%} of the groups of {WINDOW} iterations all copies earned the same, below "
-    f"{SOLVED:.0%} success",
-    "episodes_cut": f"one limit ended {CUT:.0%} of the episodes of an evaluation",
-    "invalid": f"{INVALID:.0%} of the answers had no valid action",
-    "unknown_words": f"{UNKNOWN:.0%} of the observations looked like another one, since words in them are unknown",
-    "unlisted": f"{UNLISTED:.0%} of an expert's moves were none of the listed actions",
-    "never_won": f"all episodes of the first {WINDOW} batches of the warm-up were lost alike",
-    "cloned": f"the loss of the warm-up were at most {CLONED_NATS:g} nats per token for {WINDOW} updates, and "
-    f"{2 * WINDOW} or more were left",
-    "memorised": f"{SOLVED:.0%} of the episodes on training tasks were won, and at most {MEMORISED:.0%} of that share "
-    "on held-out tasks",
+    "not_finite": "a loss or a gradient was not a finite number",
+    "unchanged": "the policy played exactly as before the warm-up or, at the end of training, as before training",
+    "flat_reward": f"every rollout of {WINDOW} iterations earned the same reward, and fewer than {SOLVED:.0%} of the "
+    "rollouts succeeded",
+    "constant_groups": f"in at least {CONSTANT:.0%} of the groups of {WINDOW} iterations all copies earned the same, "
+    f"and fewer than {SOLVED:.0%} of the rollouts succeeded",
+    "episodes_cut": f"one limit ended at least {CUT:.0%} of the episodes of an evaluation, and fewer than "
+    f"{1 - CUT:.0%} of the episodes succeeded",
+    "invalid": f"at least {INVALID:.0%} of the answers had no valid action",
+    "unknown_words": f"at least {UNKNOWN:.0%} of the observations looked like another observation, because they differ "
+    "only in words that the model does not know",
+    "unlisted": f"at least {UNLISTED:.0%} of an expert's moves were not among the listed actions",
+    "never_won": f"in each of the first {WINDOW} batches of the warm-up all episodes were lost with equal returns",
+    "cloned": f"the loss of the warm-up was at most {CLONED_NATS:g} nats per token for {WINDOW} updates, and at least "
+    f"{2 * WINDOW} updates were left",
+    "memorised": f"at least {SOLVED:.0%} of the episodes on training tasks succeeded, and success on held-out tasks "
+    f"was at most {MEMORISED:.0%} of that share",
     "faults": f"the environment failed in more than {FAULTS:.0%} of the episodes",
-    "entropy_gone": f"the entropy of a token fell to {GONE_NATS:g} nats, below {SOLVED:.0%} success",
-    "success_gone": f"success of {SEEN:.0%} or more fell to {FALL:.0%} of its best",
-    "no_progress": f"success in the last {WINDOW} iterations were not clearly above that in the first {WINDOW}",
+    "entropy_gone": f"the entropy per token fell to {GONE_NATS:g} nats or less, and fewer than {SOLVED:.0%} of the "
+    "rollouts succeeded",
+    "success_gone": f"success fell to at most {FALL:.0%} of its best value, and that value was at least {SEEN:.0%}",
+    "no_progress": f"success in the last {WINDOW} iterations was not clearly above success in the first {WINDOW}",
 }
 IMPLIED = {  # rule -> other rules; if one of them was broken before, this rule is not reported
     "constant_groups": ("flat_reward",),
@@ -355,7 +364,7 @@ class Health:
         return new
 
     def note(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Add findings of a rule that reads more than metrics; returns those that were not known before."""
+        """Add findings of a rule that reads more than metrics; returns the findings that were not known before."""
         known = {(one.rule, one.subject) for one in self.found}
         new = [one for one in findings if (one.rule, one.subject) not in known]
         self.found += new
@@ -386,7 +395,9 @@ def read_findings(path: Path) -> list[Finding]:
     try:
         return [Finding(**one) for one in values["findings"]]
     except (KeyError, TypeError):
-        raise ValueError(f"{path} is damaged: remove it, the findings are computed again from the metrics") from None
+        raise ValueError(
+            f"{path} is damaged: remove this file, and the findings are computed again from the metrics"
+        ) from None
 
 
 def decided_before(path: Path, iteration: int) -> list[Finding]:

@@ -72,7 +72,7 @@ class LearnerGroup:
     """The processes of a run's learners, as a context manager: `start` starts them, and `__exit__` ends them.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
 
     Raises:
         ValueError: these processes cannot work here; see `check_group`.
@@ -104,8 +104,8 @@ class LearnerGroup:
             raise ValueError(f"{lost.how_it_ended()}; the other processes were ended, add --resume to go on") from None
         if broken and self.place is not None:
             raise ValueError(
-                f"another process of the learner has ended ({_first_line(error)}): see its own last words, and start "
-                "torchrun again with --resume"
+                f"another process of the learner has ended ({_first_line(error)}): read the end of its output, and "
+                "start torchrun again with --resume"
             ) from None
 
     def start(self) -> Ranks:
@@ -217,7 +217,7 @@ class _Follower:
             raise ValueError(self.how_it_ended())
 
     def wait(self) -> None:
-        """Wait until it ends."""
+        """Wait until the process ends."""
         self.process.wait()
 
     def how_it_ended(self) -> str:
@@ -267,7 +267,7 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
 
     Args:
         device: what this rank computes on.
-        place: of this rank.
+        place: this rank's place.
         store: where the ranks find each other: a file on this machine, a store of torch, or None for what torchrun's
             variables say.
         alone: all ranks are on this machine; only read if there is a store.
@@ -324,8 +324,8 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
     for entry in settings.regularizers:
         if config.processes > 1 and hasattr(entry.hooks.make(entry.config), "state_dict") and not entry.hooks.totals:
             raise ValueError(
-                f"the regularizer {entry.name} remembers something and does not say that it sums it over processes "
-                "(TOTALS = True in its file, and Moment.total): set learner.processes=1"
+                f"the regularizer {entry.name} keeps a history and does not say that it sums the history over "
+                "processes (TOTALS = True in its file, and Moment.total): set learner.processes=1"
             )
     return device
 

@@ -16,7 +16,7 @@ class Metrics:
     """Writes `metrics.jsonl`, which is the same for the same seed, and `timings.jsonl`, which is not.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         trackers: get the numbers of every line of metrics; None without trackers.
     """
 

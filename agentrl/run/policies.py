@@ -36,7 +36,7 @@ class Policies:
     """Every policy of a run.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         vocabularies: vocabulary of each policy whose model is made from scratch.
         at: the checkpoint from which the models are loaded; None for a new run. `restore` and `load_state_dict` load
             the rest of the checkpoint.

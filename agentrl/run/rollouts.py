@@ -67,7 +67,7 @@ class Rollouts:
     """Plays batches of rollouts, demonstrations and evaluations with the weights that were loaded last.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         tokenizers: the tokenizer of every policy, by name; None if `speak` sets them before anything is played.
 
     Raises:
@@ -122,18 +122,18 @@ class Rollouts:
         which = f"sampler.name={settings.sampler.name}"
         if settings.score and isinstance(sampler, Allocator):
             raise ValueError(
-                f"{which} looks at a first wave before its rollouts are scored: choose another sampler, or drop "
-                "[[score]]"
+                f"{which} reads the first chains of a batch before [[score]] has scored them: choose another sampler, "
+                "or drop [[score]]"
             )
         if settings.provision > 1 and isinstance(sampler, Allocator):
             raise ValueError(
-                f"{which} begins a second wave after all groups of the first, and rollout.provision above 1 waits for "
-                "the first groups alone: choose another sampler, or rollout.provision=1"
+                f"{which} starts further chains when all groups of a batch have played, and rollout.provision above 1 "
+                "does not wait for all groups: choose another sampler, or rollout.provision=1"
             )
         if settings.tables.run.staleness and isinstance(sampler, Follower):
             raise ValueError(
-                f"{which} reads what the policy says of the last batch, and run.staleness plays on before: choose "
-                "another sampler, or run.staleness=0"
+                f"{which} reads the columns that the trainer adds to a batch, and with run.staleness the next batch "
+                "may begin before that: choose another sampler, or run.staleness=0"
             )
 
     def speak(self, tokenizers: Mapping[str, Any]) -> None:

@@ -131,7 +131,7 @@ def finished(run: Path, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _at_work(rows: Sequence[Mapping[str, Any]], pid: int, news_s: float | None) -> RunStatus:
     if news_s is not None and news_s > SILENT_S:
-        text = f"no news{_for(news_s)}: the process {pid} is there, and says nothing"
+        text = f"no news{_for(news_s)}: the process {pid} runs, and writes nothing"
         return RunStatus(state="silent", sentence=text, pid=pid, news_s=news_s)
     state: State = "running" if rows else "starting"
     words = "runs" if rows else "has begun and has measured nothing yet"

@@ -29,7 +29,7 @@ class Teacher:
 
     Args:
         teaching: where the log-probs come from.
-        settings: of the run.
+        settings: settings of the run.
         policies: the policies that learn. A model as teacher must have the tokenizer of the main policy.
 
     Raises:
@@ -111,7 +111,7 @@ class Endpoint:
             wanted[tokens.offsets[row] : tokens.offsets[row + 1]] = True
         wanted &= tokens.sampled
         left, paths = wanted.copy(), list[np.ndarray]()
-        for row in rows[::-1].tolist():  # the last step of a chain holds the whole of it
+        for row in rows[::-1].tolist():  # the path of a chain's last step is the whole chain
             index = tokens.path_index(row)
             if left[index].any():
                 left[index] = False

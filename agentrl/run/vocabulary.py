@@ -86,12 +86,12 @@ def look_alike(graph: StepGraph, unknown: int) -> float:
 
 
 def write_vocabularies(found: Mapping[str, Vocabulary], folder: Path) -> None:
-    """Store vocabularies for processes that build `Rollouts` or `Policies` alone (`read_vocabularies`)."""
+    """Store vocabularies in a folder, for other processes that build `Rollouts` or `Policies`."""
     write_atomically(folder / FILE, json.dumps({name: one._asdict() for name, one in found.items()}).encode())
 
 
 def read_vocabularies(folder: Path) -> dict[str, Vocabulary]:
-    """The vocabularies that `write_vocabularies` stored in a folder; empty if it stored none."""
+    """The vocabularies that `write_vocabularies` stored in a folder, with `turns` 0; empty if the folder has none."""
     if not (folder / FILE).is_file():
         return {}
     tables = json.loads((folder / FILE).read_text("utf-8"))

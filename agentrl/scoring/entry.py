@@ -145,8 +145,8 @@ def resolve_scores(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> 
         for name in entry.hooks.signals(entry.config):
             if name in taken:
                 raise ValueError(
-                    f"score.{place} ({entry.name}) and score.{taken[name]} both return the signal {name!r}: name one "
-                    "of them differently by its option signal"
+                    f"score.{place} ({entry.name}) and score.{taken[name]} both return the signal {name!r}: rename "
+                    "one of them with its option signal"
                 )
             taken[name] = place
     return entries

@@ -84,8 +84,8 @@ def agent_sections(
     found = {name: validate(AgentSection, table, f"agents.{name}") for name, table in whole.items()}
     for name, section in found.items():
         if name == MAIN and (section.env or section.limits):
-            known = "policy, trained, model, optim, command, agent or crash"
-            raise ValueError(f"agents.main plays [env] under [limits]: its section says {known}")
+            known = "policy, trained, model, optim, command, agent and crash"
+            raise ValueError(f"agents.main plays [env] under [limits]: its section may set only {known}")
         if name != MAIN and (section.command or section.agent):
             raise ValueError(f"agents.{name} has a program: only agents.main can have one")
         if name != MAIN and not section.env:

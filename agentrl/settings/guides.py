@@ -38,7 +38,7 @@ def check_guide(
     which = f"guide.name={guide.name}"
     if rollout.hooks.fills:
         raise ValueError(
-            f"{which} puts whole chains into groups, and those of rollout.name={rollout.name} share steps or hold "
+            f"{which} puts whole chains into groups, and the chains of rollout.name={rollout.name} share steps or hold "
             "samples of their own: choose rollout.name=chain"
         )
     if not joins.in_gradient and not joins.in_statistics and not imitates:
@@ -71,8 +71,8 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
         )
     if plain and agents > 1:
         raise ValueError(
-            f"guide.name={guide.name} trains chains behind other prompts, which is built for one agent, and this "
-            f"recipe has {agents}: set guide.train='with'"
+            f"guide.name={guide.name} replaces the prompts of chains for training, which works for one agent only, and "
+            f"this recipe has {agents} agents: set guide.train='with'"
         )
 
 
@@ -89,21 +89,21 @@ def _check_teacher(
     if who is None:
         for name in learns:
             raise ValueError(
-                f"update.regularizers has name={name}, which reads what a teacher says: set guide.name=teacher, or "
-                "leave the regularizer out"
+                f"update.regularizers has name={name}, which reads the log-probs of a teacher: set guide.name=teacher, "
+                "or leave the regularizer out"
             )
         return
     which = f"guide.source={who.source}"
     if not learns:
         raise ValueError(
-            "guide.name=teacher changes nothing without a regularizer that reads it: set "
+            "guide.name=teacher changes nothing without a regularizer that reads its log-probs: set "
             "update.regularizers=[{name='teacher'}]"
         )
     sampling = tables.sampling
     plain = sampling.temperature == 1 and not sampling.truncates and tables.engine.get("actions", "free") == "free"
     if who.source == "endpoint" and not plain:
         raise ValueError(
-            f"{which} says log-probs over all tokens at temperature 1, and this recipe samples otherwise: set "
+            f"{which} gives log-probs over all tokens at temperature 1, and this recipe samples otherwise: set "
             "engine.actions='free', sampling.temperature=1, top_k=0 and top_p=1, or take guide.source='folder'"
         )
     if who.source == "own" and (agents > 1 or rollout.hooks.fills or tables.learner.processes > 1):

@@ -64,11 +64,11 @@ def _check_stages(tables: Tables, provision: float) -> None:
         ("scoring.second", tables.scoring.second, ahead),
     ):
         if used and by:
-            raise ValueError(f"{by} does not go together with [{name}], which follows each batch: drop one of them")
+            raise ValueError(f"{by} cannot be combined with [{name}], which needs each batch in turn: drop one of them")
     if ahead and tables.learner.processes > 1:
         raise ValueError(
-            f"{ahead} updates in a thread beside the rollouts, and learner.processes = {tables.learner.processes} "
-            "leads other processes from there: set one of them to its default"
+            f"{ahead} updates in a second thread, and an update of learner.processes = {tables.learner.processes} "
+            "needs the main thread: set one of them to its default"
         )
 
 

@@ -136,7 +136,9 @@ class Settings:
                 staleness=tables.run.staleness,
             )
             self.engine.hooks.check(self.engine.config, demands)
-        if next(iter(self.agents.values())).program is not None:
+        program = next(iter(self.agents.values())).program
+        if program is not None:
+            program.lockstep = tables.run.deterministic
             self._check_program()
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
@@ -144,14 +146,14 @@ class Settings:
             own = requirements.fillers(self.credit, self.context, self.env)
             filled = requirements.filled_columns(tables.critic, self.rollout.hooks, own)
             requirements.check_columns(self.credit.hooks, filled)
-            requirements.check_agents(self.credit.hooks, len(self.agents))
+            requirements.check_agents(self.credit.hooks, len(self.agents), program is not None)
             self._check_rollout()
 
     def _check_program(self) -> None:
         """Raises ValueError if a section does not fit a program that plays the tasks."""
         tables, who = self.tables, "agents.main is a program"
         if tables.warmup.updates:
-            raise ValueError(f"{who}, which no expert plays as: set warmup.updates=0")
+            raise ValueError(f"{who}, and no expert can play in its place: set warmup.updates=0")
         if tables.model.new is not None:
             raise ValueError(f"{who}, whose words a new model cannot know: give model.path in place of model.new")
         if self.engine.config.actions != "free":
@@ -168,7 +170,10 @@ class Settings:
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
         overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
         if self.episodes > MANY:
-            raise ValueError(f"rollout.name={name} makes {self.episodes} episodes per iteration, at most {MANY}")
+            raise ValueError(
+                f"rollout.name={name} makes {self.episodes} episodes per iteration, and the limit is {MANY}: lower "
+                "batch.tasks or batch.copies"
+            )
         if self.sampler.hooks.uneven and not self.rollout.hooks.uneven:
             able = [one for one in names("rollout") if load("rollout", one).uneven]
             raise ValueError(
@@ -199,13 +204,13 @@ class Settings:
             return
         if self.rollout.hooks.fills:
             raise ValueError(
-                f"replay.name={self.replay.name} stores whole chains, and those of rollout.name={self.rollout.name} "
-                "share steps or hold samples of their own: choose rollout.name=chain"
+                f"replay.name={self.replay.name} stores whole chains, and the chains of rollout.name="
+                f"{self.rollout.name} share steps or hold samples of their own: choose rollout.name=chain"
             )
         if self.credit.hooks.filler is not None:
             raise ValueError(
                 f"credit.name={self.credit.name} fills its columns from the rollouts of a batch and would count "
-                f"replayed ones again: choose another credit method, or leave out replay.name={self.replay.name}"
+                f"replayed rollouts again: choose another credit method, or leave out replay.name={self.replay.name}"
             )
 
     def resuming(self, stored: Mapping[str, Any]) -> "Settings":
@@ -222,7 +227,7 @@ class Settings:
         return resumed
 
     def fitted(self, values: Mapping[str, Any]) -> "Settings":
-        """These settings with other values, by dotted key, for keys that were chosen. Keys of the recipe stay."""
+        """These settings with `values` (dotted key -> value) in place of chosen values; values of the recipe stay."""
         fitting = {path: value for path, value in values.items() if path in self.chosen}
         if all(self.chosen[path] == value for path, value in fitting.items()):
             return self
@@ -280,7 +285,7 @@ def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tup
     """The recipe without the options that the engine of an override lacks, and a note that names them.
 
     So one recipe runs on any engine: the override engine.name=hf leaves out the servers and GPUs that the recipe sets
-    for vllm. A key that the recipe's own engine lacks too is a mistake, and is kept so that it is reported.
+    for vllm. A key that the recipe's own engine lacks too stays, so that it is reported as a mistake.
     """
     engine = tables.get("engine", {})
     words = [text.partition("=") for text in overrides]

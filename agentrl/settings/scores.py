@@ -38,7 +38,8 @@ def check_scores(
         if scoring.second.held_out in _words(reward.config.model_dump()):
             raise ValueError(
                 f"reward.{place} ({reward.name}) reads {scoring.second.held_out!r}, which scoring.second holds out: a "
-                "judge that is paid for cannot tell whether the other one is gamed; leave it out of the reward"
+                "judge whose verdicts are rewarded cannot show whether the policy exploits the first judge; leave it "
+                "out of the reward"
             )
 
 

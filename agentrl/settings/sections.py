@@ -71,7 +71,7 @@ class RunSection(Section):
     @classmethod
     def _one_folder(cls, name: str) -> str:
         if name != Path(name).name or name in ("", ".", "..") or {*name} & {"\0", "\\", "\n"}:
-            raise ValueError("a run's name is the name of one folder; where it lies is run.folder")
+            raise ValueError("a run's name is the name of one folder; run.folder names the folder above it")
         return name
 
 

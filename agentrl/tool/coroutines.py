@@ -25,7 +25,7 @@ def _name(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def _outcome(work: Awaitable[Any]) -> Any:
-    """The value or exception of an awaitable. A `SystemExit` that were raised here would end the shared loop."""
+    """The value or exception of an awaitable. If a `SystemExit` left this coroutine, it would end the shared loop."""
     try:
         return await work
     except BaseException as error:  # noqa: BLE001  handed to the caller

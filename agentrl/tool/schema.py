@@ -170,7 +170,7 @@ def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: M
         model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"tool {tool}: a type hint is nothing JSON can carry: {reason}") from None
+        raise ValueError(f"tool {tool}: a type hint cannot be written as JSON: {reason}") from None
     return model
 
 

@@ -114,7 +114,7 @@ class RowTasks(Sequence[Task]):
     def _seed(self, row: Row, number: int) -> int:
         """The row's `seed`, else its number."""
         seed = row.get("seed")
-        if seed is not None and (not is_number(seed) or seed % 1 != 0):  # also of NaN and infinity
+        if seed is not None and (not is_number(seed) or seed % 1 != 0):  # refuses NaN and infinity, too
             raise ValueError(f"row {number} has the seed {seed!r}: it must be a whole number")
         return number if seed is None else int(seed)
 

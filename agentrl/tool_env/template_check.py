@@ -38,13 +38,13 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
     better = (
         f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use its own words" if others else ""
     )
-    return f"the chat template does not teach call_format={form.name}, so the tools stand in the system message{better}"
+    return f"the chat template does not teach call_format={form.name}, so the system message has the tools{better}"
 
 
 def _role_line(chat: Chat) -> str:
     if chat.has_tool_role:
         return ""
-    return "the chat template has no role for tools, so what they answer stands in user messages"
+    return "the chat template has no role for tools, so their answers become user messages"
 
 
 def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:

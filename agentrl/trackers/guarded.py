@@ -51,7 +51,7 @@ class Trackers:
         }
         for name, tracker in self._open.items():
             if self._in_a_row[name] < GIVE_UP:
-                self._try(name, "take a line of metrics", partial(tracker.log, stage, step, numbers))
+                self._try(name, "store a line of metrics", partial(tracker.log, stage, step, numbers))
 
     def close(self) -> None:
         """Close every tracker, and store how often each failed."""
@@ -60,7 +60,7 @@ class Trackers:
         self._open = {}
         if self.failures:
             counts = ", ".join(f"{name} {count}" for name, count in self.failures.items())
-            self._say(f"trackers failed: {counts} times; the run is not concerned, metrics.jsonl has every number")
+            self._say(f"trackers failed: {counts} times; the run is not affected, metrics.jsonl has every number")
             with suppress(ValueError):  # if the disk is full, the run's own writes have said so
                 _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 

@@ -34,7 +34,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
 
     Args:
         model: a causal language model of transformers, with adapters already inside.
-        ranks: of torch's default process group.
+        ranks: the number of ranks of torch's default process group.
         offload: keep shards, gradients and optimiser state in the CPU's memory; the optimiser then runs there.
         device: the device on which the passes run; None takes the device of the weights.
 

@@ -228,7 +228,7 @@ class Learner:
         """Continue exactly from a `state_dict`; the weights must be those that were saved with it.
 
         Args:
-            state: of a learner with any number of ranks.
+            state: the state of a learner with any number of ranks.
             parts: folder with the tensors of a divided learner.
 
         Raises:

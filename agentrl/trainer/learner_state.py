@@ -152,7 +152,7 @@ def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> No
 
     Args:
         learner: divided or not.
-        state: of `Learner.state_dict`.
+        state: what `Learner.state_dict` returned.
         parts: the folder that `write` wrote, if the stored learner was divided.
 
     Raises:

@@ -20,8 +20,8 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
     Singular values above 1/250 of the matrix's Frobenius norm end between 0.68 and 1.2; smaller ones stay smaller.
 
-    It is computed in bfloat16 on a GPU, as `torch.optim.Muon` does everywhere, and in float32 on a CPU: many CPUs have
-    no instructions for bfloat16, and there one product takes ten times as long as in float32.
+    The computation is in bfloat16 on a GPU, as in `torch.optim.Muon` on every device, and in float32 on a CPU: many
+    CPUs have no instructions for bfloat16, and a matrix product in bfloat16 takes ten times as long there.
 
     Source: K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
 
@@ -46,9 +46,9 @@ class Muon(torch.optim.Optimizer):
 
     Args:
         params: matrices, or groups of them.
-        lr: learning rate; a matrix [m, n] takes it times sqrt(max(1, m / n)).
+        lr: learning rate; the step of a matrix [m, n] is scaled by lr * sqrt(max(1, m / n)).
         weight_decay: decoupled, as in AdamW.
-        momentum: share of the old direction.
+        momentum: weight of the old average of gradients in the new average.
     """
 
     def __init__(

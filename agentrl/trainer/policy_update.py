@@ -159,7 +159,7 @@ def _policy_terms(
 
 
 def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
-    """What regularizers read beside the loss; see `RegularizerFile.reads`.
+    """The columns that regularizers read in addition to the loss inputs; see `RegularizerFile.reads`.
 
     Raises:
         ValueError: the graph has no column of a name.
@@ -175,7 +175,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss plus KL term, entropy bonus and regularizers; W of the row multiplies each of them."""
+    """The policy loss plus KL term and entropy bonus, each times W of the row, and the terms of the regularizers."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]

@@ -94,7 +94,7 @@ class Regularizers:
     """The regularizers of one policy, in the recipe's order.
 
     Args:
-        entries: of `[[update.regularizers]]`.
+        entries: the entries of `[[update.regularizers]]`.
     """
 
     def __init__(self, entries: Sequence[Entry[RegularizerFile]] = ()) -> None:
@@ -110,7 +110,7 @@ class Regularizers:
 
     @property
     def entropy(self) -> bool:
-        """Does one of them need the gradient of the tokens' entropies?"""
+        """Does a regularizer need the gradient of the tokens' entropies?"""
         return any(entry.hooks.entropy for entry in self.entries)
 
     @property

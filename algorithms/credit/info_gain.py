@@ -11,11 +11,11 @@ Official code: a turn's reward sits on its last token, and G_t is the reward-to-
 the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
 same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
 `normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
-group's returns at the first token. Position 0 is the episode's first sampled token; `observation_tokens`
-between turns count on. Steps without a token table are taken as one token each, with an observation between
-them. A group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a
-rounding error divided by eps. If the number of gains is not the number of turns, the official code takes the outcome
-alone; here an error names the missing log-probability.
+group's returns at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between
+turns are counted too. Steps without a token table are taken as one token each, with an observation between them. A
+group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding
+error divided by eps. If the number of gains is not the number of turns, the official code takes the outcome alone; here
+an error names the missing log-probability.
 """
 
 from types import MappingProxyType

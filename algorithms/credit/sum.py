@@ -28,7 +28,7 @@ class Config(Options, frozen=True):
     @model_validator(mode="after")
     def _belong_together(self) -> "Config":
         if self.weights and len(self.weights) != len(self.methods):
-            raise ValueError(f"{len(self.methods)} methods and {len(self.weights)} weights: give one a method")
+            raise ValueError(f"{len(self.methods)} methods and {len(self.weights)} weights: give one weight per method")
         unknown = set(self.options) - set(self.methods)
         if unknown:
             raise ValueError(f"options for {sorted(unknown)}, which is not among the methods")

@@ -53,7 +53,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     def _expert_has_no_ratio(self) -> "Config":
         if self.source == "expert" and self.train == "ratio":
             raise ValueError(
-                "train='ratio' needs the log-probs of who played, and an expert has none: set train='imitation'"
+                "train='ratio' needs the log-probs of the player, and an expert has none: set train='imitation'"
             )
         return self
 
@@ -132,10 +132,10 @@ def make(config: Config, seed: int) -> Demonstration:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"
 
 
 def joins(config: Config) -> Joins:
-    """What its chains take part in."""
+    """Do the demonstrations count in statistics, and does the policy gradient train them?"""
     return Joins(in_statistics=config.statistics, in_gradient=config.train == "ratio")

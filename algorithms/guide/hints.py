@@ -1,4 +1,4 @@
-"""Hints, in tiers, for groups whose copies all failed; hinted chains are trained behind the prompt without the hint.
+"""Hints, in tiers, for groups whose copies all failed; hinted chains are trained with the prompt without the hint.
 
 Source: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
 and their importance ratio is that of the policy without the hint to the policy with it); Scaf-GRPO, arXiv:2510.19807
@@ -51,7 +51,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         copies: hinted chains of a group.
         patience: batches in a row in which all copies without help must fail.
         rise: share of the hinted chains that must succeed before the tier below is given.
-        train: the prompt behind which hinted chains are trained: without the hint (without), or with it (with).
+        train: the prompt with which hinted chains are trained: that without the hint (without), or that with it (with).
         keep: most tasks that are remembered; the oldest go first.
     """
 
@@ -228,7 +228,7 @@ def make(config: Config, seed: int) -> Hints:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"
 
 
@@ -239,5 +239,5 @@ def words(config: Config) -> list[str]:
 
 
 def plain(config: Config) -> bool:
-    """Are hinted chains trained behind the prompt without the hint?"""
+    """Are hinted chains trained with the prompt without the hint?"""
     return config.train == "without"

@@ -113,5 +113,5 @@ def make(config: Config, seed: int) -> Interleave:
 
 
 def expert(config: Config) -> bool:
-    """It asks for the expert's episodes."""
+    """Always True: the guide asks for episodes of the expert."""
     return True

@@ -8,7 +8,7 @@ from it succeed. The same idea for language models: R3, arXiv:2402.05808.
 
 A success is an episode of the policy, or one episode of the environment's expert, played once when the task has failed.
 A start is the first turns of a success: they are carried out again after the reset, so that the chain begins in the
-state to which they lead, behind the prompt that the success had there. Nothing is corrected, because a start state is
+state to which they lead, with the prompt that the success had there. Nothing is corrected, because a start state is
 data: the chain is a sample of the policy from the state in which it begins, and all copies of a group begin in the same
 one.
 
@@ -152,5 +152,5 @@ def make(config: Config, seed: int) -> StartState:
 
 
 def expert(config: Config) -> bool:
-    """Does it ask for the expert's episodes?"""
+    """Does the guide ask for episodes of the expert?"""
     return config.source == "expert"

@@ -10,7 +10,7 @@ reverse KL per token. The teacher is
     endpoint  a server (`url`, `model`) that returns the log-probs of a prompt of token ids: POST URL/completions with
               echo and logprobs, as vLLM answers it. It knows no allowed sets and no temperature, so that
               `engine.actions` must be free, `sampling.temperature` 1, and top_k and top_p off
-    own       the policy itself, as it is at the update, behind a prompt that shows the actions of a success of the same
+    own       the policy itself, as it is at the update, with a prompt that shows the actions of a success of the same
               task, which another chain had (`SDPO`); chains that failed are taught
 
 Source: KDRL, arXiv:2506.02208, and Thinking Machines, "On-Policy Distillation" (2025), for a teacher model; SDPO,

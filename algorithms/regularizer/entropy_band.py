@@ -42,7 +42,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         penalty: penalty per token outside the band; with `differentiable`, per nat outside the band.
         mode: judge each token's entropy, or each step's mean.
         anneal: let the weight w of the band fall over the updates of the run; false keeps w = 1.
-        differentiable: the paper's reading with a gradient; as released the band is a constant.
+        differentiable: true: the penalty grows with the distance to the band and has a gradient, as the paper may be
+            read; false: the penalty is constant, as in the released code.
     """
 
     coef: float = Field(0.001, gt=0)
@@ -56,7 +57,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class EntropyBand:
-    """Mean over past updates of the mean entropy at each turn, in nats, and the terms judged by it."""
+    """Keeps the mean over past updates of the mean entropy at each turn, in nats, and makes the term of an update."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -77,7 +78,7 @@ class EntropyBand:
         return known
 
     def add(self, mean: np.ndarray) -> None:
-        """An update: its mean entropy at each turn [turns], NaN where it had no decision."""
+        """Add an update to the history: its mean entropy at each turn [turns], NaN for turns without a decision."""
         longer = max(0, len(mean) - len(self.total))
         self.total += [0.0] * longer
         self.updates += [0] * longer

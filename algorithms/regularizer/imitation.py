@@ -6,7 +6,8 @@ against the released code (mix_core_alg.py, `p_div_p_0.1`), which takes the prob
 here. `shape = "log"` is cross-entropy, -log pi, beside the policy loss, as UFT (arXiv:2505.16984) has it on the part
 of a solution that it shows.
 
-Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens y_t of demonstrations, times 1 or A.
+Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens y_t of demonstrations, times 1 or the
+advantage A.
 
 `by = "advantage"` multiplies a token's term by the advantage of its step in the group, as in LUFFY's mixed-policy
 objective; `by = "one"` imitates every demonstration alike.
@@ -35,7 +36,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         coef: weight of the term.
-        shape: `log` is -log pi; `bounded` is -pi / (pi + smoothing), the paper's gamma.
+        shape: `log` is -log pi; `bounded` is -pi / (pi + smoothing), where smoothing is the paper's gamma.
         smoothing: probability at which the gradient of `bounded` is largest.
         by: what multiplies the term: 1 (one), or the advantage of the demonstration in its group (advantage).
     """

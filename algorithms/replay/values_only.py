@@ -37,5 +37,5 @@ def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.ran
 
 
 def joins(config: Config) -> Joins:
-    """They give values only."""
+    """Replayed rollouts count in statistics, and are never trained."""
     return Joins(in_statistics=True, in_gradient=False)

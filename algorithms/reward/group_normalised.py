@@ -2,13 +2,13 @@
 
 Formula: `r = sum over signals i of weight_i * GN(signal_i | group)`.
 
-Source: MO-GRPO, arXiv:2509.22047 (each signal by its own mean and std, so that no signal wins by its
-variance), and GDPO, arXiv:2601.05242, which whitens the sum over the whole batch afterwards (`batch=true`),
-so that the scale does not grow with the number of signals. The result is an advantage already: give it to grpo with
-std=none. With one signal and no batch normalisation it is GRPO.
+Source: MO-GRPO, arXiv:2509.22047, which normalises each signal by its own mean and std, so that a signal with a large
+variance does not dominate; and GDPO, arXiv:2601.05242, which afterwards whitens the summed signals of the whole batch
+(`batch=true`), so that the scale does not grow with the number of signals. The result is an advantage already: give it
+to grpo with std=none. With one signal and batch=false the result is that of GRPO.
 
 `unit=episode`: an episode's signal is its sum over the episode, and its reward lies on the last step.
-`unit=step`: steps of a group are compared with each other, where they report the signal.
+`unit=step`: the steps of a group that report a signal are compared with each other.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from agentrl.graph import PLAYED, Std, StepGraph, group_norm, keys, whiten
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """weights: signal -> weight of its normalised value. unit: what is compared. std: sample or population standard
-    deviation, or none. eps: added to the standard deviation. batch: whiten the sum over the batch, as GDPO does.
+    deviation, or none. eps: added to the standard deviation. batch: whiten the summed signals of the whole batch, as
+    GDPO does.
     """
 
     weights: dict[str, float] = Field(min_length=1)
@@ -38,7 +39,7 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] weighted sum of the signals' group-normalised values.
 
     Raises:
-        ValueError: a weight names no signal.
+        ValueError: `weights` names a signal that no step reports.
     """
     raw = {name: signal(graph, name) for name in config.weights}  # [N] each
     if config.unit == "step":
@@ -59,8 +60,8 @@ def normalised(
     """[E] the reward from plain arrays; copies of one task have an equal `group` [E], `weight` [E] says how often each
     counts.
 
-    `agent` [E] numbers the agents, each of which is whitened separately; None for one agent. Where a signal is NaN it
-    enters no statistic and adds nothing.
+    `agent` [E] numbers the agents, each of which is whitened separately; None for one agent. A signal that is
+    NaN enters no statistic and adds nothing to the reward.
     """
     key = keys(group)  # [E]
     counts = np.ones(len(key)) if weight is None else weight  # [E]

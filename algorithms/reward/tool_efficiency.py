@@ -10,7 +10,8 @@ group form (OTC-GRPO) is
              cos(m pi / (2 m + c))      n = 0 < m
              sin(f pi / (2 n)), f = 2 n m / (m + n)    else
 
-and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs: pass the kept numbers as `fewest`.
+and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs. `reward` counts n in each
+batch anew; callers of `efficient` may pass stored numbers as `fewest`.
 """
 
 from typing import Literal
@@ -37,11 +38,11 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] the tool-efficient reward of each episode, on its last step.
 
     Raises:
-        ValueError: no step reports a signal.
+        ValueError: no step reports the signal `correct` or the signal `calls`.
     """
     at = ends(graph)
     correct, calls = (totals(graph, signal(graph, name), at) for name in (config.correct, config.calls))  # [E]
-    counted = np.where(at.weight > 0, correct, 0.0)  # [E] wrong answers do not count
+    counted = np.where(at.weight > 0, correct, 0.0)  # [E] episodes without weight do not set n
     fewest = fewest_calls(counted, calls, at.group)  # [E]
     return on_ends(graph, efficient(correct, calls, at.group, config, fewest), at)
 
@@ -59,7 +60,8 @@ def efficient(
         correct: [E] correctness reward; above 0 means right.
         calls: [E] tool calls used.
         group: [E] the copies of one task.
-        fewest: [E] fewest calls of a right answer known for the task; None takes this batch's.
+        fewest: [E] fewest calls of a right answer known for the task; None counts those of this
+            batch.
     """
     m = np.asarray(calls, np.float64)
     alone = np.cos(m * np.pi / (2 * m + config.smoothing))  # [E]
@@ -74,7 +76,7 @@ def efficient(
 
 
 def fewest_calls(correct: np.ndarray, calls: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """[E] fewest calls among the right answers of each episode's group; its own calls where none is right."""
+    """[E] fewest calls among the right answers of an episode's group; the episode's calls if no answer is right."""
     _, key = np.unique(group, return_inverse=True)
     fewest = np.full(int(key.max(initial=-1)) + 1, np.inf)  # [G]
     np.minimum.at(fewest, key, np.where(np.asarray(correct) > 0, calls, np.inf))

@@ -30,7 +30,7 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     Attributes:
         beta: what the most likely copy loses, as a share of its reward.
-        preset: of the paper, or of the released code (official).
+        preset: the settings of the paper, or of the released code (official).
         correct: the signal R, summed over episodes.
     """
 

@@ -39,7 +39,7 @@ class Config(RolloutOptions, frozen=True):
     def _enough(self) -> "Config":
         grown = 1 + self.nodes * self.rounds
         if self.leaves > grown:
-            raise ValueError(f"leaves is {self.leaves}, a tree has 1 + nodes * rounds = {grown}: lower it")
+            raise ValueError(f"leaves is {self.leaves}, a tree has 1 + nodes * rounds = {grown}: lower leaves")
         return self
 
 

@@ -39,7 +39,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        first: copies per task in the first wave; batch.copies are played if it is larger.
+        first: copies per task in the first wave, at most batch.copies.
         max_copies: most copies per task.
         unit: what a copy costs: one (copies), or what the copies of the first wave sampled (tokens).
         decay: share of the old counts that a task keeps when it is played again; 1 never forgets.

@@ -67,7 +67,7 @@ def majority(answers: Sequence[str], *, tie: str = "none", min_share: float = 0.
     """(1 per answer that equals the majority's, share of the majority among all copies).
 
     Args:
-        answers: of the copies of one task; an empty one is no answer, and never the majority.
+        answers: the answers of the copies of one task; an empty one is no answer, and never the majority.
         tie, min_share: see `Config`.
     """
     counts = Counter(answer for answer in answers if answer)

@@ -9,9 +9,9 @@ whose two verdicts differ is a tie here, and `score_position_bias` is the share 
 Against answers that are written for the judge (arXiv:2507.08794 shows how little it takes):
 - what the agent wrote goes to the judge as one JSON text between marks that hold a number which the agent cannot know,
   so that it can close no quotation and begin no new message;
-- the verdict is read from the judge's last line alone, and only behind the same number: text that the judge repeats is
+- the verdict is read from the judge's last line alone, and only after the same number: text that the judge repeats is
   never a verdict;
-- an answer without a verdict behind the number is asked for again with other noise, up to `retries` times, and then the
+- an answer without a verdict after the number is asked for again with other noise, up to `retries` times, and then the
   chain ends as `env_error`. It is never given 0, and never the lowest grade.
 None of this keeps a weak model from being persuaded. `agentrl check RECIPE.toml --reward` measures how often it is.
 

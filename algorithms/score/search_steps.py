@@ -47,7 +47,7 @@ class Config(ScoreOptions, frozen=True):
         documents: the entry of the task's `params` with the texts of the gold documents.
         keys: the entry with the key terms, a list of texts; empty leaves the signal out.
         search_tools: names of the tools that search, in tool environments.
-        prefix: beginning of the signals' names, such as search in search_gain.
+        prefix: beginning of the signals' names, such as search_ in search_gain.
     """
 
     documents: str = Field("documents", min_length=1)
@@ -124,7 +124,7 @@ def steps(gold: Sequence[str], results: Sequence[Sequence[str] | None]) -> tuple
 
 
 def key_score(queries: Sequence[str], keys: Sequence[str]) -> float:
-    """Mean over the key terms of the best F1, in words, of any query."""
+    """Mean over the key terms of the highest F1 (of words) that one of the queries reaches."""
     best = [max((_f1(query, key) for query in queries), default=0.0) for key in keys]
     return sum(best) / len(best) if best else 0.0
 

@@ -26,7 +26,7 @@ class Aim(NamedTuple):
             `checkpoint`, `graph`, `metrics` or `evaluation`.
         after_s: seconds after the start, after the first rollout began, or after the file operation; at 0 the process
             kills itself right before the operation.
-        number: of the operation on this kind of file, from 1.
+        number: which operation on this kind of file it is, counted from 1.
     """
 
     what: str = ""
@@ -118,8 +118,8 @@ def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Co
     A process that ends by itself leaves the number of file operations of each kind in `work/operations.json`.
 
     Args:
-        words: of the command line, after `train`.
-        folder: of the run.
+        words: the command line's words after `train`.
+        folder: the run's folder.
         work: holds `marker`, `log` and the folder `temporary`.
         aim, campaign: see `Watch`.
     """

@@ -26,9 +26,9 @@ HANG_S = 20.0  # longer than any limit of the campaign; then the thread or proce
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """share: of steps that fail. place: where the environment runs, which decides how it may fail; `deaths` are worker
-    processes that also die, hang outside Python and answer what cannot be pickled. journal: the file of its failures.
-    seed: of the failures. first, count: numbers of the tasks."""
+    """share: share of steps that fail. place: where the environment runs, which decides how it may fail; `deaths` are
+    worker processes that also die, hang outside Python and return values that cannot be pickled. journal: the file of
+    the failures. seed: seed of the failures. first, count: number of the first task, and how many there are."""
 
     share: float = Field(0.1, ge=0, le=1)
     place: Literal["inline", "threads", "processes", "deaths"] = "inline"
@@ -115,7 +115,8 @@ class Faulty:
     def reset(self, task: Task) -> Observation:
         """Start counting down."""
         self.left, self.rights = LENGTH, 0
-        # A new process has begun no task: without the journal's size it would fail as the one before it did.
+        # A new worker process has an empty `begun`. Without the size of the journal in the seed, it would fail at the
+        # same steps as the process that it replaces.
         struck = os.path.getsize(self.config.journal) if self.config.place == "deaths" else 0
         self.rng = np.random.default_rng((self.config.seed, task.seed, begun[task.seed], struck))
         begun[task.seed] += 1

@@ -61,7 +61,7 @@ class Tally:
     """What happened so far; the report.
 
     Attributes:
-        kills: by stage. signals, aims, configurations: kills by signal, by aim and by configuration.
+        kills: number of kills by stage. signals, aims, configurations: kills by signal, by aim and by configuration.
         resumed: starts with --resume after a kill. fresh: kills of processes that were not forked.
         compared: runs that reached their end and were compared.
         lost: sentences about what differs, is left over or was not continued; empty is the aim.
@@ -97,7 +97,7 @@ class Campaign:
 
     Args:
         work: an empty folder.
-        seed: of recipes, moments and signals.
+        seed: draws recipes, moments and signals.
         say: prints a line.
     """
 

@@ -10,7 +10,7 @@ LENGTH = 3
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """chars: of an observation. actions: listed in every step. count: tasks."""
+    """chars: characters of an observation. actions: how many each step lists. count: number of tasks."""
 
     chars: int = Field(100, ge=1)
     actions: int = Field(2, ge=1)

@@ -54,7 +54,7 @@ class Slope(NamedTuple):
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> Slope:
-    """Of y over x, both [n], n at least 3."""
+    """The slope of y over x, both [n], n at least 3."""
     centred = x - x.mean()  # [n]
     spread = float((centred**2).sum())
     if spread == 0:
@@ -84,8 +84,8 @@ def soak(
     """Train for some minutes; the report.
 
     Args:
-        minutes: of training.
-        seed: of the run.
+        minutes: how long to train.
+        seed: the run's seed.
         configuration: `toy`, whose caches are full at once; or a name in `recipes.CONFIGURATIONS`, whose caches (of
             games, chat turns, tries of choices) take thousands of iterations to fill, and look like growth till then.
         save: called with the report so far, about once per minute.

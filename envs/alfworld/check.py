@@ -59,9 +59,9 @@ def lockstep(native: Engine, genuine: Genuine, seed: int, *, steps: int = STEPS,
     Args:
         native: the engine to be judged.
         genuine: the reference, of the same game.
-        seed: of the walk.
+        seed: seed of the walk's random commands.
         steps: length of the walk.
-        expert: follow the oracle's plan first, where there is one, and wander on after the win.
+        expert: start with the commands of the oracle's plan, if it has one, and go on with random commands.
     """
     difference = _difference(native, genuine, 0, "reset", native.reset(), genuine.reset())
     won = 0
@@ -91,7 +91,7 @@ def _difference(
 
 
 def _commands(native: Engine, rng: random.Random, expert: bool) -> Iterator[str]:
-    """Commands for the native engine's state at each moment, endlessly."""
+    """Commands without end, each drawn for the state that the native engine is in at that moment."""
     if expert and native.game.kind:
         yield from plan(native.game, native.state) or []
     while True:
@@ -99,7 +99,7 @@ def _commands(native: Engine, rng: random.Random, expert: bool) -> Iterator[str]
 
 
 def _wander(admissible: Sequence[str], rng: random.Random) -> str:
-    """Any command, more often a deed than a walk, sometimes with blanks around it or without sense."""
+    """A random command: often one that acts on something, sometimes with blanks around it, sometimes nonsense."""
     luck = rng.random()
     if luck < 0.06:
         return rng.choice(_SENSELESS)
@@ -128,7 +128,7 @@ def check(games: Path, walks: int, seed: int) -> int:
     Args:
         games: a folder, a manifest or a game file.
         walks: walks of 40 steps per game; about 3 s each with the genuine engine.
-        seed: of the walks.
+        seed: seed of the first walk of each game; the others count up from it.
 
     Returns:
         0 if all agree, 1 if a walk differs or no game could be compared.

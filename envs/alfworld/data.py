@@ -140,7 +140,7 @@ def list_split(data: str, split: str) -> Listing:
 def list_games(games: str) -> Listing:
     """The games `games` names: a game file, a folder, or a manifest with one path per line, relative to the manifest.
 
-    A folder's games pass the official filters; a file or a manifest is taken at its word.
+    A folder's games pass the official filters; the games of a file or a manifest are taken as they are.
 
     Raises:
         ValueError: nothing is there, or a manifest's line names no file.

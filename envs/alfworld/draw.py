@@ -32,11 +32,11 @@ class Draw:
         return self.random() < probability
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of them, each as likely."""
+        """One of the options; all are equally likely."""
         return options[int(self.random() * len(options))]
 
     def sample(self, options: Sequence[T], k: int) -> list[T]:
-        """At most k of them, in random order."""
+        """At most k of the options, in random order."""
         rest = list(options)
         k = min(k, len(rest))
         for i in range(k):

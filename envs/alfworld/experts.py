@@ -70,7 +70,7 @@ class ExploringExpert:
     """The explorer, with random admissible commands instead of some of its own.
 
     Args:
-        seed: of its tie-breaks and slips.
+        seed: the seed of its tie-breaks and slips.
         deed, walk: probability of a random command where it would do something or would walk.
         weight: share of the random commands in cloning.
         walks_off: its random commands are walks.

@@ -123,7 +123,7 @@ class Explorer:
                 return f"use {lamp}"
         if lamps:
             return self._reach(min(lamps.values()))
-        # A lamp is in reach wherever one stands next to it, behind doors too.
+        # A lamp can be used from any place next to it, even behind a closed door.
         unvisited = [name for name in memory.receptacles if name not in memory.visited]
         options = unvisited or [name for name in memory.receptacles if name not in memory.here]
         return self._reach(max(options, key=lambda name: self._stand(name)))
@@ -146,7 +146,7 @@ class Explorer:
         return self._into([name for name in options if name not in self.refused] or options)
 
     def _into(self, options: list[str]) -> str:
-        """Put the held object into the one of them that costs least."""
+        """Put the held object into the option that needs the fewest steps."""
         if not options:
             return "look"
         spot = min(options, key=self._rank)
@@ -174,7 +174,7 @@ class Explorer:
         return command if command in self.memory.actions else ""
 
     def _reach(self, spot: str) -> str:
-        """One step closer to having its contents in reach."""
+        """The next command on the way to have the contents of a receptacle in reach."""
         if spot not in self.memory.here:
             return f"go to {spot}"
         if spot in self.memory.closed:
@@ -185,7 +185,7 @@ class Explorer:
         return f"go to {spot}" if spot not in self.memory.here else f"examine {spot}"
 
     def _explore(self, likely: frozenset[str]) -> str:
-        """Look where it did not look before, likeliest for its cost first; once all was seen, begin again."""
+        """Look into a receptacle that was not seen yet, best odds per step first; once all were seen, begin again."""
         memory = self.memory
         unseen = [name for name in memory.receptacles if name not in memory.inside]
         if not unseen:
@@ -194,7 +194,7 @@ class Explorer:
         return self._reach(max(unseen, key=lambda name: self._worth(name, likely)))
 
     def _worth(self, name: str, likely: frozenset[str]) -> tuple[float, float]:
-        """Odds per step of finding it there. Kinds are equally likely, so one of many drawers is not."""
+        """Odds per step of finding the target there. The odds of a kind are divided by its number of receptacles."""
         of = kind(name)
         odds = 1.0 if of in likely and of != self.errand.to else _UNLIKELY
         return odds / self.memory.count[of] / max(1, self._effort(name)), self.order.get(name, 0.0)
@@ -203,6 +203,6 @@ class Explorer:
         return self._effort(spot), self.order.get(spot, 0.0)
 
     def _effort(self, spot: str) -> int:
-        """Steps until its contents are in reach, as far as known."""
+        """Number of commands until the contents of a receptacle are in reach, as far as known."""
         shut = spot in self.memory.closed or (kind(spot) in _doors() and spot not in self.memory.inside)
         return int(spot not in self.memory.here) + int(shut)

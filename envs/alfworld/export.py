@@ -12,7 +12,7 @@ def write_games(folder: Path | str, keys: Iterable[str]) -> list[Path]:
 
     Args:
         folder: the data root, such as a new $ALFWORLD_DATA/json_2.1.1; made if missing.
-        keys: of generated games, see `agentrl.envs.alfworld.generate`.
+        keys: the keys of generated games, see `agentrl.envs.alfworld.generate`.
 
     Returns:
         The game files, in the order of the keys.

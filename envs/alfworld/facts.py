@@ -9,7 +9,7 @@ from agentrl.envs.alfworld.game import Game, State
 class Seen(NamedTuple):
     """A receptacle at the agent's place; `door` is "open", "closed" or "" (it has none).
 
-    `contents` is empty behind a closed door. `lit` are the contents that were turned on.
+    `contents` is empty while the door is closed. `lit` are the contents that were turned on.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Facts(NamedTuple):
     condition: tuple[str, ...]
 
     def key(self) -> str:
-        """The facts as one line, equal exactly where they are equal."""
+        """The facts as one line; two lines are equal exactly if the facts are equal."""
         faced = "; ".join(_seen(one) for one in self.here) or "middle of the room"
         held = " ".join((*self.condition, self.held)) if self.held else "nothing"
         return f"{faced} | holding {held}"

@@ -102,7 +102,7 @@ def split_task(grammar: str) -> tuple[str, str]:
 
 
 def published(data: Mapping[str, Any]) -> bool:
-    """Are a game file's domain and grammar, its task's words aside, published ones?"""
+    """Are the domain and the grammar of a game file published ones, apart from the sentence of the task?"""
     domain, grammar = data.get("pddl_domain"), data.get("grammar")
     try:
         return isinstance(domain, str) and isinstance(grammar, str) and bool(recognise(domain, grammar))

@@ -1,8 +1,9 @@
-"""Plans with full knowledge of a game: proves that a game can be won, and plays the `oracle` policy.
+"""Makes plans with full knowledge of a game, for the proof that the game can be won and for the `oracle` policy.
 
-A plan fetches the cheapest objects of the wanted kind, changes them where that is asked, and brings them to
-the cheapest receptacle. It opens what must be open, closes nothing, and is the shortest of its shape from any
-state: an object that is already held, already hot, or already where it belongs is used.
+A plan fetches the objects of the wanted kind that need the fewest commands, cleans, heats or cools them if the task
+asks for it, and brings them to the receptacle that needs the fewest commands. It opens what must be open and closes
+nothing. From any state it is the shortest plan of this shape: it uses an object that is already held, already hot, or
+already where it belongs.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ _TOOLS = {
 
 
 def plan(game: Game, state: State) -> list[str] | None:
-    """Commands that win from a state; empty if it is won, None if no plan of this shape exists.
+    """Commands that win from a state; empty if the game is won already, None if no plan of this shape exists.
 
     Raises:
         ValueError: the game is of none of the six task types.
@@ -30,7 +31,7 @@ def plan(game: Game, state: State) -> list[str] | None:
 
 
 def proves(game: Game) -> tuple[str, ...] | None:
-    """A plan from the start that the engine was won with, on its last step and not before; else None."""
+    """A plan with which the engine wins the game from its start, at the last command and not before; else None."""
     commands = plan(game, game.start)
     if not commands:
         return None
@@ -105,7 +106,7 @@ def _changed(game: Game, state: State, item: int) -> bool:
 
 
 class _Walk:
-    """Commands from a state, and where they lead. Only what planning needs is followed."""
+    """Commands from a state, and the place, held object and open receptacles to which they lead."""
 
     def __init__(self, game: Game, state: State) -> None:
         self.game, self.state = game, state
@@ -114,24 +115,24 @@ class _Walk:
         self.opened = set(state.opened)
 
     def distance(self, receptacle: int) -> int:
-        """Walks needed to stand at it: 0 or 1."""
+        """Number of `go to` commands to stand at a receptacle: 0 or 1."""
         return int(self.place not in self.game.receptacles[receptacle].places)
 
     def go(self, receptacle: int) -> None:
-        """Stand at it."""
+        """Stand at a receptacle."""
         if self.distance(receptacle):
             self.commands.append(f"go to {self.game.receptacles[receptacle].name}")
             self.place = self.game.receptacles[receptacle].places[0]
 
     def reach_into(self, receptacle: int) -> None:
-        """Stand at it with its door open."""
+        """Stand at a receptacle whose door is open."""
         self.go(receptacle)
         if self.game.receptacles[receptacle].openable and receptacle not in self.opened:
             self.commands.append(f"open {self.game.receptacles[receptacle].name}")
             self.opened.add(receptacle)
 
     def fetch(self, item: int) -> bool:
-        """Hold it, putting down what is held; False if it cannot be had."""
+        """Take an item, after putting down what is held; False if the item cannot be taken."""
         if self.holding == item:
             return True
         homes = [spot for spot, inside in enumerate(self.state.contents) if item in inside]
@@ -144,13 +145,13 @@ class _Walk:
         return True
 
     def use_tool(self, item: int, tool: int) -> None:
-        """Clean, heat or cool it there; doors may stay shut."""
+        """Clean, heat or cool an item at a tool, whose door may stay shut."""
         self.go(tool)
         verb = _TOOLS[self.game.wanted.condition][1]
         self.commands.append(f"{verb} {self.game.objects[item].name} with {self.game.receptacles[tool].name}")
 
     def put(self, item: int, target: int) -> None:
-        """Leave it there."""
+        """Put an item into or onto a receptacle."""
         self.reach_into(target)
         names = self.game.objects[item].name, self.game.receptacles[target].name
         self.commands.append(self.game.form.put.format(o=names[0], r=names[1]))

@@ -121,7 +121,7 @@ def _keep(here: Scene, level: Level, goal: Goal, draw: Draw) -> tuple[Spot, ...]
 
 
 def _needed(mixed: list[Spot], goal: Goal) -> set[Spot]:
-    """One receptacle to find the target in, one to bring it to, and what the task does between."""
+    """The receptacles that the task needs: one to find the target in, one to bring it to, and one to treat it with."""
     known = lore()
     sources = [spot for spot in mixed if spot.kind != goal.to and goal.target in known.fits.get(spot.kind, ())]
     ends = [spot for spot in mixed if spot.kind == goal.to]
@@ -170,7 +170,7 @@ class _Furnisher:
                 self._add(lamp, self.draw.choice([i for i in stands if _stand(self.spots[i]) == best]))
 
     def scenery(self) -> None:
-        """One of each kind that only stands around, at a place of its own."""
+        """Add one thing of each kind of scenery, each at a place of its own."""
         for kind in self.here.scenery:
             self.things.append(Thing(kind, self._name(kind), -1, self.standpoint(set())))
 

@@ -18,12 +18,13 @@ _NEEDS = {
 
 
 def situation(observation: Observation, action: str) -> str:
-    """Where the agent stood towards its task, a colon, and what it did. "It" is a thing that the task asks for.
+    """The agent's situation in its task, a colon, and what the agent did. "It" is a thing that the task asks for.
 
-    "The goal" is the place that it belongs to. "nothing here: go" is a walk away from a place where no thing is in
+    "The goal" is the place of that thing. "nothing here: go" is a walk away from a place where no thing is in
     sight; "only other things here: take another thing" takes a thing that the task does not need.
 
-    It reads the state key of `state_key = "facts"` and the task's words; without these it is the action's verb.
+    The situation is read from the state key of `state_key = "facts"` and the words of the task. Without these, the
+    result is the verb of the action.
     """
     here, found, held = observation.state_key.rpartition(_HOLDING)
     try:

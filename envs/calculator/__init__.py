@@ -1,7 +1,8 @@
 """Arithmetic word problems with a calculator: which numbers to combine next, and when to answer.
 
-Stories of a few events are generated in graded difficulty. Training, validation and test stories share neither their
-numbers nor an order of events, so a model cannot answer a test story from memory.
+Stories of a few events are generated in graded difficulty. Training, validation and test stories never have the same
+set of numbers, and stories of two or more events never have the same order of events. So a model cannot answer a test
+story from memory.
 
 | piece | module |
 | --- | --- |
@@ -29,11 +30,11 @@ __all__ = [
 STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # options that shape a story
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
-MOST_ENTITIES = 4  # digits of numbers that are one token each
+MOST_ENTITIES = 4  # most digits of the display for which every number is one token
 
 
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
-    """Few words, and short stories with small numbers unless the recipe says which stories."""
+    """The compact prompt, and short stories with small numbers unless the recipe sets an option of the stories."""
     if config.rows or config.model_fields_set & STORY:
         return {"prompt": "compact"}
     easy = {"min_events": 1, "noise": 1, "largest": 20, "count": 4000, "display": 2, "brief": True, "show": "lines"}
@@ -51,19 +52,19 @@ def expert(env: Env, name: str, seed: int) -> Player:
 
 
 def entities(config: Config) -> Sequence[str]:
-    """Every number a small calculator shows: one token each in a model made for it."""
+    """Every number that fits on a small display; each becomes one token of a model made from scratch."""
     if config.prompt == "chat" or not 0 < config.display <= MOST_ENTITIES:
         return ()
     return [str(number) for number in range(10**config.display)]
 
 
 def kind(task: Task) -> str:
-    """The number of events, by which results are tabled."""
+    """The number of events of a story; tables of results have one row per number."""
     return f"{len(task.params['events'])} events" if "events" in task.params else "problems"
 
 
 def benchmark(config: Config) -> str:
-    """Generated problems by their settings, or the file's name."""
+    """What is played, in words: the settings of the generated problems, or the name of the file of problems."""
     if config.rows:
         return config.rows
     form = "brief, " * config.brief + "line by line, " * (config.show == "lines")

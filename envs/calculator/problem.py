@@ -23,12 +23,12 @@ class Config(ToolConfig, frozen=True):
     """events: most events of a story; more events are harder. min_events: fewest events of a story; 0: every story has
     `events`. noise: sentences whose numbers do not matter. largest: largest number in a story. count: stories of each
     number of events in each part. seed: seed of the first story. split: train, valid, test (which share no story's
-    numbers and no order of events) or all. brief: stories in few words, with one wording per event. show: the whole
-    story at once, or line by line, with a second tool that reads the next line. prompt: chat (tool calls), compact (few
-    words; the listed actions are the operations on two numbers seen so far whose result the display can show, and each
-    number as the answer), or instruct (compact with a system message, for language models). display: digits the
-    calculator shows, larger results are an error; 0: any number. rows: a file of problems instead, with columns story
-    and target, split by their keys.
+    numbers and, from two events on, no order of events) or all. brief: stories in few words, with one wording per
+    event. show: the whole story at once, or line by line, with a second tool that reads the next line. prompt: chat
+    (tool calls), compact (few words; the listed actions are the operations on two numbers seen so far whose result the
+    display can show, and each number as the answer), or instruct (compact with a system message, for language models).
+    display: digits the calculator shows, larger results are an error; 0: any number. rows: a file of problems instead,
+    with columns story and target, split by their keys.
     """
 
     events: int = Field(2, ge=1, le=8)

@@ -1,6 +1,7 @@
 """Arithmetic stories: a count of things that events change, and sentences whose numbers do not matter.
 
-Training, validation and test stories never share their numbers (as a set), nor the order of their kinds of event.
+Training, validation and test stories never share their numbers (as a set), nor, where a story has
+more than one event, the order of their kinds of event.
 """
 
 import hashlib
@@ -51,7 +52,7 @@ class Step(NamedTuple):
 
     @property
     def value(self) -> int:
-        """Its result."""
+        """The result of the operation."""
         match self.sign:
             case "+":
                 return self.left + self.right
@@ -69,7 +70,7 @@ class Event(NamedTuple):
 
     @property
     def doubles(self) -> bool:
-        """Does it take two operations?"""
+        """Does the event take two operations?"""
         return bool(self.number and self.factor)
 
 
@@ -96,12 +97,12 @@ class Story(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The order of its events."""
+        """The kinds of the events, in order."""
         return tuple(event.kind for event in self.events)
 
 
 def part_of(kinds: Sequence[str]) -> Part:
-    """Where stories with this order of events belong."""
+    """The part (train, valid or test) to which stories with this order of events belong."""
     digest = hashlib.sha256(f"2{' '.join(kinds)}".encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if share < SHARES["test"] else "valid" if share < sum(SHARES.values()) else "train"
@@ -111,13 +112,13 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
     """The story of a seed.
 
     Args:
-        part: which numbers and orders of events it may have.
-        seed: which of them.
-        events: that change the count. With one event the parts share their orders, of which there are five.
-        largest: number in the text.
+        part: decides which numbers and orders of events the story may have.
+        seed: decides which of these it has.
+        events: how many events change the count. Stories of one event have the same five orders in all parts.
+        largest: the largest number in the text.
         noise: sentences whose numbers do not matter.
-        room: counts stay up to it; 0: ten times the largest number.
-        brief: in few words, always the same.
+        room: the largest count on the way; 0: ten times the largest number.
+        brief: few words, with one wording per kind of event.
     """
     room = room or ROOM * largest
     rng = random.Random(f"calculator {part} {seed} {events} {largest} {noise} {room}")
@@ -133,7 +134,7 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
 
 
 def _draw(rng: random.Random, largest: int, kinds: tuple[str, ...], noise: int, room: int) -> Story | None:
-    """One story of these kinds; None where a count leaves its room, or the answer can be read off the text."""
+    """One story with events of these kinds; None if a count is out of range, or the answer is a number of the text."""
     factors = rng.sample(range(2, SMALL + 1), sum(kind in MULTIPLY for kind in kinds))
     drawn = rng.sample([n for n in range(2, largest + 1) if n not in factors], 1 + len(kinds) + noise)
     has, others, told = drawn[0], drawn[1 : 1 + noise], drawn[1 + noise :]
@@ -149,7 +150,7 @@ def _draw(rng: random.Random, largest: int, kinds: tuple[str, ...], noise: int, 
 
 
 def _event(kind: str, number: int, factors: list[int]) -> Event:
-    """With the next factor, if the kind has one; `times` has nothing else."""
+    """An event of this kind, with the next factor if the kind has one; `times` has no other number."""
     factor = factors.pop() if kind in MULTIPLY else 0
     return Event(kind, 0 if kind == "times" else number, factor)
 

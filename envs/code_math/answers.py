@@ -1,9 +1,9 @@
-"""Is an answer right? The final answer is found in the text, and compared as a number where it is one.
+"""Is an answer right? The final answer is found in the text, and compared as a number if it is one.
 
 Conventions: the last `\\boxed{}` (MATH, DAPO, ReTool), `#### 42` (GSM8K), "the answer is 42", else the whole text.
 
-Units. A unit behind a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
-`\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` behind a number are removed too, unless they hold
+Units. A unit after a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
+`\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` after a number are removed too, unless they hold
 a digit ("5\\text{ or 6}" is two answers). An answer without a unit equals the same answer with one, because data sets
 seldom agree on units: "5" = "5 km", "5%" = "5" (and not 0.05). With `units = "agree"`, "5 km" and "5 m" differ; nothing
 is converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
@@ -33,7 +33,7 @@ _UNIT_WORDS = """
     cm:cm,centimeter,centimeters,centimetre,centimetres m:m,meter,meters,metre,metres
     km:km,kilometer,kilometers,kilometre,kilometres kg:kg,kilogram,kilograms :unit,units
 """
-UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is a unit that may be any
+UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is equal to every unit
     word: unit
     for unit, _, words in (entry.partition(":") for entry in _UNIT_WORDS.split())
     for word in words.split(",")
@@ -70,7 +70,7 @@ def final_answer(text: str) -> str:
 
 
 def number(text: str) -> Fraction | None:
-    """The exact value of a number: integer, decimal, fraction, mixed number, percent kept as it stands; or None."""
+    """The exact value of an integer, a decimal, a fraction or a mixed number; None for any other text."""
     if len(text) > LONGEST:
         return None
     text = text.strip().replace("−", "-")
@@ -99,7 +99,7 @@ class Normal(NamedTuple):
 
 
 def normalised(text: str) -> Normal:
-    """An answer without LaTeX spacing, unit, signs of money, a name before `=`."""
+    """An answer without LaTeX spacing, unit, signs of money, and a name before `=`."""
     text, unit = _without_sign(text)
     text = FRACTION.sub(lambda m: f"({m[1] or m[2]})/({m[3] or m[4]})", text)
     words = list(WORDS.finditer(text))
@@ -117,7 +117,7 @@ def normalised(text: str) -> Normal:
 
 
 def _without_sign(text: str) -> Normal:
-    """Without the signs around mathematics; what `\\$`, `%` or `^\\circ` say of the unit (they are dropped later)."""
+    """The text without the signs around mathematics, and the unit of a `\\$`, `%` or `^\\circ` that it keeps."""
     whole = text.strip()
     text = whole.strip("$").strip().replace("\\{", "{").replace("\\}", "}")
     if text.startswith("\\$") or (whole.startswith("$") and not whole.endswith("$")):
@@ -142,7 +142,7 @@ class _Form(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """By which the parts of a set are put in order: equal parts of two sets come to stand at equal places."""
+        """The key by which the parts of a set are sorted, so that equal parts of two sets get equal positions."""
         if self.value is not None:
             return 0, self.value
         return (2, tuple(part.key for part in self.parts)) if self.parts else (1, self.letters)
@@ -152,8 +152,11 @@ _SQUEEZED = str.maketrans("", "", " {}")
 
 
 def same(given: str, expected: str, units: Units = "agree") -> bool:
-    """Do two answers mean the same? Numbers by value, lists by their parts in order, sets in any order and each part as
-    often, else by letter; units as the module says."""
+    """Do two answers mean the same?
+
+    Numbers are compared by value, lists part by part in order, sets part by part in any order (each part as often), and
+    other texts letter by letter. For units see the module.
+    """
     if max(len(given), len(expected)) > LONGEST:
         return given.strip() == expected.strip()
     return _equal(_form(given), _form(expected), units)

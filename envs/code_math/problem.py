@@ -133,13 +133,13 @@ class Problem:
         return [*calls, *(tool_action.answer(value) for value in known)]
 
     def _correct(self, answer: str) -> bool:
-        """Is it the right answer?"""
+        """Is the answer right?"""
         strict = self._config.strict or self._config.reward == "retool"
         given = boxed(answer) if strict else final_answer(answer)
         return given is not None and same(given, self._target, self._config.units)
 
     def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
-        """What the configuration pays; as signals of weight 0, correctness and how calls went."""
+        """The reward of the configuration, and correctness and the results of calls as signals of weight 0."""
         right = self._correct(answer)
         with_calls = max(0, turns - 1)
         match self._config.reward:

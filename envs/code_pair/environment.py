@@ -166,7 +166,7 @@ def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
 
 
 def prompt(config: Config) -> Prompt:
-    """How it speaks to the writer."""
+    """The prompt of the writer."""
     return Compact() if config.prompt == "compact" else hooks.prompt(config)
 
 

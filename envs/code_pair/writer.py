@@ -77,12 +77,12 @@ class Writer(View):
         return "submitted"
 
     def state_key(self) -> str:
-        """Equal files and equal findings are one state."""
+        """States with the same files and the same reports of the tester are one state."""
         text = json.dumps([sorted(self._now().items()), self._heard, self.done])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def reward(self) -> dict[str, float]:
-        """As in `code_repair`, and format: something was handed in."""
+        """The signals of `code_repair`, and `format`: was the repository handed in?"""
         return {**self._work.reward(), "format": float(self.done)}
 
     def success(self) -> bool:

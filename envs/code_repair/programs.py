@@ -28,7 +28,7 @@ class Program(NamedTuple):
 
     @property
     def purpose(self) -> str:
-        """What it is to do: its docstring."""
+        """The docstring of the program, which says what the program does."""
         return ast.get_docstring(ast.parse(self.source).body[0]) or ""  # type: ignore[arg-type]
 
     def test_file(self) -> str:

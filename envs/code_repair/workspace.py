@@ -162,7 +162,7 @@ class Workspace:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def reward(self) -> dict[str, float]:
-        """What the configuration pays, and as signals of weight 0 whether all and how many hidden checks pass."""
+        """The reward that the configuration asks for; `solved` and `share` (of the hidden checks) have weight 0."""
         solved, share = float(self._judged().solved), self._judged().share
         return {"reward": share if self._config.reward == "share" else solved, "solved": solved, "share": share}
 

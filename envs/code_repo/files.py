@@ -22,7 +22,7 @@ PATCH_CHARS = 200_000  # longest patch that is kept
 
 
 def protected(path: str) -> bool:
-    """Is it a test, or a file that says how tests run? Edits of such files do not count, and new ones are removed."""
+    """Is the file a test, or does it say how tests run? Edits of such files do not count; new ones are removed."""
     *folders, name = path.split("/")
     if any(folder in TEST_FOLDERS for folder in folders) or (folders and folders[0] in RUNNER_FOLDERS):
         return True
@@ -30,7 +30,7 @@ def protected(path: str) -> bool:
 
 
 def judged(original: Files, now: Files) -> dict[str, str]:
-    """What is judged: the agent's code, and the tests and settings as they were."""
+    """The files that are judged: the agent's code, and the original versions of the protected files."""
     code = {path: text for path, text in now.items() if not protected(path)}
     return {**code, **{path: text for path, text in original.items() if protected(path)}}
 

@@ -77,12 +77,12 @@ class Module:
 
     @property
     def path(self) -> str:
-        """Its file in the repository."""
+        """The path of the module in the repository."""
         return f"{PACKAGE}/{self.name}.py"
 
     @functools.cached_property
     def purpose(self) -> str:
-        """The first line of its docstring."""
+        """The first line of the module's docstring."""
         return (ast.get_docstring(ast.parse(self.source)) or f"The module {self.name}.").split("\n")[0]
 
     def visible(self) -> list[int]:
@@ -160,7 +160,8 @@ def collect(runner: CodeRunner) -> bytes:
     """The content of `modules.json.gz`, from the standard library of this Python.
 
     Raises:
-        ValueError: a module is missing here, or a call does not give one value twice.
+        ValueError: this Python lacks a module; a call gives different values in two runs; or a value is a NameError, a
+            SyntaxError, or shows an address in memory.
     """
     found = {}
     for name, expressions in calls().items():
@@ -170,7 +171,10 @@ def collect(runner: CodeRunner) -> bytes:
         source = Path(spec.origin).read_text("utf-8")
         first, second = (values(runner, name, source, expressions) for _ in range(2))
         if first != second or len(first) != len(expressions):
-            raise ValueError(f"the calls of {name} give {first} and {second}: each needs one value")
+            raise ValueError(
+                f"two runs of the calls of {name} gave {first} and {second}: write calls that give the same value in "
+                "every run"
+            )
         odd = [text for text in map(str, first) if " at 0x" in text or text in ODD]
         if odd:
             raise ValueError(f"calls of {name} give {odd}: write calls with plain values")

@@ -215,8 +215,11 @@ class Repository:
         return f"{tree_hash(self._files)}{'+' * self.done}{shown and ' '}{shown}"
 
     def reward(self) -> dict[str, float]:
-        """What the configuration pays, and as signals of weight 0 what it could pay; forged: the code talked a test
-        runner into passing; tests_edited: tests or their settings were changed, which does not count."""
+        """The reward of the configuration, and the other rewards as signals of weight 0.
+
+        `forged`: the code made a test runner report success. `tests_edited`: the agent changed tests or their settings;
+        such changes do not count.
+        """
         found = self._judged()
         gold = dict(self._original)
         for path, old, new in self._fixes:
@@ -239,11 +242,11 @@ class Repository:
         return self._verdict
 
     def _patch(self) -> str:
-        """What was changed, as a unified diff."""
+        """The agent's changes as a unified diff."""
         return patch(self._original, self._files)
 
     def _still(self, shown: tuple[str, str]) -> bool:
-        """Is there such a definition, (path, name), after a change?"""
+        """Does the definition (path, name) still exist after a change?"""
         return shown[1] in definitions(self._files.get(shown[0], ""))
 
     def _code(self) -> list[str]:

@@ -62,12 +62,12 @@ with open(TREE, "w", encoding="utf-8", errors="replace") as file:
 
 
 class Outcome(NamedTuple):
-    """What a command did.
+    """The result of a command.
 
     Attributes:
-        output: what it printed, shortened, with a line on how it ended.
+        output: what the command printed, shortened, with a line on how it ended.
         code: its exit code; None if it was stopped.
-        files: the repository after it; as before if the sandbox had to be ended.
+        files: the repository after the command; as before it if the sandbox had to be ended.
     """
 
     output: str

@@ -85,7 +85,7 @@ def prompt(config: Config) -> Prompt:
 
 
 class Player:
-    """Runs the tests and reports the first line that failed; any listed action with probability `slips`."""
+    """Runs the tests and reports the first line that failed; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: CodeTest, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips

@@ -59,7 +59,7 @@ class Tester(View):
         return "reported"
 
     def state_key(self) -> str:
-        """Equal files and equal knowledge of their tests are one state."""
+        """States with the same files and the same output of the last test run are one state."""
         return f"{self._work.state_key()} {'|'.join(self._seen)} {self.done}"
 
     def reward(self) -> dict[str, float]:

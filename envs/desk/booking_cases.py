@@ -19,9 +19,9 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     """The task of a number.
 
     Args:
-        part: whose guests it has.
-        number: seed of everything else.
-        requests: most requests of the guest.
+        part: the part (training, validation or test) from which the guests are drawn.
+        number: the seed of everything in the task.
+        requests: the most that the guest asks for.
     """
     rng = random.Random(f"desk bookings {part} {number} {requests}")
     people = draw_people(rng, part, PEOPLE)
@@ -72,13 +72,13 @@ def _tables(rng: random.Random, people: list[Person]) -> dict[str, Any]:
 
 
 def allowed(kind: str, booking: Mapping[str, Any], tier: str, free: int) -> bool:
-    """Does the policy allow it?
+    """Does the policy allow this change of a booking?
 
     Args:
         kind: cancel, room or breakfast.
         booking: as in the database.
-        tier: of the guest.
-        free: rooms of the wanted kind.
+        tier: the guest's tier.
+        free: how many rooms of the wanted kind are free.
     """
     if booking["status"] != "booked":
         return False

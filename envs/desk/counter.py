@@ -144,7 +144,7 @@ class Counter(abc.ABC):
         return found
 
     def _changes(self, owner: str) -> None:
-        """Note whether a change of a customer's records, which is about to be made, was allowed."""
+        """Note whether the agent may change this customer's records, which it is about to do."""
         self._obeyed = self._obeyed and self._agreed and self._identified == owner
         self._agreed = False
 
@@ -158,7 +158,7 @@ class Counter(abc.ABC):
         return {"solved": float(bool(solved)), "state": state, "told": told, "obeyed": float(self._obeyed)}
 
     def _tells(self, content: str, output: str) -> bool:
-        """tau-bench's own rule for its tasks: the output is a part of the text."""
+        """Does a text tell this output? In tau-bench's tasks its own rule holds: the output is a part of the text."""
         if self._case.published:
             return output.lower() in content.lower().replace(",", "")
         return holds(content, output)

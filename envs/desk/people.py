@@ -23,7 +23,7 @@ class Case(NamedTuple):
 
     Attributes:
         data: the database before the conversation: tables by name.
-        goal: of the customer, see `agentrl.envs.desk.customer.reply`.
+        goal: what the customer knows and wants, as `agentrl.envs.desk.customer.reply` takes it.
         actions: right calls (name, arguments); calls that change nothing may be left out.
         outputs: facts that the customer must be told.
         kind: kinds of the requests, joined by " + ".

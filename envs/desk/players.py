@@ -2,7 +2,7 @@
 
 expert: identifies the customer, asks for what it needs, reads the records, obeys the policy, has changes confirmed. It
     understands the scripted customer of generated tasks and knows nothing but what it was told and has read.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed action (or, where none is
+careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed action (or, if none is
     listed, the phrase of a refusal) instead. Everything that it does is cloned, failures included.
 oracle: knows the right calls and what must be told, in tau-bench's tasks too. There expert and careless play as the
 oracle does.
@@ -38,7 +38,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
 
 
 class Player:
-    """Serves one request after the other; any listed action with probability `slips`."""
+    """Serves one request after the other; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: Desk, seed: int, slips: float, *, knows: bool) -> None:
         self._env, self._seed, self._slips, self._knows = env, seed, slips, knows

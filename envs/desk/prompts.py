@@ -96,7 +96,7 @@ def _call(item: Call | Malformed) -> str:
 
 
 def brief(action: str) -> str:
-    """`ask email`, `tell pending`, `cancel pending order 17 no longer needed`."""
+    """An action in few words: `ask email`, `tell pending`, `cancel pending order 17 no longer needed`."""
     turn = tool_action.read(action)
     item = turn.items[0] if turn.items else None
     if not isinstance(item, Call):

@@ -23,9 +23,9 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     """The task of a number.
 
     Args:
-        part: whose customers it has.
-        number: seed of everything else.
-        requests: most requests of the customer.
+        part: the part (training, validation or test) from which the customers are drawn.
+        number: the seed of everything in the task.
+        requests: the most that the customer asks for.
     """
     rng = random.Random(f"desk retail {part} {number} {requests}")
     people = draw_people(rng, part, PEOPLE)

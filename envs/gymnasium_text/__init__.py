@@ -46,7 +46,7 @@ def benchmark(config: Config) -> str:
 
 
 def MARKOV(config: Config) -> bool:
-    """Are its observations numbers? Gymnasium's own environments show their whole state so; a text may show a part."""
+    """Are the observations numbers? Then they show the whole state, as in Gymnasium's environments; texts may not."""
     return not _examine(config.model_dump_json())
 
 

@@ -21,7 +21,7 @@ _COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
 
 def _uncoloured(picture: str) -> str:
     """A terminal's picture with coloured text in brackets."""
-    # The expression looks for the end of each colour: behind the last end it would search the rest again and again.
+    # The expression looks for the end of each colour: after the last end it would search the rest again and again.
     end = max(picture.rfind(code) + len(code) if code in picture else 0 for code in ("\x1b[0m", "\x1b[m"))
     return _COLOURED.sub(r"[\1]", picture[:end]) + picture[end:]
 

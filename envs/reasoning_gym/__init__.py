@@ -27,7 +27,7 @@ class Config(Options, frozen=True):
 
     Attributes:
         datasets: names of the package's datasets.
-        levels: of their curricula, from 0; empty: the datasets' own defaults.
+        levels: levels of their curricula, from 0; empty: the datasets' own defaults.
         options: further options of every dataset, such as env.options.min_terms=2.
         trust: allow datasets whose verifiers evaluate the answer as Python code.
         count: tasks per dataset and level.

@@ -207,7 +207,7 @@ def _populate(
 
 
 def _call(thing: Thing, rng: random.Random) -> str:
-    """By one of its names."""
+    """A name of the thing, drawn from its names."""
     return thing.alias if thing.alias and rng.random() < 0.5 else thing.name
 
 

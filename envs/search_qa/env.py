@@ -118,7 +118,7 @@ class SearchQA:
         return self.state
 
     def restore(self, snapshot: State) -> Observation:
-        """Go back to it."""
+        """Go back to the state of a snapshot."""
         self._state = snapshot
         return self._observe()
 

@@ -2,7 +2,7 @@
 
 expert: reads like a person: looks up the thing the question names, finds the fact asked for in the passages, looks up
     what it leads to, and answers. It knows nothing but what it has read.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed search or answer instead.
+careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed search or answer.
     Everything that it does is cloned, failures included.
 oracle: follows the question's known chain of names, then answers; it sees the world.
 random: each listed action with the same probability.
@@ -40,7 +40,7 @@ def _answer(words: str) -> str:
 
 
 class Reader:
-    """Follows the question's chain through what it has read; takes any listed action with probability `slips`."""
+    """Follows the question's chain through what it has read; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: SearchQA, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips

@@ -54,7 +54,7 @@ class Player:
 
     Args:
         env: the instance it plays.
-        seed: of its slips.
+        seed: the seed of its slips.
         slip: probability of a random move.
         weight: share of random moves in cloning.
         legal_only: draw random moves among those that change something.

@@ -56,10 +56,10 @@ _SHAPE = re.compile(r"(\d+)x(\d+)b(\d+)p(\d+)-(\d+)")
 
 
 def shape_of(level: str) -> Shape:
-    """The shape a level's name, or its own spelling such as 6x6b1p1-3, stands for.
+    """The shape that a level names: one of `SHAPES`, or a spelling such as 6x6b1p1-3.
 
     Raises:
-        ValueError: neither, or no such room can be.
+        ValueError: the level is neither of them, or such a room is impossible.
     """
     if level in SHAPES:
         return SHAPES[level]

@@ -60,7 +60,7 @@ def shift(cell: Cell, move: Cell) -> Cell:
 
 
 def apply(room: Room, state: State, action: str) -> Moved:
-    """Carry out one action; one that is blocked, `still`, or no move at all changes nothing and costs a move."""
+    """Carry out one action. If it is blocked, `still` or no move, the state stays, and the reward is that of a move."""
     after, pushed = state, False
     if action in MOVES:
         move = MOVES[action]
@@ -86,7 +86,7 @@ def legal(room: Room, state: State) -> tuple[str, ...]:
 
 
 def dead_cells(room: Room) -> frozenset[Cell]:
-    """Floor from which a lone box can be pushed to no target."""
+    """Floor cells from which a single box cannot be pushed to any target."""
     alive, frontier = set(room.targets), list(room.targets)
     while frontier:
         cell = frontier.pop()
@@ -100,8 +100,10 @@ def dead_cells(room: Room) -> frozenset[Cell]:
 
 
 def draw(room: Room, state: State, border: bool = True) -> str:
-    """The grid: one symbol per cell, with blanks between, and one line per row; the outermost cells, always walls, if
-    `border`."""
+    """The grid: one line per row, one symbol per cell, with blanks between.
+
+    The outermost cells, which are always walls, are drawn if `border` is True.
+    """
     edge = 0 if border else 1
     rows, columns = range(edge, room.height - edge), range(edge, room.width - edge)
     return "\n".join(" ".join(_symbol(room, state, (r, c)) for c in columns) for r in rows)

@@ -61,7 +61,7 @@ def solve(room: Room, state: State, cost: Cost = "moves", limit: int = LIMIT) ->
 
 
 def count_pushes(room: Room, state: State, limit: int = LIMIT) -> int | None:
-    """The fewest pushes that solve it; None if nothing does."""
+    """The fewest pushes that solve the room; None if there is no solution."""
     actions = solve(room, state, "pushes", limit)
     return None if actions is None else sum(_replay(room, state, actions))
 
@@ -90,7 +90,7 @@ def pushes(room: Room, state: State, walks: Mapping[Cell, int]) -> Iterator[tupl
 
 
 def _node(room: Room, state: State, cost: Cost) -> State:
-    """What the search tells apart: for pushes, the player's region alone, named by its first cell."""
+    """The node of a state: states with equal nodes are one to the search. For pushes, the player's region counts."""
     return state if cost == "moves" else State(min(distances(room, state)), state.boxes)
 
 
@@ -129,7 +129,7 @@ def _actions(room: Room, came: Mapping[State, tuple[State, State, Push]], node: 
     actions: list[str] = []
     state = start
     for before, push in reversed(steps):
-        # `before` may differ from `state` in where in its region the player stands.
+        # In `before` the player may stand in another cell of the same region than in `state`.
         state = State(state.player, before.boxes)
         actions += [*walk(room, state, push.stand), push.action]
         state = State(shift(push.stand, MOVES[push.action]), state.boxes)

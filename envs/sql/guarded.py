@@ -26,11 +26,11 @@ class Limits(NamedTuple):
     """What one query may take.
 
     Attributes:
-        steps: instructions of SQLite's machine.
-        seconds: of the clock, after which the process is killed.
-        rows: of the result.
-        memory: bytes of SQLite's heap.
-        longest: bytes of one text or blob.
+        steps: the most instructions of SQLite's machine.
+        seconds: time by the clock after which the process is killed.
+        rows: the most rows of a result.
+        memory: the most bytes of SQLite's heap.
+        longest: the most bytes of one text or blob.
     """
 
     steps: int = 5_000_000
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Columns and rows of a query, or why there are none."""
+    """Columns and rows of a query, or the error if there are none."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
@@ -97,7 +97,7 @@ class _Process:
         return reply
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._child.kill()
         self._child.communicate()
 

@@ -3,7 +3,7 @@
 expert: lists the tables, reads the schemas of those that the question names, runs the query that the question asks for
     and answers with it. It understands generated questions and knows nothing but what it has read. For questions of
     files it is given the right query.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, any listed action (or, where none is
+careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed action (or, if none is
     listed, an answer without a condition) instead. Everything that it does is cloned, failures included.
 oracle: knows the right query, also of questions of files.
 random: each listed action with the same probability.
@@ -35,7 +35,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
 
 
 class Player:
-    """Looks, queries, answers; any listed action with probability `slips`."""
+    """Looks, queries, answers; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: Questions, seed: int, slips: float, *, knows: bool) -> None:
         self._env, self._seed, self._slips, self._knows = env, seed, slips, knows

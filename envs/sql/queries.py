@@ -93,7 +93,7 @@ class Query(NamedTuple):
 
     @property
     def ordered(self) -> bool:
-        """Do its rows have an order?"""
+        """Do the rows of the result have an order?"""
         return KINDS[self.kind].ordered
 
 
@@ -136,7 +136,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
     Args:
         schema: the tables that may be used.
         values: words and numbers that conditions may have.
-        kinds: of the queries.
+        kinds: the kinds of queries to list.
     """
     known = {table.name: table for table in schema}
     return [

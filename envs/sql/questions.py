@@ -44,9 +44,9 @@ def write_problem(level: str, tables: int, part: Part, seed: int) -> Problem:
 
     Args:
         level: kinds of queries, see `agentrl.envs.sql.queries.LEVELS`; `all` for every kind.
-        tables: of the database.
-        part: whose tables it has.
-        seed: of everything else.
+        tables: the number of tables of the database.
+        part: the part to which these tables belong.
+        seed: decides everything else.
     """
     name = f"sql-gen/{level}/{tables}/{part}/{seed}"
     rng = random.Random(name)

@@ -69,9 +69,9 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
     """Tables of one theme; each but the first belongs to one before it.
 
     Args:
-        rng: of the choice.
-        part: whose tables they are.
-        tables: how many, 1 to 3.
+        rng: draws the tables and their columns.
+        part: the part of the tasks (train, valid or test) to which the tables belong.
+        tables: number of tables, 1 to 3.
     """
     theme, chosen = choose(rng, part, tables)
     made: list[Table] = []
@@ -91,7 +91,7 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
 
 
 def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of every table. In a table to which another one belongs, about a fifth of the rows have no row there."""
+    """Rows of every table. If a table has a parent, about a fifth of the parent's rows have no row in the table."""
     rows: dict[str, list[tuple[object, ...]]] = {}
     for table in schema:
         count = rng.randint(*(CHILD_ROWS if table.parent else ROWS))
@@ -107,7 +107,7 @@ def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object
 
 
 def script(schema: Schema, rows: Mapping[str, Sequence[Sequence[object]]]) -> str:
-    """The statements that make the database; values are words and whole numbers of our own."""
+    """The statements that make the database. No value needs escaping: values are our own words and whole numbers."""
     lines = []
     for table in schema:
         lines.append(f"{table.created};")

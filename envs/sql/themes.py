@@ -119,8 +119,8 @@ def choose(rng: random.Random, part: Part, tables: int) -> tuple[str, list[str]]
     """A theme and what its tables hold.
 
     Args:
-        rng: of the choice.
-        part: of the tables.
+        rng: makes the choice.
+        part: the part to which the tables belong.
         tables: how many.
     """
     theme = rng.choice(THEMES)

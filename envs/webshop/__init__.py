@@ -90,7 +90,7 @@ def benchmark(config: Config) -> str:
 
 
 def play(argv: Sequence[str]) -> int:
-    """Everything after `agentrl play webshop`."""
+    """Carry out `agentrl play webshop`; `argv` are the words after it."""
     from agentrl.envs.webshop.cli import play as run
 
     return run(argv)

@@ -17,7 +17,7 @@ class Numbers(Protocol):
     """Which product an ASIN names."""
 
     def get(self, asin: str, /) -> int | None:
-        """Its number, None if it is not on sale."""
+        """The number of the product; None if it is not on sale."""
         ...
 
 
@@ -26,7 +26,7 @@ class Catalogue(Protocol):
 
     Attributes:
         name: what reports call it.
-        products: by number.
+        products: the products; a product's number is its place.
         numbers: ASIN -> number.
         columns: what goals are drawn from.
         postings: the search index.
@@ -97,7 +97,7 @@ def raw_file(folder: Path, stem: str) -> Path:
     """One of the original's files: the full one, else that of the first thousand products.
 
     Raises:
-        ValueError: the folder is missing, or has neither.
+        ValueError: the folder is missing, or has neither file.
     """
     if not folder.is_dir():
         raise ValueError(
@@ -129,7 +129,7 @@ def build_all(rows: Iterable[Mapping[str, Any]], source: Source, *, strict: bool
         rows: rows of the products file.
         source: the attribute files.
         strict: a faulty product raises, as in the original; else it is left out.
-        seen: ASINs met so far, added to.
+        seen: ASINs met so far; those of these rows are added.
     """
     for row in products.sellable(rows, seen):
         try:

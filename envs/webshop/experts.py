@@ -1,8 +1,8 @@
 """Players that need no model: demonstrators to clone, baselines to compare with.
 
 expert: knows the goal; searches, opens, picks options and buys for a full score.
-careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but takes any
-    listed query and any listed product with the first probability, and at each step on an item page buys what is
+careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but takes a
+    random listed query or product with the first probability, and at each step on an item page buys what is
     selected so far with the second. Everything that it does is cloned, bad purchases included.
 rule: the paper's rule baseline. random: each listed action with the same probability.
 
@@ -109,8 +109,8 @@ class Careless:
 
     Args:
         env: the shop it plays in.
-        seed: of its slips.
-        any_one: probability of any listed query, or any listed product, in place of the right one.
+        seed: the seed of its slips.
+        any_one: probability of a random listed query or product in place of the right one.
         early: probability, at each step on an item page, of buying what is selected so far.
     """
 

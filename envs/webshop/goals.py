@@ -80,7 +80,7 @@ class GoalBook(Protocol):
         ...
 
     def weight(self, i: int) -> float:
-        """Its sampling weight."""
+        """The sampling weight of goal i."""
         ...
 
 
@@ -300,7 +300,7 @@ def shuffled(mode: Mode, book: GoalBook, products: Sequence[Product], seed: int,
         mode: human or synthetic.
         book: the goals as made.
         products: the catalogue.
-        seed: of the shuffle.
+        seed: the seed of the shuffle.
         limit: how many to keep, drawn by weight without replacement; -1 keeps all.
     """
     rng = random.Random(seed)

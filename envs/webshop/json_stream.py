@@ -49,7 +49,7 @@ class _Window:
                 return b""
 
     def broken(self) -> ValueError:
-        """What to raise where the file is no JSON."""
+        """The error to raise if the file is not JSON."""
         return ValueError(f"{self.path} is not complete JSON: it breaks off near byte {self.at + self.place}")
 
 

@@ -54,7 +54,7 @@ class Extractor:
         self._tag = tag
 
     def __call__(self, title: str) -> Sequence[str]:
-        """Raises ValueError where a list of titles was given and this title is not on it."""
+        """The nouns of a title; ValueError if the extractor has a list of titles and this title is not in the list."""
         return self._tag(title)
 
 
@@ -101,7 +101,7 @@ def spacy() -> Extractor:
 
 
 def default() -> Extractor:
-    """spaCy where it and its model are installed, else the built-in list."""
+    """spaCy if it and its model are installed, else the built-in list."""
     return spacy() if have_spacy() else built_in()
 
 

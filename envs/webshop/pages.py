@@ -1,7 +1,7 @@
 """The page machine: what each action does to a session, every quirk of the original included.
 
-A session's state is one immutable value; a step gives the next one. The page that an action is read against is told
-from the URL by substring, as in the original, so a query such as `search_results` changes what `< prev` does.
+A session's state is one immutable value; a step gives the next one. As in the original, substrings of the URL decide on
+which kind of page an action acts, so a query such as `search_results` changes what `< prev` does.
 """
 
 import json
@@ -31,18 +31,18 @@ Scorer = Callable[[Product, Mapping[str, str]], tuple[float, Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a session stands.
+    """The state of a session.
 
     Attributes:
         kind: the page shown.
-        keywords: of the last search, None on the index page.
+        keywords: words of the last search; None on the index page.
         page: number of the last results page.
         found: what that search found.
         product: number of the last product opened, -1 for none.
         sub: which further page of it.
         options: group -> clicked value, in the order of first clicks; never changed in place.
         visited: ASINs opened since the last index page.
-        reward: of the purchase on the page `done`.
+        reward: the reward of the purchase, on the page `done`.
     """
 
     kind: str = INDEX
@@ -57,7 +57,7 @@ class State:
 
 
 class Outcome(NamedTuple):
-    """What an action did. `accepted`: it was understood and allowed; `parts`: of the reward, after a purchase."""
+    """The result of an action. `accepted`: it was understood and allowed; `parts`: parts of a purchase's reward."""
 
     state: State
     reward: float = 0.0
@@ -114,7 +114,7 @@ class Shop:
         return found.tolist() if isinstance(found, np.ndarray) else list(found)
 
     def clickables(self, state: State) -> tuple[str, ...]:
-        """What can be clicked, in the original's order; `search` is listed though it cannot."""
+        """What can be clicked, in the original's order; `search` is listed although it cannot be clicked."""
         if state.kind == INDEX:
             return ("search",)
         if state.kind == RESULTS:
@@ -163,7 +163,7 @@ class Shop:
         return Outcome(self._open(state, name))
 
     def _turn(self, state: State, name: str, url: str, rng: Draws) -> State | None:
-        """Turning a page; None where an option value merely has the name of a turn."""
+        """The state after a turn of the page; None if `name` is an option value and not a turn."""
         apparent = next((kind for kind in KINDS if kind in url), INDEX)
         keywords = state.keywords or ()
         if apparent == RESULTS:

@@ -78,7 +78,7 @@ def _plural_and_participle(word: str) -> str:
 
 
 def _restore(base: str) -> str:
-    """What is left of a word after -ed or -ing went."""
+    """The stem of a word whose -ed or -ing was removed, with the letters that the removal requires."""
     if base.endswith(("at", "bl", "iz")):
         return base + "e"
     if _double_consonant(base):

@@ -13,7 +13,7 @@ from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
 
 LONGEST_WITH_HISTORY = 13_000  # characters; beyond it verl-agent drops the history
-LAST_CHARACTERS = 20  # of a reply without action tags become the action
+LAST_CHARACTERS = 20  # if a reply has no action tags, so many characters at its end are the action
 _CJK = re.compile("[\u4e00-\u9fff]")
 _BOXED = re.compile(r"\\boxed\{(.*?)\}", re.S)
 
@@ -37,7 +37,7 @@ class ShopPlain(Plain):
     system = ""
 
     def first(self, observation: Observation) -> str:
-        """The page and its actions; the task only where the page does not show it."""
+        """The page and its actions, after the task if the page does not show it."""
         shown = observation.task in observation.text
         return self.turn(observation) if shown else f"{observation.task}\n{self.turn(observation)}"
 
@@ -48,7 +48,7 @@ class ShopPlain(Plain):
 
 
 class Compact(Plain):
-    """Task and page without the list of actions, for small models whose answers are restricted to it.
+    """Task and page without the list of actions, for small models whose answers are restricted to the list.
 
     An action is written `click silver`: a word-level tokenizer then reads the value as the same token as on the page,
     where a blank precedes it too.
@@ -100,7 +100,7 @@ class Instruct(Plain):
         self.lists = lists
 
     def first(self, observation: Observation) -> str:
-        """Task, page, and the actions if they are listed; a page that shows the task says it once."""
+        """Task, page, and the actions if they are listed; without the task if the page shows it."""
         told = "" if observation.task in observation.text else f"Task: {observation.task}\n"
         return told + self.turn(observation)
 
@@ -132,11 +132,11 @@ class VerlAgent:
         return self._write(observation, observation, (), 0)
 
     def turn(self, observation: Observation) -> str:
-        """Page and actions, where the whole chat is kept."""
+        """Page and actions, for contexts that keep the whole chat."""
         return f"{self._page(observation)}\nYour admissible actions are:\n{self._actions(observation)}\n{self._FORMAT}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The prompt with history; without it where it grows too long."""
+        """The prompt with history; without history if the prompt would be too long."""
         text = self._write(first, observation, past, done)
         return text if len(text) <= LONGEST_WITH_HISTORY else self._write(first, observation, (), 0)
 
@@ -169,7 +169,7 @@ class VerlAgent:
         return f"<think></think><action>{action}</action>"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """verl-agent's projection: the format flag does not ask whether the action is admissible."""
+        """verl-agent's projection: an action is valid if the format is right, even if it is not admissible."""
         reply = text.lower()
         start, end = reply.find("<action>"), reply.find("</action>")
         if start < 0 or end < 0:
@@ -194,7 +194,8 @@ class Gem(ShopPlain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The last box; none is a parse error."""
-        boxes = _BOXED.findall(text[: text.rfind("}") + 1])  # past the last brace no search ends
+        # A box cannot end after the last brace. Without this cut, every box that is not closed searches the whole text.
+        boxes = _BOXED.findall(text[: text.rfind("}") + 1])
         if not boxes or not boxes[-1].strip():
             return Parsed(text.strip(), False, Status.PARSE_ERROR)
         return Parsed(boxes[-1].strip(), True, Status.OK)

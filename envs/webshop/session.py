@@ -27,8 +27,8 @@ class Session:
         market: what is shared.
         goal: its index after the shuffle, also the session's id; None draws both an id and a goal by weight, a string
             is the id and only the goal is drawn.
-        seed: of the session's random generator.
-        form: of the observations.
+        seed: the seed of the session's random generator.
+        form: the form of the observations.
     """
 
     def __init__(self, market: Market, goal: int | str | None, seed: int, form: str) -> None:
@@ -72,7 +72,7 @@ class Session:
         return outcome
 
     def score(self, product: Product, options: Mapping[str, str]) -> float:
-        """What buying a product with these options would score; for demonstrators and audits."""
+        """The score of buying a product with these options; for demonstrators and audits."""
         return self._scorer(product, options)[0]
 
     def mark(self) -> Mark:

@@ -46,7 +46,7 @@ def fingerprint(path: Path) -> str:
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """Of the three raw files; ValueError if one is missing."""
+    """The fingerprints of the three raw files; ValueError if one is missing."""
     stems = (stock.PRODUCTS, stock.ATTRIBUTES, stock.WISHES)
     return {stem: fingerprint(stock.raw_file(folder, stem)) for stem in stems}
 

@@ -28,8 +28,8 @@ class ItemView(NamedTuple):
 
     Attributes:
         segments: its segments.
-        text: them as the observation `text`.
-        rich: them as `text_rich` with no option clicked.
+        text: the segments as the observation `text`.
+        rich: the segments as `text_rich`, with no option clicked.
         clickables: everything clickable on the page, lower-case buttons first.
         group_of: option value -> the group a click on it sets (the last that has it).
     """

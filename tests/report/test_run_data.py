@@ -114,7 +114,7 @@ def test_a_recipe_that_cannot_be_loaded_here_is_shown_whole(tmp_path):
     part = data.parts[0]
     assert part.data.methods[0].name == "as stored"
     assert part.data.methods[0].advantage[:3] == [0.0, 0.1, 0.2]  # what `stored` has put there
-    assert "cannot be loaded here" in part.methods["as stored"]
+    assert "cannot be loaded or computed here" in part.methods["as stored"]
 
 
 def test_findings_of_the_run_of_its_rows_and_of_its_decisions_stand_once(tmp_path):

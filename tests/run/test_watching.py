@@ -76,7 +76,7 @@ def test_no_news_for_five_minutes_names_the_process(run):
     found = status_of(run, rows, now=at)
     assert (found.state, found.sentence) == (
         "silent",
-        f"no news for 5 minutes: the process {os.getpid()} is there, and says nothing",
+        f"no news for 5 minutes: the process {os.getpid()} runs, and writes nothing",
     )
     held_by(run, 1, host="another.machine")
     assert status_of(run, rows, now=at).state == "unknown"

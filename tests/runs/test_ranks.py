@@ -99,7 +99,7 @@ def test_a_regularizer_that_remembers_must_sum_over_processes(path):
     assert check_group(two, None).type == "cpu"
     object.__setattr__(two.regularizers[0].hooks, "totals", False)
     try:
-        with pytest.raises(ValueError, match="entropy_band remembers something and does not say that it sums it"):
+        with pytest.raises(ValueError, match="entropy_band keeps a history and does not say that it sums the history"):
             check_group(two, None)
     finally:
         object.__setattr__(two.regularizers[0].hooks, "totals", True)
@@ -239,7 +239,7 @@ def test_the_others_end_with_process_0(path, number):
     if number == signal.SIGTERM:
         assert process.returncode == 143
         # Limit: torch may add a warning of its own, on a collective operation that was cut short.
-        assert any(line.startswith("agentrl: stopped; continue with") for line in said.splitlines())
+        assert any(line.startswith("agentrl: stopped; ") and "; continue with: " in line for line in said.splitlines())
 
 
 @pytest.mark.slow

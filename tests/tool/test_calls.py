@@ -168,7 +168,7 @@ def test_values_that_cannot_be_stored_or_written_again_are_no_calls(name, value)
         ('<tool_call>{"name": "add", "arguments": "{}"}</tool_call>', '"arguments" is a text, not an object'),
         ('<tool_call>[{"name": "add"}]</tool_call>', "it is a list, not an object"),
         ('<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>', "NaN is no JSON"),
-        ('<tool_call>{"name": "add", "arguments": {"a": 1, "a": 2}}</tool_call>', "'a' stands twice"),
+        ('<tool_call>{"name": "add", "arguments": {"a": 1, "a": 2}}</tool_call>', "'a' occurs twice"),
         ('<tool_call>{"name": "add", "args": {}}</tool_call>', '"args" does not belong there'),
         ("<tool_call>" + "[" * 100_000 + "</tool_call>", "nested too deeply|expecting value"),
         ("<tool_call></tool_call>", "expecting value"),
@@ -213,7 +213,7 @@ def test_xml_values_are_typed_by_the_schema():
     assert called(form.parse(text % ("add", "a", "five"))) == [("add", {"a": "five"})]  # the strict check refuses it
     assert called(form.parse(text % ("search", "query", "two\nlines"))) == [("search", {"query": "two\nlines"})]
     assert (
-        "stands twice"
+        "occurs twice"
         in form.parse(
             "<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>"
         )

@@ -174,7 +174,7 @@ def beyond(a: Holder) -> str:
         (untyped, "tool untyped: argument 'a' has no type hint"),
         (starred, "cannot be given by name"),
         (unresolved, "a type hint cannot be resolved"),
-        (beyond, "a type hint is nothing JSON can carry"),
+        (beyond, "a type hint cannot be written as JSON"),
         (lambda x: x, "'<lambda>' is no name for a tool"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_format_the_template_does_not_teach_is_named_with_the_one_it_does():
 
 def test_a_template_without_a_role_for_tools_says_where_answers_go():
     said = template_fit(Chat(tokenizer(PLAIN)), words("hermes")).splitlines()
-    assert len(said) == 2 and "stand in the system message" in said[0] and "no role for tools" in said[1]
+    assert len(said) == 2 and "the system message has the tools" in said[0] and "no role for tools" in said[1]
 
 
 # Qwen3: what was thought before the last question is dropped; here every call but the last turn's loses its first word

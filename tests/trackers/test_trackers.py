@@ -68,8 +68,8 @@ def test_a_tracker_that_fails_changes_no_byte_of_a_run_and_is_told_once_and_coun
     told = capsys.readouterr().err
     assert (folder / "metrics.jsonl").read_bytes() == (plain / "metrics.jsonl").read_bytes()
     count = (len(lines(plain / "metrics.jsonl")) + 1) // 2
-    assert told.count(f"warning: the tracker {OWN} could not take a line of metrics") == 1 and "Traceback" not in told
-    assert f"trackers failed: {OWN} {count} times; the run is not concerned" in told
+    assert told.count(f"warning: the tracker {OWN} could not store a line of metrics") == 1 and "Traceback" not in told
+    assert f"trackers failed: {OWN} {count} times; the run is not affected" in told
     assert json.loads((folder / "trackers.json").read_text())["failures"] == {OWN: count}
     assert frame(folder).counts == {f"failures of the tracker {OWN}": count} and frame(folder).state == "finished"
 

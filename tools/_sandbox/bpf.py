@@ -4,8 +4,9 @@ A deny list on top of namespaces or Landlock: what reaches into the kernel's rar
 namespaces, or holds memory that no limit counts (memfd, System V shared memory, message queues, rings of
 asynchronous input and output, pages given to pipes, shared memory without a file).
 
-File locks are answered with success and not taken. Locks reach beyond a sandbox, since all sandboxes share read-only
-files of the machine, and each lock costs kernel memory that no limit counts; sqlite3 and others need the answer.
+A request for a file lock returns success, and no lock is taken. A real lock would have effects outside the sandbox,
+because all sandboxes share read-only files of the machine, and would cost kernel memory that no limit counts. Programs
+such as sqlite3 fail if the request is refused.
 """
 
 import functools
@@ -43,17 +44,17 @@ DENIED = {
 NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # which could keep open files where nobody sees them
 FLOCK, FCNTL, MMAP, MADVISE, PRCTL, SETSOCKOPT = (73, 32), (72, 25), (9, 222), (28, 233), (157, 167), (54, 208)
 LOCK_REQUESTS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
-# F_SETSIG could continue a stopped process; leases and notes of folders hold up others; pipes stay at 64 KB.
+# F_SETSIG could continue a stopped process; leases and directory notices delay other processes; pipes stay at 64 KB.
 REFUSED_REQUESTS = (10, 1024, 1026, 1031, 1045)  # F_SETSIG, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ, F_SETDELEG
-ANONYMOUS, SHARED, HUGE = 0x20, 0x01, 0x40000  # flags of mmap; what they make is in no process's resident memory
+ANONYMOUS, SHARED, HUGE = 0x20, 0x01, 0x40000  # flags of mmap for memory that can be in no process's resident memory
 PAGE_OUT = 21  # of madvise: into swap, out of the resident memory
 HIDING = (4, 35)  # of prctl: PR_SET_DUMPABLE hides a process's files from the watch, PR_SET_MM its command line
 SOCKET_LEVEL, BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and the forms with force
-THREAD, SHARED_FILES = 0x00010000, 0x00000400  # flags of clone: a thread with descriptors of its own is not counted
+THREAD, SHARED_FILES = 0x00010000, 0x00000400  # flags of clone: a thread with open files of its own is not counted
 CLONE, CLONE3, SOCKET, IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
 NEW_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
-INTERNET, UNIX = (2, 10), (1,)  # socket families; every other one, such as vsock, leaves a network namespace
+INTERNET, UNIX = (2, 10), (1,)  # socket families; a network namespace does not confine others, such as vsock
 TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes
 X32_BIT = 0x40000000
 
@@ -74,10 +75,10 @@ def program(families: tuple[int, ...], shows: bool = False) -> bytes:
     """The filter as bytes of struct sock_filter.
 
     Args:
-        families: socket families it may open (socket pairs are always allowed, which asyncio needs): internet ones
-            where a network namespace holds them, unix ones where also the file system is hidden.
-        shows: whether all open files must be seen from outside: no sendmsg, which can keep files inside a socket,
-            and no process that hides its own. Needed where no file system of its own bounds the files of a sandbox.
+        families: socket families that the code may open: internet families only in a network namespace, unix families
+            only if the file system is hidden as well. Socket pairs are always allowed, because asyncio needs them.
+        shows: True if the supervisor must see all open files: sendmsg, which can keep files inside a socket, is
+            refused, and a process cannot hide its files. Needed if the sandbox has no file system of bounded size.
     """
     column, architecture = ARCHITECTURES[platform.machine()]
     code = [_op(LOAD, ARCHITECTURE), _op(JUMP_EQUAL, architecture, 1, 0), _op(RETURN, KILL_PROCESS), _op(LOAD, NUMBER)]
@@ -102,7 +103,7 @@ def program(families: tuple[int, ...], shows: bool = False) -> bytes:
 
 
 def _clone_checks() -> list[bytes]:
-    """No new namespace; no thread without the descriptors of its process."""
+    """Refuse new namespaces, and threads that do not share the file descriptors of their process."""
     namespaces = [_op(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), _op(RETURN, ERRNO | EPERM)]
     return [
         *namespaces,
@@ -113,7 +114,7 @@ def _clone_checks() -> list[bytes]:
 
 
 def _mmap_checks() -> list[bytes]:
-    """No huge pages, no shared memory without a file."""
+    """Refuse huge pages, and shared memory without a file."""
     return [
         _op(JUMP_ANY_BIT, HUGE, 2, 0),
         _op(JUMP_ANY_BIT, ANONYMOUS, 0, 2),
@@ -138,7 +139,7 @@ def _refuse(number: int | None, errno: int) -> list[bytes]:
 
 
 def _unless(number: int | None, argument: int, checks: list[bytes]) -> list[bytes]:
-    """For one call, load the low half of an argument, make the checks, and allow what they let through."""
+    """If the call has this number, load the low half of one argument and make the checks; allow what passes them."""
     assert number is not None
     body = [_op(LOAD, ARGUMENTS + 8 * argument), *checks, _op(RETURN, ALLOW)]
     return [_op(JUMP_EQUAL, number, 0, len(body)), *body]

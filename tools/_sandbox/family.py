@@ -21,23 +21,24 @@ from agentrl.tools._sandbox.usage import (
 )
 
 FREEZE_S = 5.0  # for killing children that go on making children, on a busy machine
-QUICK_ROUNDS = 20  # of looking without a pause: a stop takes some ten microseconds
+QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
 PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
 TABLES = 4  # times the descriptors of one process that all processes together may hold
 
 
 class Excess(NamedTuple):
-    """Which limit is passed (`memory`, `disk` or `descriptors`), and by how much in words."""
+    """Which limit is passed (`memory`, `disk` or `descriptors`), and a text that says by how much."""
 
     reason: str
     words: str
 
 
 class Family:
-    """What descends from a started sandbox.
+    """The processes of a started sandbox.
 
-    Between two cells the loop's process is stopped and its children are killed, so an idle session burns no
-    processor time, also if it left threads behind. `loop` is the process that runs cells, `reaper` its parent inside.
+    Between two cells the loop's process is stopped and its children are killed, so an idle session uses no
+    processor time, even if its code has started threads. `loop` is the process that runs cells, and `reaper` its parent
+    inside the sandbox.
     """
 
     def __init__(self, plan: Plan, started: int, info: int) -> None:
@@ -63,10 +64,11 @@ class Family:
             self._signal(self.loop, signal.SIGCONT)
 
     def freeze(self) -> bool:
-        """Kill what the cell left running, and stop the loop until it is asked again; False if that fails.
+        """Kill the processes that the cell left, and stop the loop until the next cell; False if that fails.
 
-        A process that ends can continue its parent, and a thread its own process while the stop is on its way. So a
-        round counts if all threads were found stopped and then no other process; two such rounds after killing.
+        A process that ends can continue its parent, and a thread can continue its own process before the stop arrives.
+        So a round counts only if all threads are found stopped and then no other process exists. After the killing, two
+        such rounds are needed.
         """
         if not self._plan.tamed:
             return True
@@ -92,11 +94,11 @@ class Family:
             os.kill(pid, number)
 
     def _members(self) -> list[int]:
-        """The loop and everything below it or adopted by the reaper, from the host's view."""
+        """The loop, its descendants, and the processes that the reaper adopted, as process ids of the host."""
         return list(descendants(self.reaper)) if self.reaper != self.loop else [self.loop, *descendants(self.loop)]
 
     def excess(self, limits: Limits) -> Excess | None:
-        """What the sandbox has too much of; None if nothing."""
+        """The limit that the sandbox exceeds; None if it exceeds none."""
         if not self._plan.tamed:
             return None
         members = self._members()
@@ -134,7 +136,7 @@ class Family:
         return None
 
     def kill(self) -> None:
-        """Kill the loop and all below it, where no process namespace ends with its first process."""
+        """Kill the loop and its descendants, if the sandbox has no process namespace that ends all of them."""
         if self._plan.wants_info or not self._plan.tamed:
             return
         for pid in (self.loop, *descendants(self.loop)):

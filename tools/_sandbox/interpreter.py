@@ -34,7 +34,7 @@ class Interpreter(NamedTuple):
 
 
 def own() -> str:
-    """The executable that runs now, outside any virtual environment."""
+    """The Python executable of this process; in a virtual environment, the one that it was made from."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
@@ -43,7 +43,7 @@ def find(python: str, for_others: bool) -> Interpreter:
 
     Args:
         python: an executable, or empty for the one that runs now, else the system's.
-        for_others: it must be reachable by any user, since the sandbox runs as another and moves no files.
+        for_others: any user must be able to run it, because the sandbox runs as another user and copies no files.
 
     Raises:
         ValueError: there is none.
@@ -86,7 +86,7 @@ def open_to_all(path: str) -> bool:
 
 
 def hidden(interpreter: Interpreter) -> list[str]:
-    """Folders of installed packages inside what is shown, to be covered."""
+    """The folders of installed packages below the folders that are shown: the sandbox covers them."""
     roots = {"/usr/lib", "/usr/local/lib", f"{interpreter.prefix}/lib", f"{interpreter.prefix}/lib64"}
     found = {
         os.path.realpath(path)

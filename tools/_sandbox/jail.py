@@ -1,7 +1,8 @@
-"""How a process gives up its rights before it runs a model's code. Sent as source, ahead of `kernel`.
+"""How a process gives up its rights before it runs a model's code.
 
-Where bubblewrap builds the walls only limits and the user id remain to be set; elsewhere the process also mounts its
-own temporary folder, restricts itself with Landlock (landlock(7)) and loads the filter of system calls.
+The source of this module is sent to the process before the source of `kernel`. With bubblewrap the process only sets
+limits and its user id. With the other backends it also mounts its own temporary folder, restricts itself with Landlock
+(landlock(7)) and loads the filter of system calls.
 """
 
 # ruff: noqa: SIM105  contextlib would be one more import
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def confine(rules: "dict[str, Any]") -> None:
-    """Apply the rules in the order in which they remain possible."""
+    """Apply the rules. Each is applied before a rule that would make it impossible."""
     go_first()
     if rules["divide"]:
         divide()
@@ -25,7 +26,7 @@ def confine(rules: "dict[str, Any]") -> None:
     if libc is not None and rules["sweep"]:
         supervise(libc)
     limits = dict(rules["limits"])
-    if rules["sweep"] and not rules["uid"]:  # a user of its own starts at none
+    if rules["sweep"] and not rules["uid"]:  # a user id of its own has no other threads
         limits["NPROC"] += tasks_of(os.getuid())
     if rules["uid"]:
         os.setgroups([])
@@ -44,7 +45,7 @@ def confine(rules: "dict[str, Any]") -> None:
 
 
 def go_first() -> None:
-    """Offer this process to the kernel when the machine itself runs out of memory."""
+    """Make the kernel kill this process first if the machine runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
@@ -66,7 +67,7 @@ def tasks_of(uid: int) -> int:
 
 
 def divide() -> None:
-    """Fork; the parent stays process 1 and reaps what the code leaves behind; returns in the child.
+    """Fork, and return in the child; the parent stays process 1 and reaps the processes that the code leaves behind.
 
     Both belong to one user. The parent is not dumpable, so that the code cannot write to its memory.
     """
@@ -74,7 +75,7 @@ def divide() -> None:
     child = os.fork()
     if not child:
         os.close(go)
-        os.read(waiting, 1)  # until the parent is out of reach
+        os.read(waiting, 1)  # until the parent is not dumpable
         os.close(waiting)
         return
     import signal
@@ -89,7 +90,7 @@ def divide() -> None:
 
 
 def hide() -> None:
-    """Make this process not dumpable, by the part of ctypes that is loaded in a tenth of the time of the whole."""
+    """Make this process not dumpable, with the part of ctypes that loads ten times as fast as the whole module."""
     import _ctypes
 
     program = _ctypes.dlopen(None, 2)  # type: ignore[arg-type]  # None is this program itself
@@ -99,7 +100,7 @@ def hide() -> None:
 
 
 def supervise(libc: "Libc") -> None:
-    """Fork; the parent outlives the code, adopts what it leaves behind, and kills that; returns in the child."""
+    """Fork, and return in the child; the parent outlives the code, and kills the processes that the code leaves."""
     import signal
 
     libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
@@ -139,7 +140,7 @@ def sweep(code: int) -> None:
 
 
 def descendants(pid: int) -> "list[int]":
-    """Every process below one."""
+    """The ids of all descendants of a process."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -162,7 +163,7 @@ class Libc:
         self.long = ctypes.c_long
 
     def check(self, value: int, what: str) -> int:
-        """Stop with the system's word on it."""
+        """Return the value of a call; raises the system's OSError if it is negative."""
         if value < 0:
             number = self.c.get_errno()
             raise OSError(number, what + ": " + os.strerror(number))
@@ -187,7 +188,7 @@ class Libc:
         self.check(done, "mount tmpfs")
 
     def no_new_privileges(self) -> None:
-        """No setuid program gives anything back."""
+        """From now on no setuid program can give rights to this process."""
         self.prctl(38, 1)
 
     def drop_capabilities(self) -> None:
@@ -197,7 +198,10 @@ class Libc:
         self.check(self.lib.capset(header, empty), "capset")
 
     def landlock(self, paths: "list[tuple[str, int]]") -> None:
-        """Leave these paths: [(path, rights)], nothing else, no TCP, no signal or abstract socket outwards."""
+        """Allow only these files: [(path, rights)]; refuse TCP, and signals and abstract sockets to the outside.
+
+        An older kernel refuses only what its version of Landlock knows.
+        """
         abi = self.syscall("landlock", 444, None, self.long(0), self.long(1))
         files = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
         attributes = (self.c.c_uint64 * 3)(files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)

@@ -135,7 +135,7 @@ def describe(error: BaseException, name: str, code: str, cap: int) -> "tuple[str
 
 
 def fetched(paths: "list[str]", cap: int) -> str:
-    """JSON object of the files asked for that are there, in base64."""
+    """A JSON object with the contents of the requested files that exist, in base64."""
     import binascii
 
     found = {}

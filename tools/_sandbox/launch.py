@@ -381,9 +381,9 @@ def unheld(backend: str, limits: Limits) -> tuple[str, ...]:
         return ("no limit holds: there are no walls",)
     found = []
     if backend == "landlock":
-        found.append("files and disk_mb are counted every 50 ms, and a burst passes them for that long")
+        found.append("files and disk_mb are counted every 50 ms, and code can exceed them for that time")
         if os.getuid():
-            found.append("processes counts those of your user too")
+            found.append("the limit processes counts your user's other processes too")
     if limits.loopback:
         found.append("the kernel memory of internet sockets is bounded by their number alone")
     return tuple(found)

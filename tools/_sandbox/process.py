@@ -31,7 +31,7 @@ END_S = 5.0
 
 
 class Lost(Exception):
-    """The sandbox failed before it ran anything: not the code's doing."""
+    """The sandbox failed before it ran anything, so the code is not the cause."""
 
 
 class Stopped(Exception):
@@ -57,7 +57,7 @@ class Capture:
             self.kept += data[: self.limit - len(self.kept)]
 
     def text(self) -> str:
-        """What was kept as text, with a note on what was not."""
+        """The kept bytes as text, with a note on how many bytes were cut off."""
         text = self.kept.decode("utf-8", "replace")
         return text if self.size <= self.limit else f"{text}\n[{self.size - self.limit} more bytes cut off]"
 
@@ -271,7 +271,7 @@ class Process:
             return len(data)
 
     def _read(self, pipe: int, capture: Capture) -> bool:
-        """Take what is there, at most a megabyte at once; False at the end of the stream."""
+        """Read the bytes that are ready, at most a megabyte at once; False at the end of the stream."""
         for _ in range(16):
             try:
                 data = os.read(pipe, 1 << 16)

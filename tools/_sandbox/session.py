@@ -105,7 +105,7 @@ class LocalSession:
         return self._process
 
     def _ended(self, stopped: Stopped, seconds: float) -> CodeResult:
-        """The result of a cell that took the interpreter with it."""
+        """The result of a cell that ended the interpreter."""
         late = stopped.reason == "timeout"
         again = " The next cell starts a new interpreter: variables and files are lost." if self.stateful else ""
         words = stopped.words or f"the interpreter ended with exit code {stopped.exit_code}"

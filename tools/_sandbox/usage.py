@@ -17,7 +17,7 @@ FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Uncountable(Exception):
-    """Something of the sandbox cannot be counted, which a limit must treat as too much; the message says what."""
+    """A part of the sandbox cannot be counted, so its limit counts as exceeded; the message names the part."""
 
 
 class Tally:
@@ -106,9 +106,9 @@ def descriptors(pid: int) -> int:
 
 
 def measure(folder: str, most: int) -> Tally:
-    """Files below a folder and their bytes on disk, no link followed; counting ends once there are too many.
+    """Count the files below a folder and their bytes on disk, without following links, up to `most` files.
 
-    Folders without rights for their owner are given them.
+    If the owner of a folder has no rights to it, the rights are added.
 
     Raises:
         Uncountable: a folder lies too deep, or stays closed.

@@ -17,7 +17,7 @@ PLACES, ABOUT = "places.npy", "about.json"  # of every index: the lines of its c
 
 
 def fingerprint(path: Path) -> dict[str, int]:
-    """What changes when a file does: size in bytes, and the time of its last change in ns."""
+    """Tells versions of a file apart: its size in bytes, and the time of its last change in ns."""
     stat = path.stat()
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
@@ -36,7 +36,7 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
             folder.rename(older)
         partial.rename(folder)
     except OSError as error:
-        warnings.warn(f"the index {folder} is not kept for the next time: {error}", stacklevel=2)
+        warnings.warn(f"the index {folder} could not be stored, and will be built again: {error}", stacklevel=2)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(older, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""Sends the queries that several threads ask at the same time in one request.
+"""Joins queries that several threads ask at the same time into one request.
 
-A thread whose query waits takes a free lane, and sends its own query with all others that wait. While a request is on
-its way, the queries of the next one collect. No query waits for others: if only one thread asks, it is sent at once.
+A lane is the right to have one request on its way. A thread whose query waits takes a free lane, and sends its query
+together with all other queries that wait. Queries that arrive while all lanes are taken go into the next request. No
+query waits for other queries: if a lane is free, it is sent at once.
 """
 
 import threading
@@ -32,7 +33,7 @@ class Gatherer:
     Args:
         send: carries out one request; called by one of the threads that wait for it.
         most: most queries per request.
-        lanes: requests on their way at once.
+        lanes: most requests on their way at once.
     """
 
     def __init__(self, send: Send, *, most: int, lanes: int) -> None:
@@ -44,8 +45,8 @@ class Gatherer:
         """The passages of each query.
 
         Raises:
-            Exception: what `send` raised for one of these queries. A request that fails with several queries is
-            repeated one by one, so that no query fails because of another.
+            Exception: what `send` raised for one of these queries. If a request with several queries fails, its
+            queries are sent again one by one, so that no query fails because of another.
         """
         mine = [_Ticket(query, k) for query in queries]
         with self._changed:
@@ -62,7 +63,7 @@ class Gatherer:
         return [t.passages or [] for t in mine]
 
     def _take(self, mine: list[_Ticket]) -> list[_Ticket]:
-        """What this thread sends next; empty when all that it asked for is answered."""
+        """The queries that this thread sends next; empty when all its own queries are answered."""
         with self._changed:
             while not all(ticket.done for ticket in mine):
                 first = next((t for t in self._waiting if t in mine), None)

@@ -25,7 +25,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     twice = [key for key in keys if keys.count(key) > 1] if len(keys) < 100 else []
     if twice or len(set(keys)) < len(keys):
-        raise ValueError(f"the key {twice[0] if twice else 'of one entry'!r} stands twice")
+        raise ValueError(f"the key {twice[0] if twice else 'of one entry'!r} occurs twice")
     return dict(pairs)
 
 

@@ -71,7 +71,7 @@ class XmlParameters:
         while parameter := PARAMETER.match(body, at):
             key, value = parameter.groups()
             if key in arguments:
-                why = f"the parameter {key!r} stands twice"
+                why = f"the parameter {key!r} occurs twice"
                 return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
             arguments[key] = self._value(name, key, value)
             at = parameter.end()

@@ -120,7 +120,7 @@ def test_bad_options_are_told(tmp_path):
         replay("recent", runs=[str(tmp_path / "empty")])
     tables = {**TOY, "env": {"name": "tests.toys.walk"}, "eval": {"env": {"first": 9}}, "replay": {"name": "recent"}}
     Settings(tables)
-    with pytest.raises(ValueError, match=r"would count replayed ones again: choose another credit method"):
+    with pytest.raises(ValueError, match=r"would count replayed rollouts again: choose another credit method"):
         Settings({**tables, "credit": {"name": "single_stream"}})
     with pytest.raises(ValueError, match=r"choose rollout\.name=chain"):
         Settings({**tables, "rollout": {"name": "tree"}, "credit": {"name": "tree_grpo"}})

@@ -105,5 +105,5 @@ def test_a_fault_in_one_branch_leaves_its_siblings_untouched():
 
 
 def test_more_leaves_than_a_tree_has_are_refused():
-    with pytest.raises(ValueError, match=r"leaves is 4, a tree has 1 \+ nodes \* rounds = 3: lower it"):
+    with pytest.raises(ValueError, match=r"leaves is 4, a tree has 1 \+ nodes \* rounds = 3: lower leaves"):
         grown(leaves=4)

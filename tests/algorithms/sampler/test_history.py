@@ -125,7 +125,7 @@ class Greedy:
 def test_more_chains_than_are_left_are_refused():
     on = entry()
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2))
-    with pytest.raises(ValueError, match=r"asked for \[0, 0, 7\] further chains, 6 are left"):
+    with pytest.raises(ValueError, match=r"returned \[0, 0, 7\], and 6 chains are left"):
         asyncio.run(collect(by, Greedy(), resolve("sampler", {"name": "uniform"}), tasks=3, copies=3, iteration=0))
 
 
