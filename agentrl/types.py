@@ -144,6 +144,8 @@ class Generation:
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
         refusal: the remote policy's own text about why it refused; empty if it did not.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
+        cut_by: the limit below that of the request at which a remote policy cut the answer off, with advice; empty if
+            there was none, or if it is not known.
     """
 
     text: str
@@ -159,6 +161,7 @@ class Generation:
     thought: str = ""
     refusal: str = ""
     message: "Message | None" = None
+    cut_by: str = ""
 
 
 class ToolCall(NamedTuple):

@@ -30,6 +30,7 @@ from agentrl.files import read_toml
 from benchmarks import learning
 
 MOST = 4  # configurations per side
+POINTS = 10  # of a learning curve
 ENDLESS = "run.iterations=100000"  # the budget ends a run
 
 
@@ -183,6 +184,8 @@ def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
         "tasks": len(shown["outcomes"]),
         "tokens": plan.tokens,
         "spent": {f"{s}-{seed}": spent(path) for (s, seed), path in runs.items()},
+        "curves": {f"{s}-{seed}": curve(path, plan.tokens) for (s, seed), path in runs.items()},
+        "steps": {f"{s}-{seed}": steps(path) for (s, seed), path in runs.items()},
     }
     first = next(iter(plan.sides))
     for mode in learning.MODES:
@@ -220,10 +223,31 @@ def asked(shown: dict[str, Any]) -> list[str]:
     return [o["task"].partition("/")[2] for o in shown["outcomes"]]
 
 
+def _train_rows(run: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["stage"] == "train"]
+
+
+def curve(run: Path, tokens: int) -> list[float | None]:
+    """Learning curve: success of the training episodes in each tenth of the token budget; None where none began."""
+    won, played, before = np.zeros(POINTS), np.zeros(POINTS), 0.0
+    for row in _train_rows(run):
+        place = min(POINTS - 1, int(before / tokens * POINTS))
+        won[place] += row["success"] * row["episodes"]
+        played[place] += row["episodes"]
+        before += row["generated_tokens"]
+    return [round(float(w / n), 4) if n else None for w, n in zip(won, played, strict=True)]
+
+
+def steps(run: Path) -> dict[str, dict[str, float]]:
+    """Mean number of steps per episode of the last evaluations: of all episodes, and of the successful ones."""
+    found = {mode: learning.report(run, "end", mode) for mode in learning.MODES}
+    return {mode: {name: one[name] for name in ("mean_steps", "mean_steps_success")} for mode, one in found.items()}
+
+
 def spent(run: Path) -> dict[str, float]:
     """Iterations, sampled tokens, carried-out actions, episodes and CPU seconds of a run's training."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    train = [row for row in rows if row["stage"] == "train"]
+    train = _train_rows(run)
     total = {name: sum(row[name] for row in train) for name in ("generated_tokens", "actions", "episodes")}
     return {"iterations": len(train), **total, "cpu_s": round(learning.cpu_seconds(run)["train"], 1)}
 

@@ -13,15 +13,22 @@ from agentrl.cli.train import again
 from agentrl.config import Entry
 from agentrl.engines import Traffic
 from agentrl.env import EnvironmentFile, Limits, pool_within
-from agentrl.evaluate import EpisodeFiles, Outcome, Report, evaluate, folder_of, header, stored_episodes
+from agentrl.evaluate import (
+    NOT_PLAYED,
+    EpisodeFiles,
+    Outcome,
+    Report,
+    evaluate,
+    folder_of,
+    header,
+    stored_episodes,
+)
 from agentrl.rollout import EpisodeRecord, Player
 from agentrl.run import Contestant, Loop, Progress, Tally
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
-# These limits do not change how an episode is played, so a stopped evaluation may continue with other values of them.
-NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
 LOOK_S = 1.0  # time between two checks of the traffic
 SILENT_S = 30.0  # after so long without an answer, a line says so; again whenever that time has doubled
 
@@ -210,6 +217,7 @@ class Session:
             "tasks": [task.key for task in self.tasks],
             "samples": self.arguments.samples,
             "seed": self.arguments.seed,
+            # a stopped evaluation may continue with other values of the limits NOT_PLAYED
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
         self.files = EpisodeFiles(self.folder, setting, self.secrets)

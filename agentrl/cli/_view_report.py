@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.cli._parser import Parser, seed
-from agentrl.evaluate import outcome_of, read_episode, read_report, stored_episodes
+from agentrl.evaluate import folder_of, outcome_of, read_episode, read_report, stored_episodes
 from agentrl.graph import StepGraph, word
 from agentrl.types import Status
 
@@ -31,7 +31,10 @@ class Episode(NamedTuple):
 def is_report(words: Sequence[str]) -> bool:
     """Do the words of `agentrl view` name a report, or the folder of an evaluation's episodes?"""
     paths = [Path(word) for word in words if not word.startswith("-")]
-    return any((path.suffix == ".json" and path.is_file()) or path.suffix == ".episodes" for path in paths)
+    return any(
+        path.suffix == ".episodes" or (path.suffix == ".json" and (path.is_file() or folder_of(path).is_dir()))
+        for path in paths
+    )
 
 
 def main(words: Sequence[str]) -> int:
@@ -69,13 +72,19 @@ def read_episodes(path: Path) -> list[Episode]:
     """The episodes of a report, or of a folder of episodes.
 
     Raises:
-        ValueError: the file is no report, or the folder holds no episodes.
+        ValueError: the file is no report or was not written yet, or the folder holds no episodes.
     """
     if path.suffix == ".episodes":
         files = stored_episodes(path)
         if not files:
             raise ValueError(f"{path} holds no episodes: agentrl eval ... --out REPORT.json stores them")
         return [Episode(number, vars(outcome_of(file)), file) for number, file in enumerate(files)]
+    if not path.exists():
+        folder = folder_of(path)
+        raise ValueError(
+            f"{path} is not written yet, because its evaluation did not end: agentrl view {folder} shows the "
+            f"{len(stored_episodes(folder))} episodes that are stored, and agentrl eval ... --resume plays the others"
+        )
     report = read_report(path)
     named = report.get("episode_files")  # None: an evaluation of a run stores one step graph and no transcripts
     places: dict[str, int] = {}

@@ -19,7 +19,7 @@ from agentrl import catalogue
 from agentrl.cli import _hooks
 from agentrl.cli._parser import Parser, positive, seed, share
 from agentrl.config import Entry, override, resolve
-from agentrl.env import EnvironmentFile
+from agentrl.env import ENDLESS, EnvironmentFile
 from agentrl.tool_env import RowTasks, trial_notes
 
 
@@ -62,17 +62,29 @@ def main(words: Sequence[str]) -> int:
     options = [option.removeprefix("env.") for option in arguments.options]
     entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
     findings = check_env(entry, tasks=arguments.tasks)
+    played, of = _played(entry, arguments.tasks)
     branches = None if findings else branches_by(entry)
     notes = _notes(entry, broken=bool(findings), tasks=arguments.tasks)
     if arguments.json:
-        found = {"env": entry.name, "tasks": arguments.tasks, "holds": not findings, "findings": findings}
+        found = {"env": entry.name, "tasks": played, "holds": not findings, "findings": findings}
         print(json.dumps({**found, "branches": branches, "notes": notes}))
         return 1 if findings else 0
     for line in [*findings, *(f"note: {note}" for note in notes)]:
         print(line, file=sys.stderr)
     replayed = "; it has no snapshots, so branches carry out its actions again" if branches == "replay" else ""
-    print(f"{arguments.env}: {f'{len(findings)} findings' if findings else f'all holds{replayed}'}")
+    verdict = f"{len(findings)} findings on {of}" if findings else f"all holds on {of}{replayed}"
+    print(f"{arguments.env}: {verdict}")
     return 1 if findings else 0
+
+
+def _played(entry: Entry[EnvironmentFile], asked: int) -> tuple[int, str]:
+    """(number of tasks that are tried, also in words with the number of all tasks); 0 if there is no list of tasks."""
+    try:
+        count = len(entry.hooks.tasks(entry.config))
+    except Exception:  # noqa: BLE001  a finding says so
+        return 0, "no task"
+    tried = min(asked, count)
+    return tried, f"{tried} of {count:,} tasks" if count <= ENDLESS else f"{tried} tasks of an endless list"
 
 
 def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders, whose
 last evaluation is taken. The difference is A minus B. If both are evaluations of one run, A is the later one.
+Notes below the comparison name what else may make the reports differ: empty or cut-off answers, and other limits.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.cli._parser import Parser
-from agentrl.evaluate import MODES, chosen_evaluations, compare, read_report
+from agentrl.evaluate import MODES, caveats, chosen_evaluations, compare, evaluations, read_report
 
 
 def main(words: Sequence[str]) -> int:
@@ -22,9 +23,24 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
     a, b = chosen_evaluations(arguments.a, arguments.b, arguments.mode)
-    result = {"a": str(a), "b": str(b), **compare(read_report(a), read_report(b))}
-    print(json.dumps(result) if arguments.json else sentence(result))
+    first, second = read_report(a), read_report(b)
+    notes = [*_why_this_mode([arguments.a, arguments.b], arguments.mode), *caveats(first, second, (str(a), str(b)))]
+    result = {"a": str(a), "b": str(b), **compare(first, second), "notes": notes}
+    print(json.dumps(result) if arguments.json else "\n".join([sentence(result), *(f"note: {one}" for one in notes)]))
     return 0
+
+
+def _why_this_mode(paths: Sequence[Path], asked: str | None) -> list[str]:
+    """A sentence on the mode that was chosen for run folders, if the command line does not name one."""
+    folders = [path for path in paths if path.is_dir()]
+    if asked is not None or not folders:
+        return []
+    there = [mode for mode in MODES if all(evaluations(folder, mode) for folder in folders)]
+    if len(there) > 1:
+        return [
+            "greedy evaluations are compared, because they have no sampling noise; --mode sampled compares the others"
+        ]
+    return [f"{there[0]} evaluations are compared, because no evaluation of the other mode is stored"]
 
 
 def _too_few(r: dict[str, Any]) -> str:

@@ -53,9 +53,19 @@ def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_
 
 
 def run_page(
-    methods: Sequence[str], steps: Path, options: Sequence[str], out: Path, groups: Sequence[int] | None
+    methods: Sequence[str],
+    steps: Path,
+    options: Sequence[str],
+    out: Path,
+    groups: Sequence[int] | None,
+    *,
+    as_json: bool = False,
+    top: int = 5,
 ) -> int:
-    """Write the credit page of some methods. Options are `key=value` for one method, `method.key=value` for several."""
+    """Write the credit page of some methods, and print how far several methods agree.
+
+    Options are `key=value` for one method, `method.key=value` for several.
+    """
     from agentrl.report import credit_data, token_words, write_credit_page
 
     try:
@@ -75,9 +85,15 @@ def run_page(
             decode=token_words(steps) if steps.is_dir() else None,
         )
         size = write_credit_page(data, out)
+        pairs = agreement(graph, credits, top) if len(credits) > 1 else []
     except (ValueError, OSError) as error:
         return complain(error)
-    print(f"{out}: {data.shown}, {size / 1e6:.1f} MB; open it in a browser")
+    if pairs:
+        print("\n".join(map(json.dumps, pairs)) if as_json else f"{compared(pairs)}\n")
+    print(
+        f"{out}: {data.shown}, {size / 1e6:.1f} MB; open it in a browser",
+        file=sys.stderr if pairs and as_json else None,
+    )
     return 0
 
 
@@ -248,11 +264,16 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.group is not None and arguments.html is None:
         return complain(ValueError("--group chooses what --html shows: give --html OUT too"))
     if arguments.compare is not None:
-        options = [] if arguments.method is None else [arguments.method, *arguments.options]
+        methods = arguments.compare.split(",")
+        beside = [] if arguments.method is None else [arguments.method, *arguments.options]
+        # A word without `=` is one more method, unless it begins like an option of a compared one: gigpo.gamma.
+        further = [word for word in beside if "=" not in word and word.partition(".")[0] not in methods]
+        options = [word for word in beside if word not in further]
+        methods = [*further, *methods]
         if arguments.html is not None:
-            methods = arguments.compare.split(",")
-            return run_page(methods, arguments.steps, options, arguments.html, arguments.group)
-        return run_compare(arguments.compare.split(","), arguments.steps, options, arguments.json, arguments.top)
+            how = {"as_json": arguments.json, "top": arguments.top}
+            return run_page(methods, arguments.steps, options, arguments.html, arguments.group, **how)
+        return run_compare(methods, arguments.steps, options, arguments.json, arguments.top)
     if arguments.html is not None:
         return run_page([arguments.method], arguments.steps, arguments.options, arguments.html, arguments.group)
     return run(arguments.method, arguments.steps, arguments.options, arguments.json)

@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
         check_out(arguments.out, again=arguments.resume or arguments.force)
     options = options_of(arguments)
     from agentrl.cli._eval_session import Session
-    from agentrl.evaluate import evaluated_entry
+    from agentrl.evaluate import evaluated_entry, without_answer
     from agentrl.rollout import TooManyFaults
     from agentrl.run import Contestant, leak_note
     from agentrl.settings.sections import PoolSection
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     on_stop(lambda: f"; {session.how_to_continue(words)}")
     try:
         report = session.play(contestant.limits(options.limits))
-    except TooManyFaults as error:
+    except (TooManyFaults, ValueError) as error:
         stored = f"; {session.how_to_continue(words)}" if session.done else ""
         raise ValueError(f"{error}{stored}") from error
     summary: dict[str, Any] = scrubbed_values({**report.summary(), **session.facts}, session.secrets)
@@ -61,7 +61,19 @@ def main(words: Sequence[str]) -> int:
         write_atomically(arguments.out, json.dumps(whole, indent=1).encode())
     elif summary["failures"] and not arguments.json:
         _hint(arguments)
+    if lost := without_answer(summary["failures"]):
+        _warn(arguments, lost)
     return 0
+
+
+def _warn(arguments: argparse.Namespace, lost: str) -> None:
+    """The last line of an evaluation in which no answer was whole. The evaluation itself was done: exit code 0."""
+    read = "" if arguments.out is None else f"; read the answers: agentrl view {arguments.out} --failed"
+    print(
+        f"agentrl: warning: {lost}, so this success rate may say little about how well the policy plays: see the "
+        f"line on these answers in the report{read}",
+        file=sys.stderr,
+    )
 
 
 def _hint(arguments: argparse.Namespace) -> None:

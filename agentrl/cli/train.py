@@ -5,9 +5,10 @@ RECIPE is a TOML file, or the name of a recipe that comes with the program (`age
 --dry-run only checks the recipe and prints the configuration with all defaults, the values that were chosen for this
 kind of model, and the sections that it lacks, as comments. With --memory it also forecasts the GPU memory of an update,
 and with --memory CARD, such as h100-80, what fits on that card; this takes minutes. --explain says what a section or
-key means, such as --explain optim.lr or --explain optim; alone it lists all sections. Ctrl-C or SIGTERM stops a run;
-with --resume it continues from its last checkpoint. --json prints one object when the run is done: its
-folder, its evaluations and what the rules of health found; with --dry-run it is the configuration.
+key means, such as --explain optim.lr or --explain optim, and with a recipe also its value there; alone it lists all
+sections. Ctrl-C or SIGTERM stops a run; with --resume it continues from its last checkpoint. --json prints one object
+when the run is done: its folder, its evaluations and what the rules of health found; with --dry-run it is the
+configuration.
 """
 
 import json
@@ -44,9 +45,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
     arguments = parser.parse_intermixed_args(words)
     if arguments.explain is not None:
-        from agentrl.settings import explained
+        from agentrl.settings import Settings, explained, find_recipe
 
-        print(explained(arguments.explain))
+        of = None if arguments.recipe is None else Settings.load(find_recipe(arguments.recipe), arguments.overrides)
+        print(explained(arguments.explain, of))
         return 0
     if arguments.recipe is None:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
@@ -156,10 +158,16 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run: the command that continues it, if the run's folder exists."""
-    if (folder / "config.toml").is_file():
-        return f"; continue with: agentrl train {again(words)}"
-    return "; nothing was stored yet"
+    """The end of the sentence of a stopped run: from where it goes on, and the command, if the run's folder exists."""
+    if not (folder / "config.toml").is_file():
+        return "; nothing was stored yet"
+    from agentrl.run import RunFolder
+
+    stored = RunFolder(folder).checkpoints()
+    stage, _, number = stored[-1].name.rpartition("-") if stored else ("", "", "")
+    place = "warm-up goes on from update" if stage else "run goes on from iteration"
+    where = f"the {place} {int(number)}" if stored else "no checkpoint was stored yet, so the run begins again"
+    return f"; {where}; continue with: agentrl train {again(words)}"
 
 
 def again(words: Sequence[str]) -> str:

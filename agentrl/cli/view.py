@@ -1,12 +1,13 @@
 """`agentrl view RUN|GRAPH|REPORT.json [--group N | --episode N] [--json]`: stored rollouts; transcripts of a report.
 
 RUN is a run folder, whose newest graph is taken, GRAPH a file in its folder graphs, such as 000000.safetensors. Without
-an option it prints one line per episode, with --json one JSON object per episode. With --group or --episode it prints
-the states and steps of a group or an episode in node-link form, `nodes` and `edges`, which D3 and
-networkx.node_link_graph read; states that episodes share are one node. N is the number in the list, from 0. `ending`
-is done, or the limit that cut the episode (turn_limit also if the environment cut the episode at a limit of its own),
-and `truncated` is true on the last step of an episode that was cut. For the report of an evaluation the command prints
-the episodes (--failed, --json), and with --episode everything that was said in one episode.
+an option it prints one line per episode, with --json one JSON object per episode (`caller`: the [episode, turn] that
+called an agent). With --group or --episode it prints the states and steps of a group or an episode in node-link form,
+`nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node. N is the
+number in the list, from 0. `ending` is done, or the limit that cut the episode (turn_limit also if the environment cut
+the episode at a limit of its own), and `truncated` is true on the last step of an episode that was cut. For the report
+of an evaluation the command prints the episodes (--failed, --json), and with --episode everything that was said in one
+episode.
 """
 
 import json
@@ -52,18 +53,22 @@ def table(graph: StepGraph) -> str:
         mean = ""
         if credited:
             mean = f"{'-':>9} " if e["advantage"] is None else f"{e['advantage']:9.3f} "
-        who = f" ({e['agent']})" if several else ""
+        caller = "" if e["caller"] is None else ", called by episode {}, turn {}".format(*e["caller"])
+        who = f" ({e['agent']}{caller})" if several or caller else ""
         numbers = f"{e['group']:5} {e['episode']:7} {e['kind']:9} {e['steps']:5} {e['score']:7.3f}"
         lines.append(f"{numbers} {e['ending']:16} {mean}{e['task']}{who}")
     return "\n".join(lines)
 
 
 def episodes(graph: StepGraph) -> Iterator[dict[str, Any]]:
-    """The facts of each episode; `advantage` is the mean over its steps with credit, None if there are none."""
+    """The facts of each episode; `advantage` is the mean over its steps with credit, None if there are none.
+
+    `caller` is the episode and the turn of the step that called the episode's agent, None for the agent of the task.
+    """
     scores = graph.score  # [N]
     for episode in np.unique(graph.episode).tolist():
         rows = np.flatnonzero(graph.episode == episode)
-        first, last = rows[0], rows[-1]
+        first, last, caller = rows[0], rows[-1], int(graph.caller[rows[0]])
         group = int(graph.group[first])
         given = graph.columns["advantage"][rows] if graph.has("advantage") else np.array([])
         credited = given[~np.isnan(given)]
@@ -77,4 +82,5 @@ def episodes(graph: StepGraph) -> Iterator[dict[str, Any]]:
             "advantage": float(credited.mean()) if len(credited) else None,
             "task": word(graph, "group", group),
             "agent": word(graph, "agent", int(graph.agent[first])),
+            "caller": None if caller < 0 else [int(graph.episode[caller]), int(graph.turn[caller])],
         }

@@ -104,8 +104,19 @@ def _prompt(graph: StepGraph, row: int) -> str:
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:
-    """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them."""
+    """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them.
+
+    If the episode continues a context of another one, the tokens of that context are in the table, as a prompt.
+    """
     assert graph.tokens is not None
-    tokens = take_rows(graph.tokens, np.flatnonzero(graph.episode == graph.episode[first]))
+    own = graph.episode == graph.episode[first]  # [N]
+    rows, context = own.copy(), graph.tokens.context
+    for row in np.flatnonzero(own).tolist():
+        above = int(context[row])
+        while above >= 0 and not rows[above]:
+            rows[above] = True
+            above = int(context[above])
+    tokens = take_rows(graph.tokens, np.flatnonzero(rows))
+    sampled = tokens.sampled & np.repeat(own[rows], np.diff(tokens.offsets))  # [S]
     old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
-    return replace(tokens, logprobs=np.where(tokens.sampled, old, 0.0), columns={})
+    return replace(tokens, sampled=sampled, logprobs=np.where(sampled, old, 0.0), columns={})

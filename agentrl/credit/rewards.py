@@ -25,7 +25,7 @@ import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry, resolve
-from agentrl.graph import PLAYED, StepGraph, tree_down
+from agentrl.graph import CALLED, PLAYED, StepGraph, tree_down
 
 SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; column of the environment's own reward
 
@@ -183,12 +183,17 @@ def reward_metrics(graph: StepGraph) -> dict[str, float]:
     """Means over scored paths: of each signal (`signal_NAME`), and of the reward of transforms (`transformed_reward`).
 
     If there are several agents, each agent has its own means, `signal_NAME_AGENT`, because a signal may mean different
-    things for different agents.
+    things for different agents. Chains that repeat the outcome of their caller's episode (`agentrl.graph.CALLED`) do
+    not count.
     """
     names = signal_names(graph)
     if not len(graph) or not (names or graph.has(OWN)):
         return {}
     at = ends(graph)
+    repeats = [name.endswith(CALLED) for name in graph.names.get("agent", ())]  # one per agent
+    if any(repeats):
+        counted = ~np.array(repeats)[graph.agent[at.row]]  # [L]
+        at = Ends(at.row[counted], at.group[counted], at.weight[counted])
     columns = {f"signal_{name}": signal(graph, name) for name in names}
     columns |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
     sums = {name: totals(graph, x, at) for name, x in columns.items()}  # [L] each

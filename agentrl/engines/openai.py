@@ -38,7 +38,7 @@ PROBE_TOKENS = 32  # most tokens of the answer to the first short request
 PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
 # Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
-AGAIN_S = 1.0  # seconds until a refused connection is tried once more
+AGAIN_S = 1.0  # seconds until a refused connection, or a request that a server failed at, is tried once more
 
 
 class EndpointLost(EnvFault):
@@ -144,7 +144,7 @@ class OpenAIPolicy(Wordless):
                     # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
                     async with asyncio.timeout(self.endpoint.timeout_s):
                         completion = await self._ask(request)
-                    return self._generation(completion, attempt)
+                    return self._generation(completion, request, attempt)
                 except TimeoutError:
                     failure = TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s")
                 except (self._openai.APIError, ValueError, RecursionError) as error:
@@ -170,14 +170,19 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, or the
-                endpoint refuses the request.
+            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, the
+                endpoint refuses the request, or the server fails at it twice.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
             if tools and failure is not None and _names_tools(failure):
                 failure = self._try(client, ())
                 takes = failure is not None
+        if failure is not None and _failed(failure):
+            raise ValueError(
+                f"{self.name} at {self.describe()['base_url']} failed twice at a first short request: "
+                f"{self._why(failure)}; read the server's log, or leave this request out with endpoint.probe_s=0"
+            )
         # OpenAI says "output limit" if PROBE_TOKENS were too few for a model that thinks: the endpoint works.
         works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
         if failure is not None and not works and self._no_answer(failure) is None:
@@ -210,6 +215,9 @@ class OpenAIPolicy(Wordless):
                 raise ValueError(self._unreached(error.__cause__ or error)) from None
             except self._openai.APIError as error:
                 failure: Exception = error
+                if attempt == 0 and _failed(failure) and not (tools and _names_tools(failure)):
+                    time.sleep(AGAIN_S)
+                    continue
                 return failure
             break
         return None
@@ -283,7 +291,7 @@ class OpenAIPolicy(Wordless):
             options["seed"] = fold(request.noise_key) >> (64 - SEED_BITS)
         return {"model": end.model, **of_request(request), "extra_body": end.extra_body or None, **options}
 
-    def _generation(self, completion: Any, attempt: int) -> Generation:
+    def _generation(self, completion: Any, request: Request, attempt: int) -> Generation:
         """The generation in a completion; ValueError if it is not a chat completion."""
         reply = read_completion(completion)
         usage: dict[str, float] = {"requests": attempt + 1, "retries": attempt}
@@ -300,10 +308,25 @@ class OpenAIPolicy(Wordless):
         if len(text) > most:  # the server exceeds max_tokens
             reply, text, finish = reply._replace(calls=()), text[:most], "length"
         message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
-        thought = reply.thought[:most]
         return Generation(
-            text=text, finish=finish, usage=usage, thought=thought, refusal=reply.refusal[:most], message=message
+            text=text,
+            finish=finish,
+            usage=usage,
+            thought=reply.thought[:most],
+            refusal=reply.refusal[:most],
+            message=message,
+            cut_by=self._cut_by(request, usage.get("completion_tokens")) if reply.finish_reason == "length" else "",
         )
+
+    def _cut_by(self, request: Request, tokens: float | None) -> str:
+        """See `Generation.cut_by`; `tokens` is the length of an answer that was cut off, by the server's count."""
+        own, asked = self.endpoint.max_tokens, min(request.max_tokens, self.endpoint.max_tokens)
+        if tokens is not None and tokens < asked - 1:  # some servers do not count the last token
+            return (
+                f"the server ended an answer after {tokens:.0f} tokens, and the request allowed {asked}: raise the "
+                "server's own limit, or its context length"
+            )
+        return f"endpoint.max_tokens = {own} was reached: raise endpoint.max_tokens" if own < request.max_tokens else ""
 
     def _no_answer(self, error: Exception) -> Literal["context", "refused"] | None:
         """Why the endpoint gives this prompt no answer, if the prompt is what it refuses; None for other errors."""
@@ -347,6 +370,11 @@ def _names_tools(error: Exception) -> bool:
     """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
+
+
+def _failed(error: Exception) -> bool:
+    """Did the server itself fail at the request, with status 500 or above?"""
+    return (getattr(error, "status_code", None) or 0) >= 500
 
 
 async def _bounded(response: Any) -> None:

@@ -3,10 +3,12 @@
 docs/engines.md says how to make that environment, and with which options to start a server that is given.
 """
 
+import json
 import math
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +30,7 @@ WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
+VERSION_BYTES = 1 << 16  # most bytes that are read of a server's answer on its version
 ANSWER_S = 5.0  # time for a given server to answer
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
@@ -183,11 +186,12 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
 
 
 def check_here(config: Config) -> None:
-    """Raises ValueError if the interpreter, its vLLM, the GPUs or the given servers are missing."""
+    """Raises ValueError if the interpreter, its vLLM, the GPUs or the given servers are missing, or a port is taken."""
     for url in config.urls:
         _check_answers(url)
     if config.python:
         _check_vllm(config, _interpreter(config))
+        _check_ports(config)
     if config.gpus and config.device == "gpu" and not any(Path(file).exists() for file in GPU_FILES):
         raise ValueError(
             f"engine.gpus names {len(config.gpus)} sets of GPUs, and this machine has no GPU: run this on a machine "
@@ -235,17 +239,35 @@ def _check_vllm(config: Config, python: Path) -> None:
         raise ValueError(f"engine.python = {config.python} is no Python that runs (exit code {answer.returncode})")
 
 
+def _check_ports(config: Config) -> None:
+    """Raises ValueError if another program listens at a port of the servers."""
+    from agentrl.engines.vllm_process import free_port
+
+    for number in range(0 if config.port is None else config.servers):
+        free_port((config.port or 0) + number)
+
+
 def _check_answers(url: str) -> None:
-    """Raises ValueError unless an HTTP server answers at `url`. `connected` checks later whether it is vLLM."""
+    """Raises ValueError unless a vLLM server answers at `url`. `connected` checks later whether a run can use it."""
     try:
-        urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S).close()
+        with urlopen(f"{url.rstrip('/')}/version", timeout=ANSWER_S) as answer:
+            said = json.loads(answer.read(VERSION_BYTES))
+        known = isinstance(said, dict) and "version" in said
     except HTTPError as error:
         error.close()
+        known = error.code != HTTPStatus.NOT_FOUND  # it may ask for the key, which `connected` has
+    except ValueError:  # no JSON
+        known = False
     except (OSError, HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise ValueError(
             f"no vLLM server answers at {hidden_url(url)}: start it, or correct engine.urls ({why})"
         ) from None
+    if not known:
+        raise ValueError(
+            f"the server at {hidden_url(url)} is no vLLM server, because it does not say vLLM's version: correct "
+            "engine.urls, which has addresses without a path, such as http://HOST:8000"
+        )
 
 
 def close(engine: "VllmEngine") -> None:

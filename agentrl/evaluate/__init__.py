@@ -3,11 +3,12 @@
 from agentrl.evaluate.attacks import ATTACKS, Attack
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
 from agentrl.evaluate.certainty import CERTAIN_IN_WORDS, CERTAIN_ITERATIONS, certain_too_early
-from agentrl.evaluate.comparison import compare, read_report
+from agentrl.evaluate.comparison import NOT_PLAYED, caveats, compare, read_report
 from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
 from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
+from agentrl.evaluate.failures import without_answer
 from agentrl.evaluate.finding import Finding, Severity
 from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
@@ -23,6 +24,7 @@ __all__ = [
     "CERTAIN_IN_WORDS",
     "CERTAIN_ITERATIONS",
     "MODES",
+    "NOT_PLAYED",
     "Attack",
     "EpisodeFiles",
     "Finding",
@@ -37,6 +39,7 @@ __all__ = [
     "Stage",
     "attach_branches",
     "branch_summary",
+    "caveats",
     "certain_too_early",
     "chosen_evaluations",
     "compare",
@@ -69,4 +72,5 @@ __all__ = [
     "task_keys",
     "wilson",
     "with_run_rewards",
+    "without_answer",
 ]

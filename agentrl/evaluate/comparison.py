@@ -6,12 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from agentrl.evaluate.failures import without_answer
 from agentrl.evaluate.stats import mcnemar, minimum_detectable, paired_bootstrap
-from agentrl.files import read_text
+from agentrl.files import read_text, read_toml
+
+# These limits do not change how an episode is played.
+NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
+MOST_WITHOUT_ANSWER = 0.5  # from this share of empty, cut-off or refused answers, a comparison has a note
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Read a report with episodes; ValueError if the file is not one."""
+    """Read a report with episodes; ValueError if the file is not one.
+
+    The evaluations of a run get their `limits` from the run's configuration.
+    """
     text = read_text(path, "report")
     try:
         report: dict[str, Any] = json.loads(text)
@@ -20,8 +28,14 @@ def read_report(path: Path) -> dict[str, Any]:
             if not isinstance(outcome["success"], bool) or not isinstance(outcome["task"], str):
                 raise TypeError
             outcome["ending"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        for failure in report.get("failures", {}).values():
+            failure["count"] + failure["of"] + 0
+        report.get("limits", {}).items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} is not a report with episodes: write one with agentrl eval --out") from None
+    config = path.absolute().parents[1] / "config.toml"
+    if "limits" not in report and path.absolute().parent.name == "evaluations" and config.is_file():
+        report["limits"] = read_toml(config).get("limits", {})
     return report
 
 
@@ -67,3 +81,27 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "p_value": mcnemar(int((x > y).sum()), int((y > x).sum())),
         "minimum_detectable": minimum_detectable(x - y),
     }
+
+
+def caveats(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A", "B")) -> list[str]:
+    """Sentences on what else than the policies may make two reports differ: lost answers, and different limits.
+
+    Args:
+        a, b: the reports, see `read_report`.
+        names: their files.
+    """
+    found = []
+    for letter, name, report in zip("AB", names, (a, b), strict=True):
+        lost = without_answer(report.get("failures", {}), MOST_WITHOUT_ANSWER)
+        if lost:
+            found.append(
+                f"in {letter}, {lost}, so its success may say little about how well the policy plays: read the answers "
+                f"with agentrl view {name} --failed, mend the cause, and evaluate it again"
+            )
+    x, y = a.get("limits"), b.get("limits")
+    if x and y:
+        differ = [key for key in {**x, **y} if key not in NOT_PLAYED and x.get(key) != y.get(key)]
+        told = [f"limits.{key} is {x.get(key, 'not set')} in A and {y.get(key, 'not set')} in B" for key in differ]
+        if told:
+            found.append(f"{', '.join(told)}: the difference may come from these limits and not from the policies")
+    return found

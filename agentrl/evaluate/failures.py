@@ -45,6 +45,10 @@ EPISODES: Mapping[str, str] = MappingProxyType(
         "env_error": "were lost to the environment or to the endpoint, and are not scored",
     }
 )
+# Kinds of answers that say little about how well a policy plays, in the words of `without_answer`.
+NO_ANSWER: Mapping[str, str] = MappingProxyType(
+    {"empty": "empty", "cut": "cut off at a token limit", "refused": "refused or broken off"}
+)
 MORE_TOKENS = "raise limits.turn_tokens"
 PARSED_AWAY = (
     "although the answer ended by itself: the server's reasoning parser took the whole answer for reasoning, so start "
@@ -52,7 +56,6 @@ PARSED_AWAY = (
 )
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        "cut": MORE_TOKENS,
         "no_action": "see whether the model understands the prompt: agentrl view REPORT --failed",
         "context_limit": "serve the model with a longer context, or lower limits.turns or limits.turn_tokens",
         "time_limit": "raise limits.seconds, or lower endpoint.concurrency",
@@ -63,8 +66,9 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
-    `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at the token limit. `missing`
-    names the part of the format that an answer lacked.
+    `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at a token limit, and `other`
+    those that ended at another limit than `limits.turn_tokens`, which `cut_by` names. `missing` names the part of the
+    format that an answer lacked.
     """
 
     times: int
@@ -72,6 +76,8 @@ class Example(NamedTuple):
     cut: int = 0
     text: str = ""
     missing: str = ""
+    other: int = 0
+    cut_by: str = ""
 
 
 def kind_of_answer(step: StepRecord) -> str:
@@ -115,6 +121,8 @@ def failures_of(record: EpisodeRecord) -> dict[str, Example]:
                 before.cut + (answer.finish == "length"),
                 before.text or _shown(kind, step),
                 before.missing or step.missing,
+                before.other + bool(answer.cut_by),
+                before.cut_by or answer.cut_by,
             )
     return found
 
@@ -159,6 +167,8 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
                 sum(one.cut for one in counts),
                 counts[0].text,
                 counts[0].missing,
+                sum(one.other for one in counts),
+                next((one.cut_by for one in counts if one.cut_by), ""),
             )
             example = {"text": total.text, "task": first.task, "episode": number}
             found[f"answers.{kind}"] = _entry(f"answers {words}", _advice(kind, total), total.times, answers, example)
@@ -178,11 +188,31 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
     return found
 
 
+def without_answer(found: Mapping[str, Any], least: float = 1.0) -> str:
+    """How many answers were empty, cut off or refused, in words; empty if their share is below `least`.
+
+    Args:
+        found: the entry `failures` of a report, see `summary`.
+        least: a share of all answers.
+    """
+    kinds = {kind: found[f"answers.{kind}"] for kind in NO_ANSWER if f"answers.{kind}" in found}
+    count, of = sum(one["count"] for one in kinds.values()), max((one["of"] for one in kinds.values()), default=0)
+    if not of or count < least * of:
+        return ""
+    words = " or ".join(NO_ANSWER[kind] for kind in kinds)
+    each = ", ".join(f"{one['count']} {NO_ANSWER[kind]}" for kind, one in kinds.items())
+    return (
+        f"{'all ' if count == of else f'{count} of '}{of} answers were {words}{f' ({each})' if len(kinds) > 1 else ''}"
+    )
+
+
 def _advice(kind: str, total: Example) -> str:
     """The advice on failed answers of a kind."""
     if kind == "no_format":
         lost = "; the server took the reasoning out of the text" if total.thoughts else ""
         return f"missing is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"
+    if kind == "cut":
+        return _more_tokens(total)
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:
@@ -194,8 +224,15 @@ def _advice(kind: str, total: Example) -> str:
             if total.cut == total.times
             else f"; {total.times - total.cut} ended by themselves, see --reasoning-parser of the server"
         )
-        return f"{had} and the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}{ended}"
-    return f"the token limit was reached{_in(total.cut, total.times)}: {MORE_TOKENS}" if total.cut else ""
+        return f"{had} and the token limit was reached{_in(total.cut, total.times)}: {_more_tokens(total)}{ended}"
+    return f"the token limit was reached{_in(total.cut, total.times)}: {_more_tokens(total)}" if total.cut else ""
+
+
+def _more_tokens(total: Example) -> str:
+    """The advice on answers that ended at a token limit."""
+    if not total.other:
+        return MORE_TOKENS
+    return total.cut_by if total.other == total.cut else f"{MORE_TOKENS}; in {total.other} {total.cut_by}"
 
 
 def _in(some: int, count: int) -> str:

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     )
     from agentrl.graph.similarity import first_fit, similar_states
     from agentrl.graph.sources import newest_graph, read_any
-    from agentrl.graph.step_graph import CANDIDATE, COLUMNS, DEMO, PLAYED, PROBE, Columns, StepGraph, success_of
+    from agentrl.graph.step_graph import (
+        CALLED,
+        CANDIDATE,
+        COLUMNS,
+        DEMO,
+        PLAYED,
+        PROBE,
+        Columns,
+        StepGraph,
+        success_of,
+    )
     from agentrl.graph.store import graph_from_bytes, graph_to_bytes, read_graph, read_note, write_graph
     from agentrl.graph.tokens import (
         Tokens,
@@ -52,6 +62,7 @@ if TYPE_CHECKING:
     from agentrl.graph.trajectories import to_messages
 
 __all__ = [
+    "CALLED",
     "CANDIDATE",
     "COLUMNS",
     "DEMO",
@@ -124,6 +135,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "CALLED": "agentrl.graph.step_graph",
     "CANDIDATE": "agentrl.graph.step_graph",
     "COLUMNS": "agentrl.graph.step_graph",
     "DEMO": "agentrl.graph.step_graph",

@@ -21,6 +21,10 @@ from agentrl.types import Status
 # step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
+# End of the agent name of a chain that is a part of its caller's episode and has the outcome of this episode, as
+# programs have that send several requests at once (`agentrl.rollout.program`).
+CALLED = "/called"
+
 COLUMNS: Mapping[str, type] = MappingProxyType(
     {
         "group": np.int64,  # copies of one task

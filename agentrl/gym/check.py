@@ -10,6 +10,7 @@ import itertools
 import json
 import pickle
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from agentrl.gym.environment import GymEnv
 from agentrl.tool import random_action
 from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
+PLACE_OR_ADVICE = re.compile(r"; answer in words| \(passive_env_checker\.py:\d+, in \w+\)")
 CALL_S = 30.0  # a call that takes longer counts as hanging
 GARBAGE = (
     "",
@@ -88,7 +90,18 @@ def check_env(
             findings += _guarded(f"task {task.key}", lambda check=check, walk=walk: check(walk))  # type: ignore[misc]
     findings += _guarded("an expert", lambda: _check_experts(subject, listed[0], steps))
     findings += _guarded("Gymnasium's checker", lambda: _check_gymnasium(subject))
-    return list(dict.fromkeys(findings))
+    return _joined(list(dict.fromkeys(findings)))
+
+
+def _joined(findings: Sequence[str]) -> list[str]:
+    """The findings, of which one stays of those that name the same exception, with the number of the others."""
+    alike: dict[str, list[str]] = {}
+    for finding in findings:
+        _, raised, exception = finding.partition(" raised ")
+        # Gymnasium's checker adds a place in its own code to an exception without a place in the user's code.
+        same = PLACE_OR_ADVICE.sub("", exception) if raised else finding
+        alike.setdefault(same, []).append(finding)
+    return [f"{one[0]} (and {len(one) - 1} more with this exception)" if one[1:] else one[0] for one in alike.values()]
 
 
 def _entry(entry: Entry[EnvironmentFile] | ModuleType | str, config: Any) -> Entry[EnvironmentFile]:

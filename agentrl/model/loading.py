@@ -6,6 +6,7 @@ A model is read from a folder or a hub name, or is a small new one made from a c
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,9 +197,30 @@ def check_path(path: str) -> bool:
 
 def _check_folder(folder: Path) -> None:
     if not folder.exists():
-        raise ValueError(f"the model folder {folder} does not exist: check the path")
+        raise ValueError(f"the model folder {folder} does not exist{_did_you_mean(folder) or ': check the path'}")
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} is not a model folder: it has no config.json")
+        inside = _models_in(folder)
+        named = f"; the model in it is the folder {inside[-1]}" if inside else ""
+        raise ValueError(f"{folder} is not a model folder: it has no config.json{named}")
+
+
+def _models_in(folder: Path) -> list[Path]:
+    """The model folders in a checkpoint or in a run folder, those of the newest checkpoint last."""
+    patterns = ("*/config.json", "*/*/config.json", "checkpoints/*/*/config.json")
+    found = [path.parent for pattern in patterns for path in folder.glob(pattern)]
+    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    # Checkpoints of the warm-up, `clone-NNNNNN`, are older than those of the training, `NNNNNN`.
+    return sorted(shown, key=lambda path: (path.parent.name.isdecimal(), path.parent.name, path.name == "policy"))
+
+
+def _did_you_mean(folder: Path) -> str:
+    """The end of a sentence about a folder that does not exist: a path of a similar name; empty if there is none."""
+    missing = next(one for one in (*reversed(folder.parents), folder) if not one.exists())
+    if not missing.parent.is_dir() or not os.access(missing.parent, os.R_OK):
+        return ""
+    beside = sorted(path.name for path in missing.parent.iterdir() if path.is_dir())
+    close = get_close_matches(missing.name, beside, n=1)
+    return f": did you mean {missing.parent / close[0] / folder.relative_to(missing)}?" if close else ""
 
 
 def _open(path: str, dtype: Any) -> tuple[Any, Any]:
@@ -229,7 +251,8 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
                 "to a checkpoint, remove that checkpoint to go on from the one before"
             ) from error
         raise ValueError(
-            f"no language model could be loaded from {path!r}, neither a folder nor a hub name: {first}"
+            f"no language model could be loaded from {path!r}, neither a folder nor a hub name"
+            f"{_did_you_mean(folder)}: {first}"
         ) from error
     missing = sorted(found["missing_keys"])
     if missing:  # transformers gives them random values

@@ -17,7 +17,7 @@ from agentrl.rollout.faults import fault_counts, stop_on_faults
 from agentrl.rollout.guide import Demonstrate, Guide, GuideFile, Shown, Teacher, Teaching
 from agentrl.rollout.hints import Hinting, Taught, Telling, taught
 from agentrl.rollout.player import Player, Start, TooManyFaults
-from agentrl.rollout.program import AgentTask, Program, program_path
+from agentrl.rollout.program import AgentTask, Program, arrange, program_path, share_outcome
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined, same_state
@@ -87,6 +87,7 @@ __all__ = [
     "Wanted",
     "adopt",
     "appended",
+    "arrange",
     "build_graph",
     "by_group",
     "collect",
@@ -107,6 +108,7 @@ __all__ = [
     "reply_of",
     "rows_of",
     "same_state",
+    "share_outcome",
     "stop_on_faults",
     "success_rate",
     "taught",

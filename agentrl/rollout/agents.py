@@ -12,7 +12,7 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, Limits, Pool, Prompt
-from agentrl.graph import StepGraph
+from agentrl.graph import CALLED, StepGraph
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.player import Player
@@ -99,7 +99,7 @@ class Crew:
 
 def rows_of(graph: StepGraph, agents: Mapping[str, Agent], policy: str, trained: bool) -> np.ndarray:
     """[N] bool, the rows of the agents that `policy` plays; with `trained`, only of agents that train `policy`."""
-    names = graph.names.get("agent", ())
+    names = [name.removesuffix(CALLED) for name in graph.names.get("agent", ())]
     of_policy = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
     rows: np.ndarray = np.array(of_policy, bool)[graph.agent]
     return rows

@@ -15,8 +15,12 @@ def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
 
 
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if the environment failed in more than `share` of the chains; called agents count."""
-    chains = [chain for record in records for chain in record.chains()]
+    """Raises TooManyFaults if the environment failed in more than `share` of the chains; called agents count.
+
+    A sound chain beside another one (`EpisodeRecord.beside`) does not count: it has no environment that could fail.
+    """
+    every = (chain for record in records for chain in record.chains())
+    chains = [chain for chain in every if not chain.beside or chain.ending == Status.ENV_ERROR]
     lost = [r for r in chains if r.ending == Status.ENV_ERROR]
     if len(lost) > share * len(chains):
         raise TooManyFaults(

@@ -74,6 +74,8 @@ class EpisodeRecord:
         agent, policy: names of the agent and of the actor that answers for it.
         caller: the step that called this agent; None for the agent that the task was given to.
         called: the chains of the agents that this chain called, in the order of the calls.
+        beside: the chain is a part of its caller's episode, played at the same time, and has that episode's outcome
+            (`agentrl.rollout.program.chains`).
         tree: number of the chain's tree in the group; None if no other chain is in this tree.
         kind: kind of the steps that only this chain played: PLAYED, CANDIDATE or PROBE.
         steps: the steps, in the order of time.
@@ -106,6 +108,7 @@ class EpisodeRecord:
     policy: str = "policy"
     caller: "StepRecord | None" = None
     called: "list[EpisodeRecord]" = field(default_factory=list)
+    beside: bool = False
     tree: int | None = None
     kind: int = PLAYED
     steps: list[StepRecord] = field(default_factory=list)

@@ -26,12 +26,16 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     """
     check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
-        for plan in settings.policies.values():
-            if plan.model.new is None:
-                check_path(plan.model.path)
+        for path in _model_paths(settings):
+            check_path(path)
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
     if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
         hook(settings.engine.config)
+
+
+def _model_paths(settings: Settings) -> list[str]:
+    """The values of `model.path` of all policies that are not made anew."""
+    return list(dict.fromkeys(plan.model.path for plan in settings.policies.values() if plan.model.new is None))
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
@@ -44,28 +48,54 @@ def held_out_tasks(settings: Settings) -> list[Task]:
 
 
 def dry_run_notes(settings: Settings) -> list[str]:
-    """Notes of a dry run: what ends an episode first, and how the tasks are divided or why they cannot be read here.
+    """Notes of a dry run: what ends an episode first, what is missing here, and how the tasks are divided.
 
     The options of the training and the evaluation environment are compared. The tasks are compared too, except in
     agentrl's own environments that do not read a user's rows, because making these tasks takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap.
+        ValueError: training and held-out tasks overlap, or the folder of a model is there and holds no model.
     """
-    turns, env = turns_note(settings), settings.env
+    turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(
             "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
             "eval.env different splits"
         )
     if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
-        return turns
+        return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # data that lies on another machine, say
-        return [*turns, f"the tasks cannot be read here, so they were not checked: {error}"]
+        missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
+        return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)
-    return [*turns, *filter(None, [division_note(tasks)])]
+    return [*turns, *filter(None, [division_note(tasks)]), *missing, *_doctor(settings, missing)]
+
+
+def _doctor(settings: Settings, missing: Sequence[str]) -> list[str]:
+    """A note that names `agentrl doctor` if something is missing, or if the engine has needs that were not tried."""
+    if missing:
+        return ["agentrl doctor, with the same recipe and options, lists all that is missing on this machine"]
+    if settings.engine.hooks.check_here is not None:
+        name = settings.engine.name
+        return [
+            f"what engine.name={name} needs was not tried: agentrl doctor, with the same recipe and options, tries it"
+        ]
+    return []
+
+
+def _missing_models(settings: Settings) -> list[str]:
+    """Notes on model folders that do not exist on this machine; ValueError for a folder that holds no model."""
+    notes = []
+    for path in _model_paths(settings):
+        try:
+            check_path(path)
+        except ValueError as error:
+            if Path(path).expanduser().exists():
+                raise
+            notes.append(str(error))
+    return notes
 
 
 def turns_note(settings: Settings) -> list[str]:

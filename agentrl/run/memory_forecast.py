@@ -167,7 +167,7 @@ class _Policy:
         fixed = need.weights + need.reference + need.optimiser
         head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
         if fixed >= room:
-            yield f"{head} does not fit, weights and optimiser alone need {fixed / GIB:.1f} GiB"
+            yield f"{head} does not fit, {self._why_not(card, need, fixed)}"
             return
         largest = self._largest(config, need.peak, room)
         verdict = "fits" if need.peak <= room else "does not fit"
@@ -176,6 +176,20 @@ class _Policy:
             yield f"{head} {verdict}; not even one path of {least} tokens does"
         else:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
+
+    def _why_not(self, card: str, need: Any, fixed: float) -> str:
+        """Why the update has no room: its own `fixed` bytes alone, or what else is on the card."""
+        own = f"weights and optimiser alone need {fixed / GIB:.1f} GiB"
+        if fixed >= CARDS[card] * USABLE * GIB:
+            return own
+        engine, cache = self.settings.engine.config, self._cache_bytes()
+        others = {
+            f"the engine's keys and values need up to {cache / GIB:.1f} GiB ({engine.max_context} tokens in each of "
+            f"engine.max_slots={getattr(engine, 'max_slots', 0)}; lower one of them)": cache,
+            f"the engine's servers take {self._share():.0%} (engine.options.gpu_memory_utilization)": self._share(),
+            f"the whole weights need {need.whole / GIB:.1f} GiB more": need.whole,
+        }
+        return f"{own}, and {', and '.join(words for words, size in others.items() if size)}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
         """About the largest number of tokens that fits, a multiple of STEP unless it was tried; 0 if no try fits.

@@ -1,6 +1,11 @@
-"""Progress of a run on the terminal: a bar that moves, and lines that stay. Without a terminal there are no bars."""
+"""Progress of a run on the terminal: a bar that moves, and lines that stay.
+
+Without a terminal there are no bars. A line then says how far the work is, at least once in `SILENT_S` seconds.
+"""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -13,6 +18,8 @@ from agentrl.rollout import EpisodeRecord
 from agentrl.secret import scrubbed
 from agentrl.types import Status
 
+SILENT_S = 60.0  # longest time without a line where there are no bars
+
 
 class Progress:
     """Bars on standard error, so that standard output stays machine-readable."""
@@ -22,20 +29,35 @@ class Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bars = Bars(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console)
         self._bars.disable = quiet or not sys.stderr.isatty()
+        self._quiet, self._said_s, self._ended = quiet, time.monotonic(), threading.Event()
 
     def __enter__(self) -> "Progress":
         self._bars.start()
+        if self._bars.disable and not self._quiet:
+            threading.Thread(target=self._break_silence, name="progress", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         if not self._bars.disable:  # if no bar was ever shown, `stop` of rich 14.0 prints an empty line
             self._bars.stop()
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
+        self._said_s = time.monotonic()
         self.console.print(scrubbed(text), markup=False)
+
+    def _break_silence(self) -> None:
+        """Until the end, print how far the newest piece of work is whenever no line came for `SILENT_S` seconds."""
+        while not self._ended.wait(max(SILENT_S / 20, self._said_s + SILENT_S - time.monotonic())):
+            tasks = self._bars.tasks
+            if tasks and time.monotonic() - self._said_s >= SILENT_S:
+                task = tasks[-1]
+                of = "" if task.total is None else f": {task.completed:.0f} of {task.total:.0f}"
+                note = f", {task.fields['note']}" if task.fields["note"] else ""
+                self.say(f"{task.description}{of}{note} (for {(task.elapsed or 0.0) / 60:.0f} min)")
 
     @contextmanager
     def preparing(self, text: str) -> Iterator[None]:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from agentrl.env import ENDLESS, deadline, tasks_of
+from agentrl.config import Entry
+from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
+from agentrl.model import check_path
 from agentrl.model.sections import ModelConfig
 from agentrl.run.learner_group import check_group
 from agentrl.secret import hidden_url
@@ -65,24 +67,31 @@ def preflight(settings: Settings, needs: str = "") -> list[Finding]:
 
 
 def _data(settings: Settings) -> Iterator[Finding]:
-    for label, entry in (("training", settings.env), ("evaluation", settings.eval_env)):
-        try:
-            tasks = tasks_of(entry)
-            count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
-            with deadline(RESET_S):
-                env = entry.hooks.make(entry.config)
-                try:
-                    env.reset(tasks[0])
-                finally:
-                    env.close()
-            yield Finding("data", "found", f"{label} tasks of {entry.name}: {count}, the first one begins")
-        except EnvFault:
-            yield Finding(
-                "data", "missing", f"{label} tasks of {entry.name}: the first one does not begin in {RESET_S:g} s"
-            )
-        except Exception as error:  # noqa: BLE001  an environment may raise anything
-            name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
-            yield Finding("data", "missing", f"{label} tasks of {entry.name}: {name}{error}")
+    train, held_out = _tasks(settings.env), _tasks(settings.eval_env)
+    if train == held_out and train.state == "missing":
+        yield train._replace(text=f"training and evaluation tasks of {train.text}")
+        return
+    yield train._replace(text=f"training tasks of {train.text}")
+    yield held_out._replace(text=f"evaluation tasks of {held_out.text}")
+
+
+def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
+    """Are there tasks, and does the first one begin? The text starts with the environment's name."""
+    try:
+        tasks = tasks_of(entry)
+        count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
+        with deadline(RESET_S):
+            env = entry.hooks.make(entry.config)
+            try:
+                env.reset(tasks[0])
+            finally:
+                env.close()
+        return Finding("data", "found", f"{entry.name}: {count}, the first one begins")
+    except EnvFault:
+        return Finding("data", "missing", f"{entry.name}: the first one does not begin in {RESET_S:g} s")
+    except Exception as error:  # noqa: BLE001  an environment may raise anything
+        name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+        return Finding("data", "missing", f"{entry.name}: {name}{error}")
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
@@ -117,7 +126,11 @@ def _model(config: ModelConfig) -> Finding:
 
 
 def _model_folder(folder: Path) -> Finding:
-    missing = [name for name in ("config.json",) if not (folder / name).is_file()]
+    try:
+        check_path(str(folder))
+    except ValueError as error:
+        return Finding("model", "missing", f"model.path: {error}")
+    missing = list[str]()
     if not any(folder.glob("tokenizer*")):
         missing.append("tokenizer.json")
     weights = sorted(folder.glob("*.safetensors"))

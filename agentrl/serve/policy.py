@@ -8,7 +8,7 @@ from typing import Any
 
 from agentrl.env import Limits
 from agentrl.graph import write_graph
-from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, build_graph
+from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, arrange, build_graph, share_outcome
 from agentrl.types import Status, Task
 
 MOST = 100_000  # most episodes of one server
@@ -63,13 +63,15 @@ class Guests:
 
     def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
         self._actor.release(recorder.session)
-        steps = list(recorder.steps)  # a copy: a request that is still being answered adds its step to the recorder's
-        if not steps:
+        calls = recorder.calls  # a copy: a request that is still being answered adds its step to the recorder's
+        if not calls:
             return
-        last = steps[-1]
-        last.reward, last.info, last.terminated = reward, {"success": success}, True
-        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0, steps=steps)
+        record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0)
         record.ending = recorder.ending or Status.DONE
+        arrange(record, calls)
+        last = record.steps[-1]
+        last.reward, last.info, last.terminated = reward, {"success": success}, True
+        share_outcome(record)
         with self._lock:
             self._ended.append(record)
 

@@ -55,14 +55,40 @@ class Key:
     chosen: str = ""
 
 
-def explained(path: str) -> str:
+def explained(path: str, settings: Settings | None = None) -> str:
     """The text that `agentrl train --explain PATH` prints on a key or a section; on all sections if `path` is empty.
+
+    Args:
+        path: dotted name of a key or a section.
+        settings: of a recipe, whose value is then printed too.
 
     Raises:
         ValueError: there is no such section or key. The message names the nearest ones.
     """
     if not path:
         return overview()
+    return _meaning(path) + ("" if settings is None else f"\n{_in_recipe(path, settings)}")
+
+
+def _in_recipe(path: str, settings: Settings) -> str:
+    """The value of a key in a recipe, or those of the keys of a section, as TOML."""
+    shown, (first, _, rest) = settings.shown(), path.partition(".")
+    entry, _, option = rest.partition(".")
+    if first in CATALOGUE and entry in catalogue.names(CATALOGUE[first]):  # credit.gigpo.gamma is the key credit.gamma
+        used = defaults.stored_value(shown, f"{first}.name")
+        if used != entry:
+            return f"in {settings.recipe}: not used, because {first}.name is {_as_toml(used)}"
+        path = f"{first}.{option}" if option else first
+    value = defaults.stored_value(shown, path)
+    if value is None:
+        return f"in {settings.recipe}: not set"
+    values = {f"{path}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {path: value}
+    left = {key: ", chosen because the recipe leaves it open" for key in values if key in settings.chosen}
+    return "\n".join(f"in {settings.recipe}: {key} = {_as_toml(one)}{left.get(key, '')}" for key, one in values.items())
+
+
+def _meaning(path: str) -> str:
+    """The text on a key or a section."""
     sections = dict(models())
     if path in sections or path in CATALOGUE:
         return section(path)

@@ -136,7 +136,9 @@ class Settings:
                 staleness=tables.run.staleness,
             )
             self.engine.hooks.check(self.engine.config, demands)
-        if next(iter(self.agents.values())).program is not None:
+        program = next(iter(self.agents.values())).program
+        if program is not None:
+            program.lockstep = tables.run.deterministic
             self._check_program()
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
@@ -144,7 +146,7 @@ class Settings:
             own = requirements.fillers(self.credit, self.context, self.env)
             filled = requirements.filled_columns(tables.critic, self.rollout.hooks, own)
             requirements.check_columns(self.credit.hooks, filled)
-            requirements.check_agents(self.credit.hooks, len(self.agents))
+            requirements.check_agents(self.credit.hooks, len(self.agents), program is not None)
             self._check_rollout()
 
     def _check_program(self) -> None:

@@ -63,9 +63,12 @@ def wanted_columns(method: CreditMethod) -> Iterator[str]:
     yield from method.reads
 
 
-def check_agents(method: CreditMethod, agents: int) -> None:
-    """Raise ValueError if the recipe has one agent, and the credit method is for agents that call others (`CALLS`)."""
-    if agents == 1 and method.called_agents:
+def check_agents(method: CreditMethod, agents: int, program: bool) -> None:
+    """Raise ValueError if the recipe has one agent, and the credit method is for agents that call others (`CALLS`).
+
+    A program may call agents: what it asks at the same time becomes chains of called agents.
+    """
+    if agents == 1 and not program and method.called_agents:
         raise ValueError(
             f"credit.name={method.label} is for agents that call others, and this recipe has one agent: take an "
             "environment that sends errands, such as deep_research, or credit.name=grpo"

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,8 +51,11 @@ def find(word: str) -> Path:
         raise ValueError(f"no such file: {word}; the recipe of this name comes with the program: agentrl train {name}")
     if path.is_dir():
         raise ValueError(f"{word} is a folder: name the TOML file in it")
-    if path.suffix or path.parent != Path():
-        raise ValueError(f"no such file: {word}; agentrl recipes lists the recipes that come with the program")
+    if path.suffix == ".toml" or path.parent != Path():
+        choices = {**{name: name for name in known}, **{file.stem: str(file) for file in path.parent.glob("*.toml")}}
+        close = get_close_matches(path.name.removesuffix(".toml"), choices, n=1)
+        meant = f": did you mean {choices[close[0]]}?" if close else ";"
+        raise ValueError(f"no such file: {word}{meant} agentrl recipes lists the recipes that come with the program")
     raise ValueError(f"no recipe {word!r}, and no file of this name{nearest(word, known)} (agentrl recipes lists all)")
 
 

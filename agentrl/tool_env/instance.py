@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
-from agentrl.env import Verdict
+from agentrl.env import Verdict, raised_at
 from agentrl.tool import Call, Calls, Malformed, ToolError, ToolFault, ToolSpec, Turn, as_words, run_all, settled
 from agentrl.tool import action as tool_action
 from agentrl.tool_env.choices import canonical
@@ -24,12 +24,16 @@ TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Done(NamedTuple):
-    """One call and its result, as rewards see it; `ok` is False if the result is an error message."""
+    """One call and its result, as rewards see it; `ok` is False if the result is an error message.
+
+    `raised_at` is the place in the user's code at which the tool raised, such as ` (shop.py:12, in buy)`; else empty.
+    """
 
     name: str
     arguments: Mapping[str, Any]
     result: str
     ok: bool
+    raised_at: str = ""
 
 
 class ToolEnv:
@@ -326,4 +330,5 @@ def _raised(call: Call, error: BaseException) -> Done:
     shown = words if len(words) <= ERROR_CHARS else words[:ERROR_CHARS] + "..."
     if isinstance(error, ToolError) and shown:
         return _complaint(call, shown)
-    return _complaint(call, f"{type(error).__name__}: {shown}" if shown else type(error).__name__)
+    said = f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+    return _complaint(call, said)._replace(raised_at=raised_at(error))

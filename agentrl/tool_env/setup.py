@@ -18,12 +18,12 @@ from agentrl.config import merge, resolve
 from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
+from agentrl.tool_env.row_types import complaint
 from agentrl.tool_env.tasks import RowTasks, Split, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
 EPISODE_VALUES = ("answer", "calls", "turns", "texts")  # rewards may ask for these and for columns of the row
-SIMPLE: Mapping[object, Any] = {int: int, float: (int, float), str: str, bool: bool}  # types of arguments of `reset`
 ToolSource = Callable[..., Any] | ToolSpec | str | Mapping[str, Any]
 Rows = Sequence[Row] | str | Path | Callable[[Any], Sequence[Row]]
 
@@ -211,12 +211,9 @@ class Setup:
         reset = getattr(self.owner, "reset", None)
         hints = typing.get_type_hints(reset) if reset is not None else {}
         for name in takes(reset) if reset is not None else ():
-            wanted, value = SIMPLE.get(hints.get(name)), values.get(name)  # type: ignore[arg-type]
-            flag = isinstance(value, bool) and hints.get(name) is not bool
-            if wanted is not None and name in values and (flag or not isinstance(value, wanted)):
-                raise ValueError(
-                    f"{where} has {name} = {value!r:.60}, and reset takes {hints[name].__name__}: change its type"
-                )
+            wrong = complaint(name, values[name], hints[name]) if name in values and name in hints else ""
+            if wrong:
+                raise ValueError(f"{where} has {wrong}: change its type")
 
     def _check_columns(self, row: Row) -> None:
         if self.owner is not None and hasattr(self.owner, "reset"):

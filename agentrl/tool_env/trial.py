@@ -39,12 +39,13 @@ def trial_notes(entry: Entry[EnvironmentFile], tasks: int = 4) -> list[str]:
     listed = tasks_of(entry)
     chosen = [listed[i] for i in sorted({round(i * (min(len(listed), 1 << 20) - 1) / tasks) for i in range(tasks)})]
     for tool, calls in _calls(entry, chosen).items():
-        failed = [call.result for call in calls if not call.ok]
-        on_purpose = any(call.arguments for call in calls) and all(map(_is_on_purpose, failed))
+        failed = [call for call in calls if not call.ok]
+        on_purpose = any(call.arguments for call in calls) and all(_is_on_purpose(call.result) for call in failed)
         if len(calls) >= FEWEST and len(failed) == len(calls) and not on_purpose:
             notes.append(
                 f"the tool {tool!r} raised in all of its {len(calls)} calls with random arguments, such as "
-                f"{failed[0].removeprefix('error: ')[:200]!r}: mend it, or return a text that says what is wrong"
+                f"{failed[0].result.removeprefix('error: ')[:200]!r}{failed[0].raised_at}: mend it, or return a text "
+                "that says what is wrong"
             )
     return notes
 

@@ -176,6 +176,54 @@ Config, make, tasks, prompt = environment(Own, rows=[{"a": 1, "name": "n", "targ
     assert "all: 3 rows; first prompts in words: median" in out and out.endswith("b.jsonl: 2 findings\n")
 
 
+def test_types_inside_lists_and_tables_are_checked(tmp_path, monkeypatch, capsys):
+    (tmp_path / "shelves.py").write_text(
+        '''
+"""Shelves."""
+from typing import Any, Literal
+from agentrl.tool_env import environment
+
+class Shelf:
+    def __init__(self, **books): ...
+
+class Own:
+    def reset(
+        self, shelves: dict[str, list[str]], size: float | None, kind: Literal["a", "b"], more: list[Shelf]
+    ) -> str:
+        return " ".join(shelves)
+
+    def look(self) -> str:
+        """Look."""
+        return "x"
+
+    def reward(self, answer: str) -> float:
+        return 0.0
+
+Config, make, tasks, prompt = environment(Own, rows=[])
+'''
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    good = {"shelves": {"top": ["Emma"], "low": []}, "size": 1, "kind": "a", "more": [{}]}  # a class is not checked
+    bad = [
+        {**good, "shelves": {"top": ["Emma", 3]}},
+        {**good, "shelves": {"top": "Emma"}},
+        {**good, "shelves": ["Emma"]},
+        {**good, "size": "1"},
+        {**good, "size": None, "kind": "c"},
+    ]
+    source = rows(tmp_path / "a.jsonl", [good, *bad])
+    assert main(["data", "check", source, "--env", "shelves", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    takes = "and reset takes dict[str, list[str]]: change its type"
+    assert [finding["text"] for finding in told["findings"] if finding["kind"] == "unreadable"] == [
+        f"line 2: this row has shelves['top'][1] = 3, {takes}",
+        f"line 3: this row has shelves['top'] = 'Emma', {takes}",
+        f"line 4: this row has shelves = ['Emma'], {takes}",
+        "line 5: this row has size = '1', and reset takes float | None: change its type",
+        "line 6: this row has kind = 'c', and reset takes Literal['a', 'b']: change its type",
+    ]
+
+
 def test_a_right_query_that_fails_and_a_question_without_a_database_column(tmp_path, capsys):
     from tests.envs.sql.files import BIRD, bird
 

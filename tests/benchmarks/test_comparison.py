@@ -27,10 +27,14 @@ def write(folder: Path, won: str, env: str = "toy", split: str = "test") -> None
     (folder / "evaluations").mkdir(parents=True)
     outcomes = [{"task": f"{env}/{split}/{i}", "kind": "k", "success": one == "1"} for i, one in enumerate(won)]
     shown = {"benchmark": env, "panel": env, "outcomes": outcomes, "success_rate": won.count("1") / 4}
+    shown |= {"mean_steps": 5.5, "mean_steps_success": 4.0}
     for mode in learning.MODES:
         (folder / "evaluations" / f"end-{mode}.json").write_text(json.dumps(shown))
-    row = {"stage": "train", "generated_tokens": 60, "actions": 6, "episodes": 2}
-    (folder / "metrics.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    rows = [
+        {"stage": "train", "generated_tokens": 60, "actions": 6, "episodes": 2, "success": success}
+        for success in (0.0, 0.5)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (folder / "timings.jsonl").write_text(json.dumps({"stage": "train", "update_cpu_s": 1.5}))
 
 
@@ -69,6 +73,8 @@ def test_the_best_configuration_is_taken_by_both_and_finished_runs_are_found_aga
     assert result["spent"]["b-1"] == {
         "iterations": 2, "generated_tokens": 120, "actions": 12, "episodes": 4, "cpu_s": 1.5,
     }  # fmt: skip
+    assert result["curves"]["b-1"] == [0.0, *[None] * 5, 0.5, *[None] * 3]  # of 100 tokens, begun after 0 and 60
+    assert result["steps"]["b-1"]["sampled"] == {"mean_steps": 5.5, "mean_steps_success": 4.0}
     assert "mean +50.0%" in comparison.table({**result, "tuning": tuned})
 
 

@@ -27,7 +27,13 @@ RECIPE = recipe(
     warmup={"expert": "straight"},
     credit={"name": "grpo"},
 )
-REPORT = {"panel": "p", "benchmark": "b", "outcomes": [{"task": "t", "success": True, "ending": "done"}]}
+REPORT = {
+    "panel": "p",
+    "benchmark": "b",
+    "limits": {"turns": 5},
+    "failures": {"answers.empty": {"count": 2, "of": 3}},
+    "outcomes": [{"task": "t", "success": True, "ending": "done"}],
+}
 NUMBERS = (10**400, -(10**400), float("nan"), float("inf"), "1", [], {}, True, [[1]])
 FIELDS: dict[str, tuple[Any, ...]] = {
     "reward": (None, *NUMBERS),

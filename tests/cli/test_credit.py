@@ -161,6 +161,20 @@ def test_a_method_of_the_working_folder_is_compared_wherever_it_stands(tmp_path,
         assert capsys.readouterr().out.splitlines()[1].split()[:2] == words
     assert main(["grpo", "method_of_min", "--steps", steps]) == 2
     assert "'method_of_min' is not an option" in capsys.readouterr().err
+    assert main(["grpo", "--compare", "method_of_mine", "--steps", steps]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["grpo", "method_of_mine"]
+
+
+def test_a_page_of_a_comparison_keeps_its_table(steps, tmp_path, capsys):
+    words = ["--compare", "grpo,gigpo", "--steps", steps]
+    assert main(words) == 0
+    table, page = capsys.readouterr().out, tmp_path / "credit.html"
+    assert main([*words, "--html", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(table) and shown.splitlines()[-1].startswith(f"{page}: ") and page.is_file()
+    assert main([*words, "--html", str(page), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["methods"] == ["grpo", "gigpo"] and err.startswith(f"{page}: ")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +183,8 @@ def test_a_method_of_the_working_folder_is_compared_wherever_it_stands(tmp_path,
         (["--compare", "grpo"], "--compare needs at least two methods"),
         (["--compare", "grpo,gigpo", "gamma=1"], "'gamma=1' is not an option of a compared method"),
         (["--compare", "grpo,nope"], "unknown credit method 'nope'"),
+        (["gigp", "--compare", "grpo"], "unknown credit method 'gigp': did you mean gigpo"),
+        (["--compare", "grpo,gigpo", "gigpo.gamma"], "'gamma' is not an option: write key=value"),
     ],
 )
 def test_mistakes_of_comparisons(words, message, steps, capsys):

@@ -39,7 +39,8 @@ def test_each_missing_thing_is_one_sentence(tmp_path, capsys, monkeypatch):
     code, _, err = doctor(tmp_path, capsys, text, lost, "model={path='nobody/nothing'}", "run.folder=/proc/x")
     assert code == 2
     sentences = {line.split(": ")[1]: line for line in err}
-    assert "no such file" in sentences["data"]
+    assert "training and evaluation tasks of search_qa: env.data = " in sentences["data"]
+    assert sum(line.startswith("agentrl: data: ") for line in err) == 1  # the same for both, so said once
     assert "hf download nobody/nothing" in sentences["model"] and "HF_HUB_OFFLINE is set" in sentences["model"]
     assert "the recipe needs a GPU" in sentences["device"]
     assert f"127.0.0.1:{port}/retrieve' takes no connection" in sentences["endpoint"]

@@ -1,6 +1,7 @@
 """Where `agentrl eval` runs environments, and what it says while it does."""
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.rollout import EpisodeRecord
 from agentrl.rollout.records import StepRecord
-from agentrl.run import Tally
+from agentrl.run import Tally, progress
 from agentrl.types import Generation, Observation, Status, Task
 
 WALK = "tests.toys.walk"
@@ -74,9 +75,33 @@ def test_the_running_line_says_how_far_and_how_well():
     assert str(tally) == "3/4 episodes, success 0.33, return -2"
 
 
+def test_a_log_without_bars_gets_a_line_before_it_is_silent_for_long(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SILENT_S", 0.2)
+    with progress.Progress() as shown:
+        bar = shown.bar("cloning", 40, 2)
+        bar.step("loss 0.5")
+        said, until = "", time.monotonic() + 90
+        while not said and time.monotonic() < until:
+            time.sleep(0.05)
+            said += capsys.readouterr().err
+        assert set(said.splitlines()) == {"cloning: 3 of 40, loss 0.5 (for 0 min)"}
+        bar.close()
+        time.sleep(0.3)
+        capsys.readouterr()
+        time.sleep(0.5)
+        assert capsys.readouterr().err == ""  # nothing is done, so nothing is said
+    with progress.Progress(quiet=True) as shown:
+        shown.bar("cloning", 40)
+        time.sleep(0.5)
+    assert capsys.readouterr().err == ""
+
+
 def test_check_says_that_branches_replay(tmp_path, capsys):
     (tmp_path / "who_checked.py").write_text(WHO)
     assert main(["check", str(tmp_path / "who_checked.py"), "--tasks", "1"]) == 0
-    assert "all holds; it has no snapshots, so branches carry out its actions again" in capsys.readouterr().out
+    assert (
+        "all holds on 1 of 4 tasks; it has no snapshots, so branches carry out its actions again"
+        in capsys.readouterr().out
+    )
     assert main(["check", WALK, "--tasks", "1"]) == 0
-    assert capsys.readouterr().out == f"{WALK}: all holds\n"
+    assert capsys.readouterr().out == f"{WALK}: all holds on 1 of 4 tasks\n"

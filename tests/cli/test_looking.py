@@ -1,6 +1,7 @@
 """Looking at runs: view, compare and credit take run folders alike, and JSON names what each number belongs to."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -61,6 +62,19 @@ def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.startswith(f"A {run / 'evaluations' / 'end-sampled.json'}: ") and "A minus B: +0.0%" in text
     assert "has the same outcome in both: the two may be one policy" in text and "[+0.0%" not in text
+    assert "note: " not in text  # the mode was asked for, and both runs have the same limits
+    config = other / "config.toml"
+    config.write_text(re.sub(r"(?m)^turns = \d+", "turns = 99", config.read_text()))
+    assert main(["compare", str(run), str(other)]) == 0
+    notes = capsys.readouterr().out.split("\nnote: ")[1:]
+    assert notes[0] == (
+        "greedy evaluations are compared, because they have no sampling noise; --mode sampled compares the others"
+    )
+    assert re.match(r"limits.turns is \d+ in A and 99 in B: the difference may come from these limits", notes[1])
+    for path in (other / "evaluations").glob("*-greedy.json"):
+        path.unlink()
+    (found,) = objects(capsys, "compare", other, run, "--json")
+    assert found["notes"][0] == ("sampled evaluations are compared, because no evaluation of the other mode is stored")
 
 
 def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):

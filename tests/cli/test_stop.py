@@ -193,7 +193,14 @@ def test_a_stopped_run_says_how_to_go_on_if_it_has_stored_something(place, capsy
     (place / "tiny").mkdir()
     (place / "tiny" / "config.toml").touch()
     assert main([*words, "--resume"]) == 130
-    assert capsys.readouterr().err == f"agentrl: stopped; continue with: agentrl {' '.join(words)} --resume\n"
+    end = f"; continue with: agentrl {' '.join(words)} --resume\n"
+    assert capsys.readouterr().err == f"agentrl: stopped; no checkpoint was stored yet, so the run begins again{end}"
+    for name, where in (("clone-000002", "the warm-up goes on from update 2"), ("000010", "the run goes on")):
+        (place / "tiny" / "checkpoints" / name).mkdir(parents=True)
+        assert main([*words, "--resume"]) == 130
+        said = capsys.readouterr().err
+        assert said.startswith(f"agentrl: stopped; {where}") and said.endswith(end)
+    assert f"the run goes on from iteration 10{end}" in said
 
 
 @pytest.mark.slow

@@ -168,6 +168,17 @@ def test_finish_reasons(serve, said, meant):
     assert ask(serve((200, {}, completion(finish=said))).policy()).finish == meant
 
 
+def test_the_limit_that_cut_an_answer_off_is_named(serve):
+    server = serve((200, {}, completion(finish="length")), (200, {}, completion(finish="length", usage=False)))
+    # The server counts 2 tokens. A request for 64 was cut by the server; a request for 2 reached its own limit.
+    assert "after 2 tokens, and the request allowed 64" in ask(server.policy()).cut_by
+    assert ask(server.policy()).cut_by == ""  # no count, no blame
+    server = serve((200, {}, completion(finish="length")))
+    assert ask(server.policy(), max_tokens=2).cut_by == ""
+    assert ask(server.policy(max_tokens=2)).cut_by == "endpoint.max_tokens = 2 was reached: raise endpoint.max_tokens"
+    assert ask(serve(OK).policy()).cut_by == ""
+
+
 @pytest.mark.fault
 def test_no_usage_is_not_invented(serve):
     usage = ask(serve((200, {}, completion(usage=False))).policy(price_in=1, price_out=1)).usage

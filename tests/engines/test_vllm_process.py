@@ -11,8 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +218,46 @@ def test_options_of_vllm_are_words_of_its_command_line():
     assert option_words(options) == [
         "--max-num-seqs", "8", "--enforce-eager", "--no-enable-chunked-prefill", "--dtype", "float32", "--x", "0.5",
     ]  # fmt: skip
+
+
+def test_a_taken_port_is_told_before_a_model_is_loaded(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho vllm\n")
+    python.chmod(0o755)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=f"engine.port = {port}: another program listens there: choose another"):
+            entry.check_here(entry.Config(python=str(python), port=port))
+        entry.check_here(entry.Config(python=str(python)))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "right"),
+    [
+        (200, '{"version": "0.32.0"}', True),
+        (401, "", True),
+        (404, "", False),
+        (200, "<html>", False),
+        (200, "3", False),
+    ],
+)
+def test_a_server_that_is_no_vllm_is_told_before_a_model_is_loaded(status, body, right):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        if right:
+            entry.check_here(entry.Config(urls=(url,)))
+            return
+        with pytest.raises(ValueError, match=f"the server at {url} is no vLLM server, because it does not say vLLM's"):
+            entry.check_here(entry.Config(urls=(url,)))

@@ -8,7 +8,12 @@ from typing import Any
 
 
 def answer(
-    content: str | None = None, *, calls: list[tuple[str, str]] = (), finish: str = "", **message: Any
+    content: str | None = None,
+    *,
+    calls: list[tuple[str, str]] = (),
+    finish: str = "",
+    tokens: int = 10,
+    **message: Any,
 ) -> dict[str, Any]:
     """The body of a completion; `calls` are pairs of a tool's name and its arguments as JSON text."""
     asked = [
@@ -23,7 +28,7 @@ def answer(
         "created": 0,
         "model": "m",
         "choices": [{"index": 0, "finish_reason": why, "message": said}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+        "usage": {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens},
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentrl.cli import _eval_session, main
-from agentrl.evaluate import read_episode, stored_episodes, wilson
+from agentrl.evaluate import read_episode, stored_episodes, wilson, without_answer
 from agentrl.graph import read_graph
 from tests.evaluate.stand_in import StandIn, answer, error, is_probe
 
@@ -124,12 +124,31 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
             "reasoning parser took the whole answer for reasoning",
         ),
         (
-            answer("", reasoning_content="Let me think", finish="length"),
+            answer("", reasoning_content="Let me think", finish="length", tokens=512),
             "answers.empty",
             "reasoning_content had text and the token limit was reached: raise limits.turn_tokens; such as 'Let me",
         ),
-        (answer(None, finish="length"), "answers.empty", "the token limit was reached: raise limits.turn_tokens"),
-        (answer("<action> go", finish="length"), "answers.cut", "4 of 4 answers were cut off at the token limit"),
+        (
+            answer(None, finish="length", tokens=512),
+            "answers.empty",
+            "the token limit was reached: raise limits.turn_tokens",
+        ),
+        (
+            answer(None, finish="length", tokens=510),
+            "answers.empty",
+            "the token limit was reached: the server ended an answer after 510 tokens, and the request allowed 512: "
+            "raise the server's own limit, or its context length",
+        ),
+        (
+            answer("<action> go", finish="length", tokens=511),
+            "answers.cut",
+            "4 of 4 answers were cut off at the token limit; raise limits.turn_tokens; such as '<action> go'",
+        ),
+        (
+            answer("<action> go", finish="length"),
+            "answers.cut",
+            "4 of 4 answers were cut off at the token limit; the server ended an answer after 10 tokens, and the",
+        ),
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
@@ -157,6 +176,39 @@ def test_failed_answers_are_told_apart(serve, capsys, reply, kind, line):
     assert main(["eval", "alfworld", "--policy", server.word, "--tasks", "2", "--turns", "2"]) == 0
     printed = capsys.readouterr()
     assert line in printed.out and "--failed" in printed.err
+
+
+def test_answers_that_are_all_empty_are_named_last_and_in_comparisons(serve, capsys, tmp_path):
+    empty, whole, other = (tmp_path / f"{name}.json" for name in ("empty", "whole", "other"))
+    words = ("eval", WALK, "--tasks", "3", "--policy")
+    server, good = serve(lambda body: answer("")), serve(walks)
+    assert main([*words, server.word, "--out", str(empty)]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        last.startswith("agentrl: warning: all ") and "answers were empty, so this success rate may say little" in last
+    )
+    assert last.endswith(f"read the answers: agentrl view {empty} --failed")
+    assert main([*words, good.word, "--out", str(whole)]) == 0
+    assert main([*words, good.word, "--out", str(other), "--turns", "7", "limits.retries=3"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert main(["compare", str(empty), str(whole)]) == 0
+    (note,) = capsys.readouterr().out.split("\nnote: ")[1:]
+    assert re.match(r"in A, all \d+ answers were empty, so its success may say little", note)
+    assert f"agentrl view {empty} --failed" in note
+    assert main(["compare", str(whole), str(other), "--json"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]  # limits.retries changes no episode
+    assert note.startswith("limits.turns is 50 in A and 7 in B: the difference may come from these limits")
+
+
+def test_the_share_of_answers_without_content():
+    def found(**counts: int) -> dict[str, Any]:
+        return {f"answers.{kind}": {"count": count, "of": 12} for kind, count in counts.items()}
+
+    assert without_answer(found(empty=8, cut=4)) == (
+        "all 12 answers were empty or cut off at a token limit (8 empty, 4 cut off at a token limit)"
+    )
+    assert without_answer(found(empty=11)) == "" and without_answer({}) == "" == without_answer(found(no_action=12))
+    assert without_answer(found(empty=6), 0.5) == "6 of 12 answers were empty" and not without_answer(found(cut=5), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +337,28 @@ def test_a_page_in_place_of_an_answer_is_refused_at_once(serve, capsys):
     assert len(server.bodies) == 1 and said.count("x" * 67) == 1 and "x" * 68 not in said
 
 
+def test_a_server_that_fails_at_the_first_request_is_named_at_once(serve, capsys, monkeypatch):
+    monkeypatch.setattr("agentrl.engines.openai.AGAIN_S", 0.01)
+    server = serve(lambda body: (500, error("out of memory")))
+    assert main(["eval", WALK, "--policy", server.word]) == 2
+    said = capsys.readouterr().err
+    assert "failed twice at a first short request: Error code: 500 - out of memory; read the server's log" in said
+    assert said.count("\n") == 1 and len(server.bodies) == 2 and server.played == []
+    again = serve(lambda body: (503, error("loading")) if len(again.bodies) == 1 else walks(body))
+    assert main(["eval", WALK, "--policy", again.word, "--tasks", "1"]) == 0
+
+
+def test_a_model_that_is_lost_later_leaves_the_episodes_stored(serve, capsys, tmp_path):
+    lost = error("The model `m` does not exist.")
+    server = serve(lambda body: (404, lost) if len(server.played) > 4 else walks(body))
+    words = [WALK, "--policy", server.word, "endpoint.concurrency=1", "--out", str(tmp_path / "r.json")]
+    assert main(["eval", *words]) == 2
+    said, stored = capsys.readouterr().err, len(stored_episodes(tmp_path / "r.episodes"))
+    assert "openai:m refuses the request: Error code: 404" in said and said.count("\n") == 1
+    assert f"; {stored} of 4 episodes are stored in {tmp_path}/r.episodes; continue with: agentrl eval" in said
+    assert stored == 2  # walk/0 takes one answer and walk/1 two; the fifth answer is walk/2's second
+
+
 def test_a_silent_server_is_named_with_its_limit(serve, capsys):
     server = serve(lambda body: time.sleep(3))
     assert main(["eval", WALK, "--policy", server.word, "endpoint.probe_s=0.3"]) == 2
@@ -345,6 +419,9 @@ def test_a_stopped_evaluation_resumes_to_the_same_report(serve, capsys, tmp_path
     assert 1 <= len(stored) < 8 and not cut.exists() and "Traceback" not in said
     assert f"stopped; {len(stored)} of 8 episodes are stored in {tmp_path}/cut.episodes; continue with: " in said
     stop_at[0] = -1
+    assert main(["view", str(cut)]) == 2
+    said = capsys.readouterr().err
+    assert f"agentrl view {tmp_path}/cut.episodes shows the {len(stored)} episodes that are stored" in said
     assert main([*words, "--out", str(cut)]) == 2
     assert "add --resume to continue it, or remove the folder" in capsys.readouterr().err
     assert main([*words, "--seed", "1", "--out", str(cut), "--resume"]) == 2

@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+import tomllib
 
 import pytest
+import tomli_w
 
 from agentrl.cli import main
 from agentrl.tool_env import RowTasks
@@ -31,6 +33,7 @@ class Own:
 
 Config, make, tasks, prompt = environment(Own, rows="rows.jsonl")
 '''
+SERVED = ("engine.name=vllm", "engine.python=/no/python")
 TRAINED = {"env": {"name": "say_the_word", "split": "train"}, "eval": {"tasks": 4, "env": {"split": "test"}}}
 
 
@@ -132,7 +135,18 @@ def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path, capsys
 def test_a_dry_run_says_that_data_is_elsewhere(own, capsys):
     path = own([{"word": "a"}])
     assert main(["train", path, "--dry-run", "env.rows=none.jsonl"]) == 0
-    assert "note: the tasks cannot be read here, so they were not checked: no such file" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "note: the tasks cannot be read here, so they were not checked: no such file" in said
+    assert said.endswith(
+        "note: agentrl doctor, with the same recipe and options, lists all that is missing on this machine\n"
+    )
+    assert main(["train", path, "--dry-run", "env.rows=none.jsonl", "run.deterministic=false", *SERVED]) == 0
+    assert capsys.readouterr().err == said
+    path = own([{"word": f"w{i}"} for i in range(40)])
+    assert main(["train", path, "--dry-run"]) == 0
+    assert "doctor" not in capsys.readouterr().err
+    assert main(["train", path, "--dry-run", "run.deterministic=false", *SERVED]) == 0
+    assert "note: what engine.name=vllm needs was not tried: agentrl doctor, with the same" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
@@ -147,7 +161,30 @@ def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):
     assert "limits.turns" not in capsys.readouterr().err
 
 
-def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys):
+def test_a_run_folder_in_place_of_its_model_is_refused_with_the_right_path(own, tmp_path, capsys):
+    path = own([{"word": f"w{i}"} for i in range(40)])
+    tables = tomllib.loads((tmp_path / "r.toml").read_text())
+    (tmp_path / "r.toml").write_text(tomli_w.dumps({name: table for name, table in tables.items() if name != "model"}))
+    run = tmp_path / "runs" / "first"
+    for name in ("clone-000004", "000002", "000010"):
+        for policy in ("critic", "policy"):
+            (run / "checkpoints" / name / policy).mkdir(parents=True)
+            (run / "checkpoints" / name / policy / "config.json").write_text("{}")
+    newest = run / "checkpoints" / "000010" / "policy"
+    for wrong in (run, run / "checkpoints", run / "checkpoints" / "000010"):
+        for verb in (["train", path, "--dry-run"], ["train", path], *([["doctor", path]] if wrong == run else [])):
+            assert main([*verb, f"model.path={wrong}", "run.folder=new"]) == 2
+            said = capsys.readouterr().err
+            assert f"{wrong} is not a model folder: it has no config.json; the model in it is" in said
+            assert str(newest) in said
+    assert main(["train", path, "--dry-run", f"model.path={newest}"]) == 0
+    assert main(["train", path, "--dry-run", f"model.path={tmp_path}/run/first"]) == 0  # may lie on another machine
+    said = capsys.readouterr().err
+    assert f"note: the model folder {tmp_path}/run/first does not exist: did you mean {run}?" in said
+
+
+def test_a_run_says_what_it_begins_where_there_are_no_bars(own, capsys, monkeypatch):
+    monkeypatch.setattr("agentrl.run.progress.SILENT_S", 3600.0)
     path = own([{"word": f"w{i}"} for i in range(40)], batch={"tasks": 1, "copies": 2}, eval={"modes": ["greedy"]})
     assert main(["train", path, "run.folder=runs", "run.iterations=1", "warmup.updates=1"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("note", "health", "report"))]

@@ -114,6 +114,19 @@ def test_the_lines_of_an_engine_say_what_it_leaves_to_the_update():
     cluster = policy("cluster.address=auto", "cluster.workers=0", "cluster.engines=4")  # GPUs of their own
     assert "on other cards" in "".join(cluster._engine("h100-80"))
     assert cluster._room("h100-80", need) == pytest.approx((79.6 * 0.9 - 1) * GIB)
+    # The update has room on the card alone, and none beside the engine: the verdict names the engine.
+    now = served.settings.tables.learner
+    (line,) = served._fit("h100-80", now, need._replace(weights=40 * GIB))
+    assert "does not fit, weights and optimiser alone need 40.0 GiB, and the engine's servers take 50% (engine" in line
+    assert "(engine.options.gpu_memory_utilization), and the whole weights need 1.0 GiB more" in line
+    (line,) = served._fit("h100-80", now, need._replace(weights=80 * GIB))
+    assert line.endswith("does not fit, weights and optimiser alone need 80.0 GiB")
+    slots = policy("engine.name=hf", "engine.max_slots=1024")  # 28 KiB x 2560 x 1024 = 70 GiB
+    (line,) = slots._fit("h100-80", now, need._replace(weights=40 * GIB, whole=0))
+    assert line.endswith(
+        "need 40.0 GiB, and the engine's keys and values need up to 70.0 GiB (2560 tokens in each of "
+        "engine.max_slots=1024; lower one of them)"
+    )
     embedded = policy("engine.name=hf", "engine.max_slots=4")
     (line,) = embedded._engine("h100-80")
     assert "0.3 GiB at most for the engine's keys and values (4 slots of 2560 tokens)" in line

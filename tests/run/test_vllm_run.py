@@ -168,4 +168,5 @@ def test_a_stopped_run_leaves_no_server_and_no_weights(tmp_path, how):
     words = (tmp_path / "said").read_text()
     assert "Traceback" not in words
     if how != signal.SIGKILL:
-        assert process.returncode == 128 + how and "agentrl: stopped; continue with: agentrl train" in words
+        assert process.returncode == 128 + how and "agentrl: stopped; " in words
+        assert "; continue with: agentrl train" in words

@@ -13,6 +13,7 @@ import pytest
 import tomli_w
 
 from agentrl.graph import read_graph
+from agentrl.rollout.program import arrivals
 from agentrl.run import train
 from agentrl.settings import Settings
 from agentrl.types import Status
@@ -177,6 +178,47 @@ def test_what_the_actions_of_a_failing_program_earned_does_not_count(tmp_path, m
 def test_a_fault_of_the_environment_in_an_action_is_a_fault_of_the_episode(tmp_path, model):
     with pytest.raises(Exception, match=r"(?s)no service"):
         trained(tmp_path, model, {"agent": f"{TOYS}:loses"}, limits={"fault_share": 0.5})
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """On a loaded machine, requests that threads send at once may arrive more than 50 ms apart."""
+    monkeypatch.setattr(arrivals, "SETTLE_S", 1.0)
+    monkeypatch.setattr(arrivals, "MOST_S", 10.0)
+
+
+def test_sub_agents_at_the_same_time_are_trained_as_called_chains_and_repeat(tmp_path, model, patient):
+    """Per episode the rows main, main again, the first sub-agent, the two of the second. gamma = lam = 1: the advantage
+    is the episode's reward less the value, so that of main's first turn does not depend on the sub-agents' values."""
+    critic = {"credit": {"name": "turn_ppo", "gamma": 1.0, "lam": 1.0}, "critic": {"model": "head"}}
+    one = {"batch": {"tasks": 1}, "eval": {"tasks": 1, "modes": ["greedy"]}, **critic}
+    graph, metrics = trained(tmp_path / "a", model, {"agent": f"{TOYS}:gathers"}, **one)
+    assert metrics["mismatch_max"] < 1e-3 and metrics["grad_norm"] > 0  # the log-prob gate
+    assert (metrics["episodes"], metrics["steps"]) == (2, 2) and metrics["signal_model_calls"] == 5
+    assert graph.caller.tolist() == [-1, -1, 0, 0, 0, -1, -1, 5, 5, 5]
+    assert graph.parent.tolist() == [-1, 0, -1, -1, 3, -1, 5, -1, -1, 8]
+    assert graph.tokens.context.tolist() == [-1, 0, -1, -1, 3, -1, 5, -1, -1, 8]
+    assert [graph.names["agent"][n] for n in graph.agent[:5]] == ["agent", "agent", *["agent/called"] * 3]
+    for rollout in (0, 1):
+        own = slice(5 * rollout, 5 * rollout + 5)
+        paid = graph.reward[own]
+        assert paid[1] > 0 and paid.tolist() == [0, paid[1], paid[1], 0, paid[1]]
+        assert graph.columns["advantage"][own] == pytest.approx(paid[1] - graph.columns["value"][own])
+    trained(tmp_path / "b", model, {"agent": f"{TOYS}:gathers"}, **one)
+    (first,), (second,) = ([*(tmp_path / name / "run" / "graphs").iterdir()] for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_requests_that_continue_one_answer_share_its_tokens_in_the_update(tmp_path, model, patient):
+    """Rows of an episode: the answer that was continued, the first question; then the other answer, the other question.
+    Both questions continue the first row's tokens. Each episode calls two chains, so m_grpo keeps both of them."""
+    few = {"batch": {"tasks": 1}, "eval": {"tasks": 1, "modes": ["greedy"]}, "credit": {"name": "m_grpo", "align": 2}}
+    graph, metrics = trained(tmp_path, model, {"agent": f"{TOYS}:votes"}, **few)
+    assert metrics["mismatch_max"] < 1e-3 and metrics["episodes"] == 2
+    assert graph.caller.tolist() == [-1, -1, 0, 0, -1, -1, 4, 4]
+    assert graph.tokens.context.tolist() == [-1, 0, -1, 0, -1, 4, -1, 4]
+    words = list(graph.texts["observation"])
+    assert words[0] == words[2] and words[1::2] == ["Is it?", "Why?"] * 2
 
 
 def _read(path: Path) -> bytes:

@@ -102,7 +102,8 @@ def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, number, code):
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == code
-    assert said.strip().splitlines()[-1].startswith("agentrl: stopped; continue with")
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("agentrl: stopped; ") and "; continue with: agentrl train" in last
     same(whole, run(recipe, "cut", "--resume"))
 
 

@@ -191,6 +191,23 @@ def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
     assert done.state.step == 2
 
 
+def test_explain_shows_the_value_of_a_recipe_beside_the_default(capsys):
+    def last(*words):
+        assert main(["train", "--explain", *words]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert last("batch.copies", "alfworld-cpu", "batch.copies=3") == "in alfworld-cpu: batch.copies = 3"
+    assert last("credit.gigpo.gamma", "gigpo-cpu", "credit.gamma=0.5") == "in gigpo-cpu: credit.gamma = 0.5"
+    assert last("credit.grpo", "gigpo-cpu") == 'in gigpo-cpu: not used, because credit.name is "gigpo"'
+    assert last("model.lora.r", "gigpo-cpu") == "in gigpo-cpu: not set"
+    assert last("optim.lr", "gigpo-cpu").startswith("in gigpo-cpu: optim.lr = ")
+    assert main(["train", "--explain", "batch", "alfworld-cpu", "batch.copies=3"]) == 0
+    shown = capsys.readouterr().out
+    assert "batch.copies: whole number, default " in shown and "in alfworld-cpu: batch.copies = 3\n" in shown
+    assert main(["train", "--explain", "batch.copies", "alfworld-cp"]) == 2
+    assert "did you mean alfworld-cpu" in capsys.readouterr().err
+
+
 def test_the_name_of_an_entry_is_explained_with_what_is_chosen(capsys):
     assert main(["train", "--explain", "context.name"]) == 0
     told = capsys.readouterr().out

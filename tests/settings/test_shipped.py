@@ -43,12 +43,20 @@ def test_a_bare_name_is_found_from_any_folder_and_a_file_wins_over_it(tmp_path, 
     [
         ("alfworld-cp", "no recipe 'alfworld-cp', and no file of this name: did you mean alfworld-cpu"),
         ("recipes/alfworld-cpu.toml", "comes with the program: agentrl train alfworld-cpu"),
+        (
+            "alfworld-gigpo-1.5",
+            "no recipe 'alfworld-gigpo-1.5', and no file of this name: did you mean alfworld-g",
+        ),
+        ("alfworld-gigpo1.5b.toml", "no such file: alfworld-gigpo1.5b.toml: did you mean alfworld-gigpo-1.5b? agentrl"),
+        ("own/minne.toml", "no such file: own/minne.toml: did you mean own/mine.toml? agentrl"),
         ("mine.toml", "no such file: mine.toml; agentrl recipes lists"),
         (".", ". is a folder"),
     ],
 )
 def test_what_is_no_recipe_is_one_sentence(word, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.toml").touch()
     assert main(["train", word]) == 2
     assert sentence in capsys.readouterr().err
 

@@ -85,6 +85,25 @@ def test_a_tool_that_always_raises(owner, error):
     assert note.startswith("the tool 'look' raised in all of its ") and error in note
 
 
+def test_a_reward_that_is_none_is_one_finding(tmp_path, monkeypatch, capsys):
+    (tmp_path / "nothing_paid.py").write_text(
+        '"""Nothing."""\nfrom agentrl.tool_env import environment\n\n'
+        "def look() -> str:\n    '''Look.'''\n    return 'x'\n\n"
+        "def none(answer: str) -> float:\n    return None\n\n"
+        "Config, make, tasks, prompt = environment(\n"
+        "    tools=[look], reward=none, rows=[{'prompt': str(i)} for i in range(9)], module=__name__\n)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["check", "nothing_paid", "--tasks", "3"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "nothing_paid: 1 findings on 3 of 9 tasks\n"
+    # three tasks with one exception of a walk and nine of other actions, and Gymnasium's checker: 31
+    assert err.splitlines()[0] == (
+        "task nothing_paid/0: raised ValueError: the reward 'none' is None, which is no finite number "
+        "(and 30 more with this exception)"
+    )
+
+
 def test_check_prints_notes_and_all_holds(tmp_path, monkeypatch, capsys):
     (tmp_path / "unpaid.py").write_text(
         '"""Unpaid."""\nfrom agentrl.tool_env import environment\n\n'
@@ -94,8 +113,11 @@ def test_check_prints_notes_and_all_holds(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["check", "unpaid"]) == 0
     out, err = capsys.readouterr()
-    assert out == "unpaid: all holds; it has no snapshots, so branches carry out its actions again\n"
+    assert out == "unpaid: all holds on 1 of 1 tasks; it has no snapshots, so branches carry out its actions again\n"
     first, second = err.splitlines()
-    assert first.startswith("note: unpaid has no reward") and "'RuntimeError: dark'" in second
+    assert (
+        first.startswith("note: unpaid has no reward")
+        and "'RuntimeError: dark' (unpaid.py:6, in look): mend it" in second
+    )
     assert main(["check", "unpaid", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 2

@@ -3,12 +3,14 @@
 Run as a program, the first word says what goes wrong, if anything.
 """
 
+import asyncio
 import json
 import os
 import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +36,40 @@ def talk(url: str, key: str, task: str) -> str:
 
 def plain(task: "AgentTask") -> str:
     return talk(task.base_url, task.api_key, task.instruction)
+
+
+def gathers(task: "AgentTask") -> dict[str, Any]:
+    """A plan, two sub-agents at the same time of which the second asks twice, and an answer made of what they found."""
+    messages = [{"role": "user", "content": task.instruction}]
+    messages.append(ask(task.base_url, task.api_key, messages))
+
+    def sub_agent(number: int) -> str:
+        own = [{"role": "user", "content": f"Part {number} of {task.instruction}"}]
+        for _ in range(number):
+            own.append(ask(task.base_url, task.api_key, own))
+            own.append({"role": "user", "content": "Are you sure?"})
+        return str(own[-2]["content"])
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(sub_agent, (1, 2)))
+    messages.append({"role": "user", "content": " ".join(found)})
+    text = str(ask(task.base_url, task.api_key, messages)["content"])
+    return {"answer": text, "reward": 1 / (1 + len(text))}
+
+
+async def votes(task: "AgentTask") -> dict[str, Any]:
+    """Two answers to one request of the OpenAI SDK, and two questions at the same time about the second answer."""
+    import openai
+
+    async with openai.AsyncOpenAI(base_url=task.base_url, api_key=task.api_key) as client:
+        ask_model = client.chat.completions.create
+        messages: list[Any] = [{"role": "user", "content": task.instruction}]
+        both = await ask_model(model="any", messages=messages, n=2)
+        messages.append({"role": "assistant", "content": both.choices[1].message.content})
+        questions = [[*messages, {"role": "user", "content": words}] for words in ("Why?", "Is it?")]
+        said = await asyncio.gather(*(ask_model(model="any", messages=asked) for asked in questions))
+    texts = [one.choices[0].message.content or "" for one in said]
+    return {"answer": texts[0], "reward": 1 / (1 + sum(map(len, texts)))}
 
 
 def judged(task: "AgentTask") -> dict[str, Any]:

@@ -145,6 +145,25 @@ def test_how_far_the_policy_moved_is_measured_on_the_prompts_last_answer(restric
     assert after.column("policy_kl")[0] > 1e-3
 
 
+def test_a_called_chain_that_continues_its_callers_context_is_read_in_that_context():
+    """Programs have such chains: the answer 6 after 1 2 3 4 5 2, which another agent's step began."""
+    called = {"caller": 0, "agent": 1, "terminated": True, "reward": 1.0}
+    graph = build(
+        [
+            Row([1, 2, 3], [4, 5], columns={"terminated": True, "reward": 1.0}),
+            Row([2], [6], context=0, episode=1, rollout=0, columns=called),
+        ]
+    )
+    graph = replace(graph, names={"group": ("a",), "agent": ("main", "main/called")})
+    graph = graph.with_columns(caller=np.array([-1, 0]))
+    learner, stream = Learner(loaded(tiny_model()), OptimConfig()), stream_values()
+    annotate(graph, learner, UpdateConfig(), 1.0, [stream])
+    again = annotate(graph, learner, UpdateConfig(), 1.0, [stream]).graph
+    assert again.column("policy_kl") == pytest.approx([0.0, 0.0], abs=1e-6)
+    stored = stream.answers["main/called called for a"]
+    assert stored.sampled.tolist() == [False] * 6 + [True]  # the caller's answer is a prompt here
+
+
 def test_rollouts_that_the_environment_ended_change_nothing():
     learner = Learner(loaded(tiny_model()), OptimConfig())
     stream = stream_values()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.chat import Chat
+from agentrl.rollout.program.chains import Call
 from agentrl.rollout.records import StepRecord
 from agentrl.types import Generation, Message, Observation, Status
 
@@ -27,7 +28,9 @@ class Prompted(NamedTuple):
     Attributes:
         token_ids: [T] int64, all that the model reads.
         added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the step `after`.
-        after: the step that the prompt continues; None for a new context.
+        after: the step whose tokens the prompt continues; None for a new context.
+        extends: the step whose messages and reply the prompt begins with; None for any other prompt. It is `after`,
+            unless the prompt's tokens cannot continue that step, as with templates that rewrite earlier turns.
         messages: the whole prompt.
         new: the messages that the prompt adds.
         digest: names the prompt's messages and tools; equal prompts have equal digests.
@@ -36,16 +39,24 @@ class Prompted(NamedTuple):
     token_ids: np.ndarray
     added: int
     after: StepRecord | None
+    extends: StepRecord | None
     messages: tuple[Message, ...]
     new: tuple[Message, ...]
     digest: bytes
 
 
 class _End(NamedTuple):
-    """The end of a conversation after a reply: the step of the reply, and all tokens up to its end, [T] int64."""
+    """The end of a conversation after a reply.
+
+    Attributes:
+        step: the step of the reply.
+        path: all tokens up to its end, [T] int64.
+        number: see `Call`.
+    """
 
     step: StepRecord
     path: np.ndarray
+    number: int
 
 
 class Conversations:
@@ -55,16 +66,27 @@ class Conversations:
         chat: the tokenizer with its chat template.
 
     Attributes:
-        steps: the answered prompts, in the order of the answers.
+        calls: the answered prompts, in the order of the answers.
     """
 
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
-        self.steps: list[StepRecord] = []
+        self.calls: list[Call] = []
         self._ends: dict[
             bytes, _End
         ] = {}  # digest of the messages, the reply among them -> the end of the conversation
         self._asked: dict[bytes, int] = {}  # digest of a prompt -> how often it was asked
+        self._clock = 0
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        """The steps of the answered prompts, in the order of the answers."""
+        return [call.step for call in self.calls]
+
+    def tick(self) -> int:
+        """A reading of the episode's clock, higher than all before."""
+        self._clock += 1
+        return self._clock
 
     def prompt(self, messages: Sequence[Message], tools: Tools) -> Prompted:
         """The tokens of a prompt.
@@ -73,13 +95,15 @@ class Conversations:
             ValueError: the chat template cannot write the messages.
         """
         digests = _digests(messages, tools)
+        extends: StepRecord | None = None
         for size in range(len(messages) - 1, 0, -1):
             new = tuple(messages[size:])
-            if messages[size].role == "assistant":
-                continue  # the program wrote this turn itself: the tokens after it were never sampled
             end = self._ends.get(digests[size])
-            if end is None or any(message.role in ("assistant", "system") for message in new):
+            if end is None:
                 continue
+            extends = extends or end.step
+            if any(message.role in ("assistant", "system") for message in new):
+                continue  # the program wrote these turns itself: the tokens after them were never sampled
             try:
                 added = self.chat.turn(*new)
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
@@ -87,9 +111,9 @@ class Conversations:
             if not len(end.path) or end.path[-1] != self.chat.end_id:  # the answer was cut off
                 added = np.concatenate([[self.chat.end_id], added])
             ids = np.concatenate([end.path, added])
-            return Prompted(ids, len(added), end.step, tuple(messages), new, digests[-1])
+            return Prompted(ids, len(added), end.step, extends, tuple(messages), new, digests[-1])
         ids = self.chat.start([plain(message) for message in messages], tools)
-        return Prompted(ids, len(ids), None, tuple(messages), tuple(messages), digests[-1])
+        return Prompted(ids, len(ids), None, extends, tuple(messages), tuple(messages), digests[-1])
 
     def times(self, prompt: Prompted) -> int:
         """How often this prompt was asked before; the call itself counts for later calls."""
@@ -97,8 +121,17 @@ class Conversations:
         self._asked[prompt.digest] = count + 1
         return count
 
-    def add(self, prompt: Prompted, generation: Generation, reply: Message) -> StepRecord:
-        """Store the step of an answered prompt; `reply` is the answer as the program's next prompts will contain it."""
+    def add(
+        self, prompt: Prompted, generation: Generation, reply: Message, number: int = 0, begun: int | None = None
+    ) -> StepRecord:
+        """Store the step of an answered prompt.
+
+        Args:
+            prompt: the prompt.
+            generation: the answer.
+            reply: the answer as the program's next prompts will contain it.
+            number, begun: see `Call`; by default the request came just now.
+        """
         text = "\n".join(message.content for message in prompt.new)
         step = StepRecord(
             observation=Observation(text=text, messages=prompt.new),
@@ -112,16 +145,19 @@ class Conversations:
             calls=len(reply.calls),
             asked=prompt.messages,
         )
-        self.steps.append(step)
+        begun = self.tick() if begun is None else begun
+        self.calls.append(Call(step, prompt.extends, prompt.digest, number, begun, self.tick()))
         path = np.concatenate([prompt.token_ids, generation.token_ids])
-        self._ends.setdefault(_extended(prompt.digest, reply), _End(step, path))
+        after = _extended(prompt.digest, reply)
+        if after not in self._ends or self._ends[after].number > number:  # of equal answers, the first is continued
+            self._ends[after] = _End(step, path, number)
         return step
 
     def forget(self, step: StepRecord) -> None:
         """Drop a step whose answer the program never read; a step that another one continues stays."""
-        if any(other.follows is step for other in self.steps):
+        if any(call.step.follows is step or call.extends is step for call in self.calls):
             return
-        self.steps.remove(step)
+        self.calls = [call for call in self.calls if call.step is not step]
         self._ends = {digest: end for digest, end in self._ends.items() if end.step is not step}
 
 

@@ -45,12 +45,14 @@ class Program:
         crash: what happens to an episode whose program fails after the model has answered. `lost` scores the episode 0
             with the status TOOL_ERROR, because the answers may have caused the failure; `fault` treats the failure as
             a fault of the environment.
+        lockstep: requests of an episode that came together are answered together, so that runs can be repeated.
         endpoint: the endpoint that gets the program's requests; None until the first episode.
     """
 
     command: str = ""
     agent: Callable[[AgentTask], Any] | None = None
     crash: str = "lost"
+    lockstep: bool = True
     endpoint: "Endpoint | None" = None
 
     def serve(self) -> "Endpoint":

@@ -25,6 +25,7 @@ from typing import Any
 
 from agentrl.env import Handle
 from agentrl.rollout.player import Player, Start
+from agentrl.rollout.program.chains import arrange, share_outcome
 from agentrl.rollout.program.definition import AgentTask, program_path
 from agentrl.rollout.program.recorder import Recorder
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
@@ -51,7 +52,9 @@ class ProgramEpisode:
                 "a program writes its own prompts from the task's beginning: leave out guide.name, and take a sampler "
                 "that sets neither words nor tokens"
             )
-        self.recorder = Recorder(player.actor, handle, player.limits, start.session, key, start.temperature)
+        self.recorder = Recorder(
+            player.actor, handle, player.limits, start.session, key, start.temperature, lockstep=player.program.lockstep
+        )
         self.seed = int.from_bytes(json.dumps(key).encode()[-6:].rjust(6, b"\0"), "big") % (1 << 31)
 
     async def run(self) -> None:
@@ -68,17 +71,21 @@ class ProgramEpisode:
             ended = await self._play(first.task or first.text, endpoint.url, key)
         finally:
             endpoint.leave(key)
-        self.record.steps.extend(self.recorder.steps)
-        for step in self.recorder.steps:
-            self.record.spend(step.generation)
-        self.record.actions += len(self.recorder.steps)
+            self.recorder.close()
+        calls = self.recorder.calls
+        self.record.steps.extend(call.step for call in calls)  # a failed episode stays one chain
+        for call in calls:
+            self.record.spend(call.step.generation)
+        self.record.actions += len(calls)
         if self.recorder.fault is not None:
             raise self.recorder.fault
-        if not self.recorder.steps:
+        if not calls:
             raise EnvFault(ended.failure or "the program ended without a request to the model")
         if ended.failure and self.program.crash == "fault" and self.recorder.ending is None:
             raise EnvFault(ended.failure)
-        await self._score(first, ended)
+        arrange(self.record, calls)
+        await self._score(first, ended, len(calls))
+        share_outcome(self.record)
 
     async def _play(self, instruction: str, url: str, key: str) -> "_Ended":
         seconds = self.limits.seconds
@@ -87,11 +94,11 @@ class ProgramEpisode:
             return await _call(self.program.agent, task, seconds)
         return await _run(self.program.command, task, seconds)
 
-    async def _score(self, first: Observation, ended: "_Ended") -> None:
-        """Write the reward, info and status of the episode's outcome into its last step."""
+    async def _score(self, first: Observation, ended: "_Ended", calls: int) -> None:
+        """Write the reward, info and status of the episode's outcome into its last step; `calls` answers were given."""
         last: StepRecord = self.record.steps[-1]
         self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
-        counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(len(self.record.steps))}
+        counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(calls)}
         signals = {**ended.signals, **counts}
         last.info = joined(joined({"success": False, **last.info}, self.recorder.outcome), {"signals": signals})
         last.terminated = True

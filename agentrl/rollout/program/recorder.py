@@ -8,11 +8,13 @@ from agentrl.chat import Chat
 from agentrl.env import Handle, Limits
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.agent_calls import session_below
+from agentrl.rollout.program.arrivals import Arrivals
+from agentrl.rollout.program.chains import Call, text_order
 from agentrl.rollout.program.conversations import Conversations, Prompted
 from agentrl.rollout.program.protocol import Asked, Refusal, Replied, replied
 from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
-from agentrl.types import NO_ANSWER, EnvFault, Generation, Observation, Request, Status
+from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 
 FIRST_SIDE = 1 << 16  # first number of sessions for prompts that come while the episode's session is busy
 
@@ -27,6 +29,7 @@ class Recorder:
         session: the engine's session of the episode.
         key: beginning of every noise key.
         temperature: sampling temperature of every answer; None for that of the run.
+        lockstep: answer requests that came together at the same time, see `agentrl.rollout.program.arrivals`.
 
     Attributes:
         conversations: the prompts and their answers.
@@ -47,6 +50,7 @@ class Recorder:
         session: int,
         key: tuple[int, ...],
         temperature: float | None = None,
+        lockstep: bool = False,
     ) -> None:
         if actor.chat is None:
             raise ValueError("a program is served by a policy with a tokenizer: give a run or a model folder")
@@ -62,7 +66,11 @@ class Recorder:
         self.seen: Observation | None = None
         self.fault: EnvFault | None = None
         self._hand = asyncio.Lock()  # one action at a time
+        self._arrivals = Arrivals(lockstep)
+        self._closed = False
         self._busy = False
+        self._resting = False
+        self._in_flight = 0
         self._sides = 0
         self._begun = 0
 
@@ -71,6 +79,11 @@ class Recorder:
         """The answered prompts, in the order of the answers."""
         return self.conversations.steps
 
+    @property
+    def calls(self) -> list[Call]:
+        """The answered prompts with the times of their requests, in the order of the answers."""
+        return list(self.conversations.calls)
+
     async def answer(self, asked: Asked) -> list[Replied]:
         """The replies to a prompt, `asked.n` of them.
 
@@ -78,11 +91,26 @@ class Recorder:
             Refusal: a limit of the episode is reached, or the prompt cannot be answered.
         """
         self.ignored |= asked.ignored
+        begun = self.conversations.tick()
+        await self._arrivals.come((text_order(asked.messages), repr(asked.tools), asked.n, asked.max_tokens or 0))
+        try:
+            return await self._answer(asked, begun)
+        finally:
+            await self._arrivals.leave()
+
+    def close(self) -> None:
+        """The program has ended: a request that still waits is refused, and the engine's session is left alone, because
+        another episode may get its number."""
+        self._closed = True
+
+    async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
+        if self._closed:
+            raise Refusal(400, "the episode has ended with its program", "episode_over")
         try:
             prompt = self.conversations.prompt(asked.messages, asked.tools)
         except ValueError as error:
             raise Refusal(400, str(error)) from None
-        jobs = [self._one(prompt, asked, self.conversations.times(prompt)) for _ in range(asked.n)]
+        jobs = [self._one(prompt, asked, self.conversations.times(prompt), begun) for _ in range(asked.n)]
         return list(await asyncio.gather(*jobs))
 
     async def act(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +152,7 @@ class Recorder:
             self.outcome = result.info if self.over else {}
         return {"observation": result.observation.text, "over": self.over}
 
-    async def _one(self, prompt: Prompted, asked: Asked, time: int) -> Replied:
+    async def _one(self, prompt: Prompted, asked: Asked, number: int, begun: int) -> Replied:
         room = self._room(prompt, asked)
         self._begun += 1
         session, side = self._session()
@@ -135,21 +163,18 @@ class Recorder:
             messages=prompt.messages,
             observation=Observation(text=prompt.new[-1].content if prompt.new else ""),
             max_tokens=room,
-            noise_key=(*self.key, *words, time),
+            noise_key=(*self.key, *words, number),
             temperature=self.temperature,
         )
         try:
             generation = await self.actor.answer(request, self.handle)  # type: ignore[arg-type]
         finally:
             self._leave(session, side)
-        return self._kept(prompt, generation, asked)
-
-    def _kept(self, prompt: Prompted, generation: Generation, asked: Asked) -> Replied:
         if generation.finish in NO_ANSWER:
             self.reason = generation.refusal
             raise self._end(NO_ANSWER[generation.finish], "the model gave no answer")
         reply = replied(generation, asked.tools)
-        step = self.conversations.add(prompt, generation, reply.message)
+        step = self.conversations.add(prompt, generation, reply.message, number, begun)
         return reply._replace(step=step, prompt_tokens=len(prompt.token_ids))
 
     def _room(self, prompt: Prompted, asked: Asked) -> int:
@@ -176,8 +201,9 @@ class Recorder:
 
     def _session(self) -> tuple[int, bool]:
         """The session of a request, and whether it is an extra one, used while the episode's own session is busy."""
+        self._in_flight += 1
         if not self._busy:
-            self._busy = True
+            self._busy, self._resting = True, False
             return self.session, False
         self._sides += 1
         side = session_below(self.session, FIRST_SIDE + self._sides)
@@ -185,7 +211,18 @@ class Recorder:
         return side, True
 
     def _leave(self, session: int, side: bool) -> None:
+        """The session's request is answered. The episode's session rests while other requests are in flight: a
+        deterministic engine would wait for its next request, which may depend on the other answers."""
+        self._in_flight -= 1
         if side:
             self.actor.release(session)
         else:
             self._busy = False
+        if self._busy or self._closed:
+            return
+        if self._in_flight:
+            self._resting = True
+            self.actor.rest(self.session)
+        elif self._resting:
+            self._resting = False
+            self.actor.wake(self.session)

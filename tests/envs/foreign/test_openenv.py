@@ -147,7 +147,7 @@ def test_an_action_that_does_not_fit_is_a_parse_error_and_the_episode_goes_on(op
 
 def test_an_action_of_several_fields_is_json(openenv):
     with serving(openenv, SERVERS / "oe_dice.py", "PORT", 2) as (url, _):
-        with pytest.raises(ValueError, match="shows another start when the same seed is given again"):
+        with pytest.raises(ValueError, match="gives another start each time the same seed is given"):
             tasks_of(entry(openenv, url))
         found = entry(openenv, url, unseeded=True, solved=0.5)
         _, (word, negative, sums) = played(found, "[1]", '{"left": -1, "right": 2}', '{"left": 1, "right": 2}')

@@ -57,6 +57,11 @@ print(json.dumps(asyncio.run(main()), default=lambda one: one.model_dump()))
 """
 
 
+def listen_to_ctrl_c() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def serving(python: str, *words: str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of `agentrl serve openenv`, a process of its own."""
@@ -67,6 +72,7 @@ def serving(python: str, *words: str, **variables: str) -> Iterator[tuple[str, s
         stderr=subprocess.PIPE,
         text=True,
         env={**BASE, "PYTHONPATH": str(ROOT), **variables},
+        preexec_fn=listen_to_ctrl_c,
     ) as server:
         try:
             assert server.stdout is not None

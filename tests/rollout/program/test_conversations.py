@@ -86,6 +86,34 @@ def test_an_answer_that_was_cut_off_is_closed_before_it_is_continued(chat):
     assert prompt.token_ids[len(prompt.token_ids) - prompt.added :].tolist() == [chat.end_id, *turn]
 
 
+def test_a_prompt_extends_a_step_whose_tokens_it_cannot_continue(chat):
+    """A template that drops thoughts of earlier turns, or a turn that the program added to the history."""
+    talk = Conversations(chat)
+    step = talk.add(talk.prompt([ASKED], ()), said(chat, "4"), reply("4"))
+    added = talk.prompt([ASKED, reply("4"), ASKED, reply("made up"), ASKED], ())
+    assert added.after is None and added.extends is step
+
+    class Rewrites(Chat):
+        def turn(self, *messages):
+            raise ValueError("the template rewrites earlier turns")
+
+    talk.chat = Rewrites(chat.tokenizer)
+    rewritten = talk.prompt([ASKED, reply("4"), Message("user", "sure?")], ())
+    assert rewritten.after is None and rewritten.extends is step
+    assert rewritten.added == len(rewritten.token_ids)
+    assert talk.prompt([Message("user", "2+2?"), reply("4"), ASKED], ()).extends is None
+    talk.forget(step)
+    assert talk.prompt([ASKED, reply("4"), ASKED], ()).extends is None
+
+
+def test_of_two_equal_answers_the_first_asked_is_continued_whichever_came_first(chat):
+    for order in ((0, 1), (1, 0)):
+        talk = Conversations(chat)
+        prompt = talk.prompt([ASKED], ())
+        steps = {number: talk.add(prompt, said(chat, "4"), reply("4"), number, 1) for number in order}
+        assert talk.prompt([ASKED, reply("4"), ASKED], ()).after is steps[0]
+
+
 def test_a_forgotten_step_is_continued_by_nothing_and_one_that_is_continued_stays(chat):
     talk = Conversations(chat)
     gone = talk.add(talk.prompt([ASKED], ()), said(chat, "4"), reply("4"))

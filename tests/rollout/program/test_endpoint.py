@@ -16,7 +16,9 @@ from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits
 from agentrl.graph import Tokens
 from agentrl.rollout import Endpoint, EpisodeRecord, PolicyActor, Recorder, build_graph
-from agentrl.types import Generation, Request, Status, Task
+from agentrl.rollout.program.arrivals import Arrivals
+from agentrl.rollout.program.protocol import Asked, Refusal
+from agentrl.types import Generation, Message, Request, Status, Task
 from tests.toys.language_model import language_model
 
 TOOL = {"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {"type": "object"}}}
@@ -157,6 +159,75 @@ def test_several_answers_and_requests_at_once_are_steps_beside_each_other(loaded
             thread.join()
         tokens = served.tokens()
         assert tokens.context.tolist() == [-1] * 5 and len({s.generation.text for s in served.recorder.steps}) > 1
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_deterministic_engine_goes_on_when_one_of_two_requests_of_a_program_is_answered(loaded, lockstep):
+    """It waits for every open session. The episode's own session has been answered, and the program sends its next
+    request only when it has both answers; the next request then runs in the session again."""
+    waits = HfEngine(
+        loaded.model, loaded.tokenizer, Sampling(max_tokens=8), max_slots=4, max_context=512, deterministic=True
+    )
+    actor = PolicyActor(waits, Chat(loaded.tokenizer), 512)
+    recorder = Recorder(actor, None, Limits(turns=9, turn_tokens=8), 0, (1, 2), lockstep=lockstep)
+
+    def asked(words: str, most: int) -> Asked:
+        return Asked((Message("user", words),), max_tokens=most)
+
+    async def play() -> list[int]:
+        waits.open(0)
+        for _ in range(2):
+            both = asyncio.gather(recorder.answer(asked("a", 1)), recorder.answer(asked("b", 8)))
+            await asyncio.wait_for(both, 60)
+        await asyncio.wait_for(recorder.answer(asked("c", 1)), 60)
+        waits.release(0)
+        return [len(step.generation.token_ids) for step in recorder.steps]
+
+    lengths = asyncio.run(play())
+    assert lengths[0] == lengths[2] == lengths[4] == 1 and min(lengths[1], lengths[3]) > 1
+
+
+def test_requests_that_come_together_go_on_in_order_and_in_lockstep_end_together():
+    said: list[str] = []
+
+    async def request(arrivals: Arrivals, name: str, seconds: float, then: str = "") -> None:
+        await arrivals.come(name)
+        said.append(f"{name} goes on")
+        after = asyncio.create_task(request(arrivals, then, 0.0)) if then else None
+        await asyncio.sleep(seconds)
+        said.append(f"{name} is answered")
+        await arrivals.leave()
+        said.append(f"{name} has its answer")
+        if after:
+            await after
+
+    async def play(lockstep: bool) -> list[str]:
+        said.clear()
+        arrivals = Arrivals(lockstep)
+        await asyncio.gather(request(arrivals, "b", 0.5), request(arrivals, "a", 0.0, then="c"))
+        return said
+
+    lockstep = asyncio.run(play(True))  # c comes while b is in flight, and waits for it
+    begin = ["a goes on", "b goes on", "a is answered"]
+    assert lockstep[:4] == [*begin, "b is answered"] and {*lockstep[4:6]} == {"a has its answer", "b has its answer"}
+    assert lockstep[6:] == ["c goes on", "c is answered", "c has its answer"]
+    free = asyncio.run(play(False))
+    assert free[:4] == [*begin, "a has its answer"] and free.index("c goes on") < free.index("b is answered")
+
+
+def test_a_request_that_waits_when_the_program_ends_is_refused(loaded):
+    told = Told(loaded.tokenizer, "four")
+    recorder = Recorder(PolicyActor(told, Chat(loaded.tokenizer), 512), None, Limits(turns=9, turn_tokens=8), 0, (1, 2))
+
+    async def play() -> None:
+        late = asyncio.create_task(recorder.answer(Asked((Message("user", "2 + 2?"),))))
+        await asyncio.sleep(0)
+        recorder.close()
+        with pytest.raises(Refusal, match="has ended with its program"):
+            await late
+
+    asyncio.run(play())
+    assert told.texts == ["four"] and recorder.steps == []  # the policy was not asked
 
 
 def test_the_noise_of_a_prompt_depends_on_the_prompt_and_not_on_the_order(loaded):

@@ -1,0 +1,76 @@
+"""Passes requests of one program on together if they come at the same time, in an order that arrival does not change.
+
+A program that sends several requests at once sends them within milliseconds, in an order that its threads decide. The
+endpoint therefore waits a moment for further requests before it passes requests to the engine. So requests that were
+sent at once are in flight together even if an engine answers within a millisecond, and their numbers, noise keys and
+sessions are the same in every run.
+
+In lockstep, as a run with `run.deterministic` needs it, requests that were passed on together are also answered
+together, and later ones wait for these answers. Otherwise the time that a program needs after the first answer would
+decide what the engine computes in one batch, and with that the rounding of log-probs.
+"""
+
+import asyncio
+from typing import Any
+
+SETTLE_S = 0.05  # seconds without a further request, after which the requests that wait are passed on
+MOST_S = 1.0  # most seconds that a request waits for further ones
+
+
+class Arrivals:
+    """The requests of one episode that wait for further ones.
+
+    Args:
+        lockstep: see the module.
+    """
+
+    def __init__(self, lockstep: bool = False) -> None:
+        self.lockstep = lockstep
+        self._waiting: list[tuple[Any, asyncio.Future[None]]] = []
+        self._answered: list[asyncio.Future[None]] = []
+        self._in_flight = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._latest = 0.0
+
+    async def come(self, order: Any) -> None:
+        """Return when the request may be passed on: no further one has come for `SETTLE_S`.
+
+        Args:
+            order: requests that came together go on in ascending order of this value.
+        """
+        go_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((order, go_on))
+        if not (self.lockstep and self._in_flight):
+            self._settle(first=len(self._waiting) == 1)
+        await go_on
+
+    async def leave(self) -> None:
+        """Return when the answer to the request may be given; call this once per request that `come` let pass."""
+        self._in_flight -= 1
+        if not self.lockstep:
+            return
+        if self._in_flight:
+            others: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._answered.append(others)
+            await others
+            return
+        answered, self._answered = self._answered, []
+        for others in answered:
+            if not others.done():
+                others.set_result(None)
+        if self._waiting:
+            self._settle(first=True)
+
+    def _settle(self, first: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if first:
+            self._latest = loop.time() + MOST_S
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(min(loop.time() + SETTLE_S, self._latest), self._release)
+
+    def _release(self) -> None:
+        waiting = [one for one in self._waiting if not one[1].done()]  # a cancelled one is done
+        self._waiting, self._in_flight = [], self._in_flight + len(waiting)
+        for _, go_on in sorted(waiting, key=lambda one: one[0]):
+            go_on.set_result(None)

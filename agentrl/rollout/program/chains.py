@@ -1,0 +1,342 @@
+"""The chains of a program's episode: one main chain, and a chain for each conversation that was played beside others.
+
+A conversation is a first prompt and the prompts that extend it, one after the other. A prompt also goes on with a
+conversation if it begins like its prompts, up to the first message of the user, and with no other conversation that
+could go on: so agents that rewrite their history have one conversation. Two conversations are played at the same time
+if a request of one was in flight together with a request of the other. The rules:
+
+- Of several answers to one prompt, and of requests in flight together that extend the same step, the conversation goes
+  on with the one that most later requests extend (then the first in the order of the texts). If the program came back
+  to that step later, it goes on with the latest such request instead. Every other answer begins a conversation beside
+  it.
+- The main chain begins with the first conversation. If an episode begins with requests in flight together, that is
+  the conversation with the most requests.
+- A conversation that was played at no other's side joins a chain: the chain of the step that it extends; else the
+  chain that waited meanwhile, which is the one of the latest step before it that is extended after it; else the main
+  chain. So the contexts of a sequential program (rewritten histories, sub-agents one after the other) are one chain.
+- Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
+  that it extends, else the latest step of the chain that waited, else the main chain's latest step before it (its
+  first step, if there is none).
+
+No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
+estimates need it.
+
+Why a request beside others is a called chain and no branch (`parent`): a branch is a further try of the whole task,
+which counts as an episode, and the steps before it are trained once per branch. What a program asks beside its main
+chain is a part of the same try. It is counted with its rollout, and the main chain has one return. The token table
+still says that it continues the caller's context, so shared tokens are computed once.
+
+The outcome of the episode is the outcome of each of its chains: the last step of a called chain gets the episode's
+score, success and signals (`share_outcome`). In the policy gradient of a program's expected score, every answer of the
+episode is multiplied by that score, whether or not the program used the answer; a chain without the score would look
+like a failure. The called chains have an agent name of their own (`agentrl.graph.CALLED`), so that credit methods
+compare them with each other and count each episode once among the main chains.
+"""
+
+import math
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentrl.graph import CALLED
+from agentrl.rollout.records import EpisodeRecord, StepRecord, as_number, joined
+from agentrl.types import Message
+
+
+class Call(NamedTuple):
+    """An answered request of a program; `begun` and `ended` are readings of one clock that ticks at both.
+
+    Attributes:
+        step: the step of the answer.
+        extends: the earlier step whose messages and reply the prompt begins with; None for any other prompt.
+        prompt: names the prompt's messages and tools; equal prompts have equal digests.
+        number: how often the prompt was asked before.
+        begun, ended: when the request came, and when it was answered.
+    """
+
+    step: StepRecord
+    extends: StepRecord | None
+    prompt: bytes
+    number: int
+    begun: int
+    ended: int
+
+    @property
+    def order(self) -> Any:
+        """Puts requests in the order of their texts."""
+        return (text_order(self.step.asked), self.prompt, self.number)
+
+
+def text_order(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
+    """A value that orders prompts by their messages."""
+    return [(one.role, one.content, [(call.name, call.arguments) for call in one.calls]) for one in messages]
+
+
+@dataclass(eq=False)
+class _Conversation:
+    """A first request and the requests that extend it, one after the other.
+
+    Attributes:
+        calls: the requests, in the order of time.
+        beside: the conversation with another answer to the same request, or that this one leaves; None for neither.
+        chain: the chain that it belongs to; None until `_Episode.place` has decided.
+        parallel: was it played at the same time as another one, those aside that leave it?
+    """
+
+    calls: list[Call]
+    beside: "_Conversation | None" = None
+    chain: "_Chain | None" = None
+    parallel: bool = False
+
+    def left(self, other: "_Conversation") -> bool:
+        """Did this conversation, or one that it is beside, leave the other one?"""
+        above = self.beside
+        while above is not None and above is not other:
+            above = above.beside
+        return above is other
+
+
+@dataclass(eq=False)
+class _Chain:
+    """A chain: its requests, and the step that called it (None for the main chain)."""
+
+    caller: StepRecord | None
+    calls: list[Call] = field(default_factory=list)
+    called: "list[_Chain]" = field(default_factory=list)
+
+
+def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
+    """Put the answered requests of a program's episode into its record and into the chains that it called.
+
+    The rewards and info of actions that a program took after a step of a called chain go to the main chain's latest
+    step before that step, or to its first step.
+
+    Args:
+        record: its `steps` and `called` are set.
+        calls: the answered requests, at least one, in the order of the answers.
+    """
+    main = _Episode(calls).main
+    record.steps = [call.step for call in main.calls]
+    for call in (one for chain in main.called for one in _all_calls(chain)):
+        earlier = [one.step for one in main.calls if one.ended < call.begun]
+        host = earlier[-1] if earlier else main.calls[0].step
+        host.reward += call.step.reward
+        host.info = joined(host.info, call.step.info)
+        call.step.reward, call.step.info = 0.0, {}
+    record.called = [_record(record, chain) for chain in main.called]
+
+
+def share_outcome(record: EpisodeRecord) -> None:
+    """Give the called chains of a program's episode the outcome of its main chain.
+
+    The last step of each gets the sum of the rewards, the sum of each signal, the success, and the flags of the main
+    chain's last step.
+    """
+    last = record.steps[-1]
+    signals: dict[str, float] = {}
+    for step in record.steps:
+        for name, value in step.info.get("signals", {}).items():
+            number = as_number(value)
+            if not math.isnan(number):
+                signals[name] = signals.get(name, 0.0) + number
+    info: dict[str, Any] = {"signals": signals} if signals else {}
+    if "success" in last.info:
+        info["success"] = last.info["success"]
+    for chain in (one for called in record.called for one in called.chains()):
+        end = chain.steps[-1]
+        end.reward, end.info = record.score, info
+        end.terminated, end.truncated = last.terminated, last.truncated
+        chain.ending, chain.final = record.ending, record.final
+
+
+def _all_calls(chain: _Chain) -> list[Call]:
+    return [*chain.calls, *(call for below in chain.called for call in _all_calls(below))]
+
+
+def _record(record: EpisodeRecord, chain: _Chain) -> EpisodeRecord:
+    made = EpisodeRecord(
+        task=record.task,
+        group=record.group,
+        copy=record.copy,
+        agent=record.agent + CALLED,
+        policy=record.policy,
+        caller=chain.caller,
+        kind=record.kind,
+        steps=[call.step for call in chain.calls],
+        called=[_record(record, below) for below in chain.called],
+        beside=True,
+        temperature=record.temperature,
+        actions=len(_all_calls(chain)),
+    )
+    for call in chain.calls:
+        made.spend(call.step.generation)
+    made.tokens += sum(below.tokens for below in made.called)
+    return made
+
+
+class _Episode:
+    """Finds the chains of an episode; `main` is the result."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.calls = sorted(calls, key=lambda call: call.begun)
+        self.main = _Chain(None)
+        if len(_at_once(self.calls)) == len(self.calls):  # nothing was in flight together
+            self.main.calls = self.calls
+            return
+        self.above: dict[int, StepRecord] = {}  # by the step's identity: the step with which its prompt goes on
+        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that go on with it
+        self._link()
+        self.later: dict[int, int] = {}  # by the step's identity: how many requests extend it, directly or not
+        for call in reversed(self.calls):
+            below = self.extended.get(id(call.step), ())
+            self.later[id(call.step)] = sum(1 + self.later[id(one.step)] for one in below)
+        self.of: dict[int, _Conversation] = {}  # by the step's identity
+        self.conversations = self._conversations()
+        self._mark_parallel()
+        self._place_all()
+        self._sort(self.main)
+
+    def _link(self) -> None:
+        """Fill `above` and `extended`."""
+        begun: dict[str, list[Call]] = {}  # by how prompts begin: the requests with which none has gone on yet
+        for together in _arrived_together(self.calls):
+            fresh: dict[str, list[Call]] = {}
+            for call in together:
+                if call.extends is None:
+                    fresh.setdefault(_beginning(call), []).append(call)
+                else:
+                    self.above[id(call.step)] = call.extends
+            for beginning, same in fresh.items():
+                begun[beginning] = [one for one in begun.get(beginning, ()) if id(one.step) not in self.extended]
+                ends = [one for one in begun[beginning] if one.ended < same[0].begun]
+                if len(ends) == 1 and len({call.prompt for call in same}) == 1:
+                    self.above |= {id(call.step): ends[0].step for call in same}
+            for call in together:
+                begun.setdefault(_beginning(call), []).append(call)
+                if id(call.step) in self.above:
+                    self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
+
+    def _best(self, calls: Sequence[Call]) -> Call:
+        """The request with which a conversation goes on."""
+        if len(calls) == 1:
+            return calls[0]
+        return min(calls, key=lambda call: (-self.later[id(call.step)], call.order))
+
+    def _conversations(self) -> list[_Conversation]:
+        """All conversations; those that leave another one come after it."""
+        firsts: dict[bytes, list[Call]] = {}
+        for call in self.calls:
+            if id(call.step) not in self.above:
+                firsts.setdefault(call.prompt, []).append(call)
+        found: list[_Conversation] = []
+        for same in firsts.values():
+            for answers in _at_once(same):
+                best = self._best(answers)
+                whole = self._follow(best, None, found)
+                for other in sorted((call for call in answers if call is not best), key=lambda call: call.order):
+                    self._follow(other, whole, found)
+        return found
+
+    def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
+        """Add the conversation that begins with a request, and those that leave it, to `found`."""
+        begin = [(first, beside)]
+        place = len(found)
+        while begin:
+            call, beside = begin.pop()
+            whole = _Conversation([call], beside)
+            found.append(whole)
+            while below := self.extended.get(id(whole.calls[-1].step)):
+                best = self._best(_at_once(below)[-1])
+                begin += [(other, whole) for other in below if other is not best]
+                whole.calls.append(best)
+            self.of |= {id(call.step): whole for call in whole.calls}
+        return found[place]
+
+    def _mark_parallel(self) -> None:
+        active: list[Call] = []
+        for call in self.calls:
+            active = [one for one in active if one.ended > call.begun]
+            for one in active:
+                a, b = self.of[id(call.step)], self.of[id(one.step)]
+                if a is not b:
+                    a.parallel |= not b.left(a)
+                    b.parallel |= not a.left(b)
+            active.append(call)
+
+    def _place_all(self) -> None:
+        answered = min(call.ended for call in self.calls)
+        begin = [one for one in self.conversations if one.beside is None and one.calls[0].begun < answered]
+        first = min(begin, key=lambda one: (-self.later[id(one.calls[0].step)], one.calls[0].order))
+        self._join(first, self.main)
+        self.conversations.sort(key=lambda one: one.calls[0].begun)
+        for one in self.conversations:
+            self._place(one)
+
+    def _place(self, one: _Conversation) -> None:
+        if one.chain is not None:
+            return
+        if one.beside is not None:
+            self._place(one.beside)
+        before = self.above.get(id(one.calls[0].step)) or self._waiting(one)
+        host = self.main if before is None else self.of[id(before)].chain
+        assert host is not None, "a conversation is placed after the step that it comes after"
+        if not one.parallel:
+            self._join(one, host)
+            return
+        if before is None:
+            earlier = [call for call in self.main.calls if call.ended < one.calls[0].begun]
+            before = (max(earlier, key=lambda call: call.ended) if earlier else self.main.calls[0]).step
+        chain = _Chain(before)
+        host.called.append(chain)
+        self._join(one, chain)
+
+    def _join(self, one: _Conversation, chain: _Chain) -> None:
+        one.chain = chain
+        chain.calls += one.calls
+
+    def _waiting(self, one: _Conversation) -> StepRecord | None:
+        """The latest step before a conversation that is extended after it; None if there is none."""
+        begun, ended = one.calls[0].begun, one.calls[-1].ended
+        waiting = [
+            call
+            for call in self.calls
+            if call.ended < begun and any(below.begun > ended for below in self.extended.get(id(call.step), ()))
+        ]
+        return min(_at_once(waiting)[-1], key=lambda call: call.order).step if waiting else None
+
+    def _sort(self, chain: _Chain) -> None:
+        """Order the requests of a chain by time, and the chains that it calls by the caller and their first texts."""
+        chain.calls.sort(key=lambda call: call.begun)
+        place = {id(call.step): number for number, call in enumerate(chain.calls)}
+        chain.called.sort(key=lambda below: (place[id(below.caller)], below.calls[0].order))
+        for below in chain.called:
+            self._sort(below)
+
+
+def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
+    """Requests, in the order in which they came, divided where an answer came between two of them."""
+    ended = sorted(call.ended for call in calls)
+    found: dict[int, list[Call]] = {}
+    for call in calls:
+        found.setdefault(bisect(ended, call.begun), []).append(call)
+    return [*found.values()]
+
+
+def _beginning(call: Call) -> str:
+    """The messages of a prompt up to the first one of the user, as a text."""
+    asked = call.step.asked
+    users = (number for number, one in enumerate(asked, 1) if one.role == "user")
+    return repr(text_order(asked[: next(users, len(asked))]))
+
+
+def _at_once(calls: Sequence[Call]) -> list[list[Call]]:
+    """Requests, in the order in which they came, divided into those that were in flight together."""
+    found: list[list[Call]] = []
+    ended = -1
+    for call in calls:
+        if call.begun > ended:
+            found.append([])
+        found[-1].append(call)
+        ended = max(ended, call.ended)
+    return found
