@@ -3,10 +3,9 @@
 The planner (`main`) sees no passage. It delegates a question, hears what a searcher found, and answers in the end; a
 searcher is an agent of its own that plays `search_qa` on the question it was given, over the same embedded
 encyclopaedia. The questions are those generated from the encyclopaedia; each split has things that no other split asks
-for. The setting is that of M-GRPO
-(arXiv:2511.13288): both agents report the signals `format` and `em`, from which `[reward] name="m_grpo_reward"` with
-correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it on the question it was sent, as an
-expert would.
+for. The setting is that of M-GRPO (arXiv:2511.13288): both agents report the signals `format` and `em`, from which
+`[reward] name="m_grpo_reward"` with correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it
+on the question it was sent, as an expert would.
 
 Its results are a benchmark of their own, `deep-gen`.
 """

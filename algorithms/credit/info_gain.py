@@ -10,12 +10,12 @@ Official code: a turn's reward sits on its last token, and G_t is the reward-to-
 (a gamma below 1 would apply per token); a token that the policy did not sample (an observation, if those are masked)
 stops the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
 same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
-`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
-group's returns at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between
-turns are counted too. Steps without a token table are taken as one token each, with an observation between them. A
-group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding
-error divided by eps. If the number of gains is not the number of turns, the official code takes the outcome alone; here
-an error names the missing log-probability.
+`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the group's returns
+at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between turns are counted
+too. Steps without a token table are taken as one token each, with an observation between them. A group of one episode
+gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding error divided by eps. If
+the number of gains is not the number of turns, the official code takes the outcome alone; here an error names the
+missing log-probability.
 """
 
 from types import MappingProxyType

@@ -39,7 +39,7 @@ class Config(ScoreOptions, frozen=True):
         gold: the entry of the task's `params` that lists the gold calls, as `{"name": ..., "arguments": {...}}`.
         range: `paper`, from -3 to 3; or `unit`, from 0 to 1.
         matching: best (the paper's) or greedy (the released code's).
-        max_calls: later calls of the chain are not compared with the gold calls.
+        max_calls: calls beyond this number are not compared with the gold calls; SIGNAL_extra counts them too.
     """
 
     signal: str = "tool_match"
