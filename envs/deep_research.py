@@ -2,10 +2,10 @@
 
 The planner (`main`) sees no passage. It delegates a question, hears what a searcher found, and answers in the end; a
 searcher is an agent of its own that plays `search_qa` on the question it was given, over the same embedded
-encyclopaedia. Questions are its generated ones, with things held out between splits. The setting is that of M-GRPO
-(arXiv:2511.13288): both agents report the signals `format` and `em`, from which `[reward] name="m_grpo_reward"` with
-correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it on the question it was sent, as an
-expert would.
+encyclopaedia. The questions are those generated from the encyclopaedia; each split has things that no other split asks
+for. The setting is that of M-GRPO (arXiv:2511.13288): both agents report the signals `format` and `em`, from which
+`[reward] name="m_grpo_reward"` with correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it
+on the question it was sent, as an expert would.
 
 Its results are a benchmark of their own, `deep-gen`.
 """
@@ -113,7 +113,7 @@ class DeepResearch:
         }
 
     def observation(self) -> Observation:
-        """The question, or the last reply. In the embedded world it also lists actions with known names."""
+        """The question, or the last reply, and the actions that can be made of the names seen so far."""
         heard = ";".join(f"{asked}={said}" for asked, said in self.state.heard)
         question = str(self.state.task.params.get("question", ""))
         return Observation(
@@ -235,7 +235,7 @@ class Compact(Tags):
         return action if found is None else f"{found.tag} {found.content}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first word says which."""
+        """The first word, delegate or answer, says which of the two it is."""
         name, _, content = text.strip().partition(" ")
         if name not in ("delegate", "answer"):
             return Parsed(text.strip(), False, Status.PARSE_ERROR)

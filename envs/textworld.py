@@ -73,7 +73,7 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 def kind(task: Task) -> str:
-    """Generated, or the folder of the file."""
+    """The size of a generated game, such as textworld-gen/3-5-3, or the folder of the game's file."""
     return task.key.rpartition("/")[0] or "games"
 
 

@@ -7,13 +7,14 @@ but it learned the task with one token per entity.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONGEST_WORD = 100  # characters; a longer unknown word is one unknown token: its pieces would take quadratic time
+LONGEST_WORD = 100  # characters; with `spells`, a longer word is one unknown token: spelling takes quadratic time
 PRINTABLE = "".join(map(chr, range(32, 127)))
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
 
-# Messages of users, environments and tools have no markup; an assistant turn stands between START and END. The markup
-# costs two tokens per turn, and a longer chat always begins with the text of the shorter one. Schemas come first.
+# The schemas of tools come first. Messages of users, environments and tools have no markup; an assistant turn stands
+# between START and END, which costs two tokens per turn. If a chat continues another chat, its text begins with the
+# text of that chat.
 CHAT_TEMPLATE = """\
 {%- if tools -%}
 {{- 'Tools:\\n' -}}
@@ -43,8 +44,9 @@ def build_word_tokenizer(
 ) -> Any:
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
-    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`, or is spelled. Ids are in
-    alphabetical order after the special tokens, so they do not depend on the order of the texts.
+    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`, or is spelled. With
+    `spells`, every word of more than LONGEST_WORD characters becomes `<unk>`. Ids are in alphabetical order after the
+    special tokens, so they do not depend on the order of the texts.
 
     Args:
         texts: all texts that the model will read or write.

@@ -15,8 +15,9 @@ LEAST_APART = 1e-9  # in root mean squares; advantages that differ by less diffe
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
     """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    Steps on which the methods agree are left out. The difference of a step, `apart`, is the absolute difference of its
-    two advantages, each divided by its method's root mean square over the steps that both methods assign.
+    Only steps to which both methods assign credit are compared. The difference of a step, `apart`, is the absolute
+    difference of its two advantages, each divided by its method's root mean square over the compared steps. A step
+    without a difference is not listed among the `top` steps.
     """
     entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):

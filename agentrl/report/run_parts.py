@@ -119,10 +119,10 @@ def links_into(parts: Sequence[PartData], iterations: Sequence[int]) -> Callable
 
     Args:
         parts: the parts of the page.
-        iterations: number of each part: the iteration, or -1 - n for the n-th evaluation.
+        iterations: of each part, its iteration; for evaluation n, counted from 0, the number -1 - n.
 
     Returns:
-        A function (number of a part, row) -> a list with one link, empty if the page does not show the row.
+        A function (entry of `iterations`, row) -> a list with one link, empty if the page does not show the row.
     """
     places = {iteration: (number, set(parts[number].data.steps.row)) for number, iteration in enumerate(iterations)}
 

@@ -50,7 +50,7 @@ def read_csv_rows(path: Path) -> Lines:
 
     Raises:
         ValueError: the file is missing or is no UTF-8, a column has no name or the name of another column, a row has
-            another number of cells, or a quoted cell has no end; the sentence names the line.
+            more or fewer cells than the first line, or a quoted cell has no end. The last two messages name the line.
     """
     text = read_text(path, "file of rows")
     names: list[str] = []

@@ -28,7 +28,7 @@ from agentrl.settings import Settings
 from agentrl.types import Generation, Request, Task
 
 COPIES = 2  # copies of an attack in its group
-OTHERS = 12  # number of right answers that an attack lists
+OTHERS = 12  # number of tasks whose right answers an attack lists besides the right answer of its own task
 LONGEST = 2000  # most characters of the question or the observation that an attack copies
 NEARLY = 1e-9  # values that differ by at most this count as equal
 SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
@@ -61,7 +61,8 @@ class RewardCheck:
         tasks: number of tasks with an honest wrong answer; only these are compared.
         right: number of these tasks that have a right answer too.
         separates: column -> share of the tasks with a right answer on which the right and the wrong answer have
-            different values. A reward that never pays cannot be fooled.
+            different values. If the share is 0, the column cannot tell answers apart, and that no attack fools it
+            means nothing.
         notes: what was not checked, one sentence per note.
         paid: number of answers of judges that were paid for, and number of their tokens.
     """
@@ -135,7 +136,7 @@ class _Check:
         def text(request: Request) -> str:
             seen = request.observation
             asked = seen.task or seen.text
-            task = self.tasks[request.session]  # `play` counts sessions by task
+            task = self.tasks[request.session]  # `play` gives task i the session i
             words = {
                 "QUESTION": shorten(asked, LONGEST, "middle"),
                 "OBSERVATION": shorten(seen.text, LONGEST, "middle"),
@@ -155,7 +156,7 @@ class _Check:
     def _expert(self) -> list[EpisodeRecord]:
         try:
             return self.play(expert_actor(self.rollouts.main))
-        except ValueError:  # the environment has no expert of this name, and lists nothing to draw from
+        except ValueError:  # the environment has no such expert, and no actions or tools for a random policy
             return []
 
     def _by_task(self, name: str, actions: Mapping[str, str]) -> Actor:
@@ -176,7 +177,8 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
     Nothing is written. Judges are asked and paid for.
 
     Raises:
-        ValueError: a mistake in the recipe; a limit of [scoring] is reached; every honest episode failed.
+        ValueError: a mistake in the recipe; a limit of [scoring] is reached; no wrong answer could be played as an
+            episode without success; no answer could be scored.
     """
     rollouts = Rollouts(settings)
     stage = ScoreStage(settings.score, settings.tables.scoring, rollouts.main.name)

@@ -124,7 +124,8 @@ class PaidAnswers:
 
     async def _pay(self, key: str, ask: Ask) -> None:
         answer: asyncio.Future[Paid] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody waits for it
+        # If no other caller waits for the answer, asyncio would warn that nobody read its exception.
+        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         self._under_way[key] = answer
         number = await self._window.enter()
         tokens, price = 0, 0.0
@@ -143,7 +144,11 @@ class PaidAnswers:
             self._window.leave(number, tokens, price)
 
     def _admit(self, number: int) -> None:
-        """Refuse the answer if the answers that must end before it is asked for have reached a limit."""
+        """Refuse an answer if a limit is reached.
+
+        The limit of answers counts all earlier answers. The limits of tokens and of price count the answers up to
+        number - size, because later ones may not have ended yet.
+        """
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
         spent = {
@@ -156,8 +161,8 @@ class PaidAnswers:
             if limit is not None and amount >= limit:
                 if self.config.at_limit == "stop":
                     raise BudgetSpent(
-                        f"scoring.{name} = {limit:g} is reached: raise it and go on with --resume, where the answers "
-                        "that are paid for cost nothing, or set scoring.at_limit=env_error to go on without scores"
+                        f"scoring.{name} = {limit:g} is reached: raise it and go on with --resume, which reads the "
+                        "answers paid so far from a file, or set scoring.at_limit=env_error to go on without scores"
                     )
                 raise ScoreFault(f"scoring.{name} = {limit:g} is reached")
 
@@ -215,7 +220,8 @@ class Desk:
     """What a scorer may use: paid answers and policies of the run.
 
     Attributes:
-        entry: name of the score and its options, which are part of every question's key.
+        entry: name of the score and its options, as JSON values. A scorer whose answers depend on them must put them
+            into `values` itself, because the key of a question is made of `values` alone.
         paid: the answers of the run.
         speakers: the policies of the run, by name of the agent.
         tally: counts for metrics.

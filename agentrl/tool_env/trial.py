@@ -15,7 +15,8 @@ from agentrl.types import Task
 
 WALKS, STEPS = 3, 20  # random episodes per task, and their longest length
 FEWEST = 3  # a tool with fewer calls gets no note
-ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "error: IndexError")  # wrong values
+# Beginnings of the results of calls in which the tool refused a value of its arguments.
+ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "error: IndexError")
 
 
 def trial_notes(entry: Entry[EnvironmentFile], tasks: int = 4) -> list[str]:

@@ -37,8 +37,8 @@ class Ranks:
     """The processes of a learner; by default this process alone.
 
     Args:
-        grouped: use torch's default process group, which the caller has made. Its messages between CPUs go through a
-            second group, whose patience is long: a follower waits for the leader through whole batches of rollouts.
+        grouped: use torch's default process group, which the caller has made. Messages between CPUs go through a second
+            group with a long timeout, because a follower waits while the leader plays whole batches of rollouts.
 
     Attributes:
         size: number of ranks.
@@ -101,8 +101,10 @@ class Ranks:
         }
 
     def fill(self, column: np.ndarray) -> np.ndarray:
-        """A column [S] or [S, V] with the entries of all ranks: each was computed by one rank, and is NaN on the
-        others."""
+        """A column [S] or [S, V] with the entries of all ranks.
+
+        One rank has computed an entry, and the entry is NaN on the other ranks.
+        """
         if self.size == 1:
             return column
         known = ~np.isnan(column)

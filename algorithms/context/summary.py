@@ -6,7 +6,7 @@ Formula: prompt = task + last summary + the turns since; a summary is asked for 
 Source: SUPO, arXiv:2510.06727. When the prompt would be longer than the working context, the model is asked for a
 summary of it; that answer is a step like any other, trained with its rollout's credit (`credit.name=multi_conversation`
 gives every part its rollout's advantage). The next prompt is written anew from the task, the summary and the current
-observation, and grows again. SUPO leaves rollouts that a limit ended unfinished out of the loss and in the statistics:
+observation, and grows again. SUPO leaves rollouts that a limit ended out of the loss and counts them in the statistics:
 `update.train_unfinished=false`.
 """
 
@@ -54,7 +54,8 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 def _chat(config: Config, prompt: Prompt, history: History) -> Ask:
     if not history.rewrites or len(history.past) > history.since:
         return full.ask(full.Config(observation_tokens=config.observation_tokens), prompt, history)
-    # The task is the first observation's; where it is stated apart, the first observation itself is in the summary.
+    # The first observation states the task. If it states the task apart (`first.task`), the summary already covers the
+    # rest of its text, so the present observation takes the place of that text.
     opening = replace(history.first, text=history.now.text) if history.first.task else history.first
     now = [] if history.first.task else [prompt.turn(history.now)]
     parts = [prompt.first(replace(opening, actions=history.now.actions)), config.heading, history.memory, *now]

@@ -7,7 +7,7 @@ groups), 8 (sum). Official code (verl-agent): statistics of the episode term cou
 group of one passes its score through; invalid actions cost 0.1, locally: the penalty is not discounted into
 earlier steps. `preset=official` takes these. Two details of the official code are not reproduced on purpose: it copies
 rows to fill a batch before the statistics, and its float32 sums leave noise in constant groups, which give exactly 0
-here. Neither code bootstraps a truncated episode.
+here. Truncated episodes are not bootstrapped, here as there.
 
 `similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.graph.similarity`): the official
 greedy first fit, whose partition depends on the order of rows.

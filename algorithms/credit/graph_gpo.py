@@ -2,12 +2,12 @@
 
 Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * discount^d(s') | group, state)`.
 
-Source: GraphGPO, arXiv:2605.26684. Nodes are states, edges are executed steps; the last step of a successful
-episode leads to a success node; d(s) is the number of edges on the shortest path from s to success over all edges of
-the group (where success cannot be reached: the largest finite distance of the group + 1). A step into s' returns 10 *
-discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among steps from the
-same state. Official code (verl-agent recipe): statistics of both terms count step rows, a group of one passes its score
-through the episode term; these are the defaults here too. discount is 0.1 for ALFWorld and 0.2 for WebShop there.
+Source: GraphGPO, arXiv:2605.26684. Nodes are states, edges are executed steps; the last step of an episode that
+terminated with success leads to a success node; d(s) is the number of edges on the shortest path to it over all edges
+of the group (where success cannot be reached: the largest finite distance of the group + 1). A step into s' returns 10
+* discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among steps from
+the same state. Official code (verl-agent recipe): statistics of both terms count step rows, a group of one passes its
+score through the episode term; these are the defaults here too. discount is 0.1 for ALFWorld and 0.2 for WebShop there.
 """
 
 from typing import Literal, NamedTuple

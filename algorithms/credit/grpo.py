@@ -25,7 +25,8 @@ DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):
-    """unit: what counts once in mean and std; with `episode` and a penalty it is the episode's first row."""
+    """unit: what counts once in mean and std: each step, or each episode, by the score (less the penalty) of its first
+    row."""
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 

@@ -2,13 +2,12 @@
 
 Formula: `A = sum over k of w_k GN(G | group, last k states)`, `w_k` proportional to `(k + 1)^weight_power`.
 
-Source: HGPO, arXiv:2602.22817. For k = 1..history+1, steps of a group whose last k states are equal form a
-group; a_k is the normalised step return there; A = sum_k w_k a_k with w_k proportional to (k +
-1)^weight_power. Official code (verl-agent recipe): population std, groups of one dropped, advantages that are
-exactly 0 left out of the weights (so an exactly average action takes its other levels' weights), no episode
-term unless asked, invalid actions cost 0.1. Default here: the same without the penalty. A difference from the
-mean within rounding is 0 here, where the float32 code leaves it in; the released weights carry eps in their
-denominator, which moves A by less than 1e-6.
+Source: HGPO, arXiv:2602.22817. For k = 1..history+1, steps of a group whose last k states are equal form a group; a_k
+is the normalised step return there; A = sum_k w_k a_k with w_k proportional to (k + 1)^weight_power. Official code
+(verl-agent recipe): population std, groups of one dropped, no episode term unless asked, invalid actions cost 0.1. A
+level whose a_k is exactly 0 is left out, so that A is the weighted mean of the other levels. Default here: the same
+without the penalty. A difference from the mean within rounding is 0 here, where the float32 code leaves it in; the
+released weights carry eps in their denominator, which moves A by less than 1e-6.
 """
 
 from types import MappingProxyType

@@ -3,18 +3,19 @@
 Formula: GAE of turns on `r + gamma V_low(next) - V_low` inside a segment, and GAE of segments on `sum over i of gamma^i
 r_i + gamma^L V_high(next start) - V_high(start)`.
 
-Source: HiPER, arXiv:2602.16165, official code (compute_hae_advantage). A row with `segment_start` (and an
-episode's first row) begins a segment. Low level, per turn: delta = r + gamma V_low(next) - V_low inside a
-segment, with V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment
-of L turns: delta = sum gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L lam_segment.
-`advantage` belongs to the action tokens of every turn, `advantage_high` to the subgoal tokens of segment starts (0
-elsewhere). Where the steps say which token is which (`token_level` of `agentrl.algorithms._subgoals`), tokens are
-credited so: action tokens get the low advantage, sub-goal tokens of segment starts the high one, all other tokens none.
-Where the steps do not say it, every token has the low advantage of its turn, also on trees. The released code gives the
-switch the advantage of a third critic, on whether to terminate, or, with `assign_high_to_switch` (here `switch=high`),
-the high one; there is no third critic here. Beyond the end of a truncated episode the value is 0 (`bootstrap=none`, the
-official default), the current value of each level (`current`, the official option) or `next_value` (`value`). `whiten`:
-population variance, separately for each level, the high level over segment starts only; returns are not whitened.
+Source: HiPER, arXiv:2602.16165, official code (compute_hae_advantage). A row with `segment_start` (and an episode's
+first row) begins a segment. Low level, per turn: delta = r + gamma V_low(next) - V_low inside a segment, with
+V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment of L turns: delta = sum
+gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L lam_segment. `advantage` belongs to the
+action tokens of every turn, `advantage_high` to the subgoal tokens of segment starts (0 elsewhere). Where the steps say
+which token is which (`token_level` of `agentrl.algorithms._subgoals`), tokens are credited so: action tokens get the
+low advantage; sub-goal tokens of segment starts, and with `switch=high` also their switch tokens, get the high one; all
+other tokens get none. Where the steps do not say it, every token has the low advantage of its turn, also on trees. The
+released code gives the switch the advantage of a third critic, on whether to terminate, or, with
+`assign_high_to_switch`, the high one; there is no third critic here. Beyond the end of a truncated episode the value is
+0 (`bootstrap=none`, the official default), the current value of each level (`current`, the official option) or
+`next_value` (`value`). `whiten`: population variance, separately for each level, the high level over segment starts
+only; returns are not whitened.
 """
 
 from typing import Literal, NamedTuple

@@ -6,16 +6,16 @@ Source: IGPO, arXiv:2510.14967. p_k = exp(mean log-probability of the gold answe
 the last earns p_k - p_{k-1}, the last turn its reward (the answer's F1). Paper: all turn rewards of a group
 are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of gamma^(l-k) r_l.
 
-Official code: a turn's reward sits on its last token, and G_t is the reward-to-go of a *token*, undiscounted
-(gamma is per token there); a token that the policy did not sample (an observation, if those are masked) stops
-the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
+Official code: a turn's reward sits on its last token, and G_t is the reward-to-go of a *token*, undiscounted by default
+(a gamma below 1 would apply per token); a token that the policy did not sample (an observation, if those are masked)
+stops the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
 same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
-`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the
-group's returns at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between
-turns are counted too. Steps without a token table are taken as one token each, with an observation between them. A
-group of one episode gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding
-error divided by eps. If the number of gains is not the number of turns, the official code takes the outcome alone; here
-an error names the missing log-probability.
+`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the group's returns
+at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between turns are counted
+too. Steps without a token table are taken as one token each, with an observation between them. A group of one episode
+gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding error divided by eps. If
+the number of gains is not the number of turns, the official code takes the outcome alone; here an error names the
+missing log-probability.
 """
 
 from types import MappingProxyType
@@ -53,7 +53,7 @@ def turn_reward(graph: StepGraph) -> np.ndarray:
     """[N] probability gained in the turn; on an episode's last row the reward of that row.
 
     Raises:
-        ValueError: a log-probability is missing before the last turn, or the log-probability before the first turn is.
+        ValueError: the log-probability before the first turn, or after a turn that is not the last, is missing.
     """
     root = graph.parent < 0  # [N]
     after = graph.column("gold_logprob")  # [N]

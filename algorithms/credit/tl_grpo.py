@@ -7,8 +7,8 @@ sampled from one state and each is scored at once; A = GN(reward | turn of the t
 outcome_weight * GN(outcome | group). In the paper's tasks the environment is in the same state at every turn, so that
 a group is a turn of a tree and not a state, and a trajectory is worth its best turn's reward, not their sum. A group
 of one keeps only the outcome part. Candidates that were not executed (`rollout.name=candidates`) are part of their
-turn's comparison and have no outcome. Every chain is a tree of its own, so that chains are compared by `key=state`
-only.
+turn's comparison and have no outcome. If a rollout plays plain chains, each chain is a tree of its own, so that only
+`key=state` compares steps of several chains.
 """
 
 from typing import Literal

@@ -27,10 +27,10 @@ NEEDS = ("tree",)
 
 
 class Config(Options, frozen=True):
-    """mode: `tree` compares the leaves of a tree and those of a prompt, `inner` those of a tree alone, `nested`
-    normalises the second again inside the tree, `per_token` compares token rewards. intra_weight: weight of the
-    comparison inside a tree. inter_weight: weight of that among all leaves of the prompt. The weights apply in mode
-    tree and per_token.
+    """mode: `tree` adds a comparison of the leaves of a tree and one of all leaves of the prompt, `inner` takes that of
+    the tree alone, `nested` takes that of the prompt and normalises it again inside the tree, `per_token` compares
+    token rewards. intra_weight: weight of the comparison inside a tree. inter_weight: weight of that among all leaves
+    of the prompt. The weights apply in mode tree and per_token.
     """
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
@@ -69,8 +69,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 
 def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
-    """Two advantages per step; `advantage` is their mean over the step's tokens. A step of one token gets 0 whatever
-    `singleton` says, as in the released code.
+    """Two advantages per step; `advantage` is their mean over the step's tokens. A tree or prompt with a single token
+    gets 0 whatever `singleton` says, as in the released code.
 
     Raises:
         ValueError: the graph has no tokens.

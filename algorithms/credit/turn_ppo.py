@@ -5,10 +5,10 @@ Formula: `A_k = delta_k + gamma lam A_{k+1}`, `delta_k = r_k + gamma V_{k+1} - V
 Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action; V(s_k) is the critic's
 value after the tokens of the state and before those of the action. Released turn GAE (VAGEN, HiPER) never
 bootstraps a truncated episode: that is `bootstrap=none` and `preset=official`. Default here: a truncated last
-row uses `next_value` (without a next observation that is the value before the cut turn, or 0: critic.cut_value), a
-terminated one 0; an episode that ends with neither flag counts as terminated. The
-paper does not state a normalisation; `whiten=true` is HiPER's, over turns (VAGEN whitens over tokens, so that
-long turns weigh more). `return`, the critic's target, is never whitened.
+row uses `next_value` (if there is no next observation, `critic.cut_value` makes it the value before the cut turn, or
+0), a terminated one 0; an episode that ends with neither flag counts as terminated. The paper does not state a
+normalisation; `whiten=true` is HiPER's, over turns (VAGEN whitens over tokens, so that long turns weigh more).
+`return`, the critic's target, is never whitened.
 """
 
 from types import MappingProxyType

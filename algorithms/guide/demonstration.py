@@ -17,7 +17,7 @@ Departures: the expert plays a task once, when a group first needs it, and that 
 released code takes mean and standard deviation over the policy's own copies alone, its paper over both, as here;
 `statistics = false` is the former, except that a group of equal scores has advantage 0 here.
 
-Limits: chains only; an expert's demonstration of agents that call others imitates all of them.
+Limits: chains only; if agents call others in an expert's demonstration, all agents of the demonstration are imitated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        source: whose chain: the policy's shortest success so far (own), or one episode of `warmup.expert` (expert).
-        when: it joins groups whose copies all failed (failed), or every group (always).
-        statistics: whether it counts in the group's mean and standard deviation.
-        train: how it is trained: by a regularizer that imitates (imitation), or by its ratio (ratio).
+        source: the demonstration is the policy's shortest success so far (own), or one episode of `warmup.expert`
+            (expert).
+        when: the demonstration joins groups whose copies all failed (failed), or every group (always).
+        statistics: whether the demonstration counts in the group's mean and standard deviation.
+        train: the demonstration is trained by a regularizer that imitates it (imitation), or by the policy gradient
+            with the ratio of its log-probs (ratio).
         keep: most tasks whose demonstrations are kept; the oldest go first.
     """
 
@@ -105,7 +107,7 @@ class Demonstration:
         return self.config.when == "always" or not group.succeeded.any()
 
     def _add(self, record: EpisodeRecord) -> bool:
-        """Keep a success if it is the task's shortest; False if the record is none."""
+        """Keep a success if it is the task's shortest; False if the record is no success."""
         found, key = demonstration_of(record), record.task.key
         if found is None:
             return False

@@ -8,15 +8,15 @@ Formula: a hinted chain y of prompt x and hint h is trained with the weight w(pi
 that of `update.importance`, times the ratio of the loss, pi_new(y_t | x) / pi(y_t | x).
 
 When all copies of a task failed, `copies` further chains with a hint join its group. The first time it is the hint of
-tier 1. If no hinted chain succeeds either, the next tier is given at the task's next failure; if at least `rise` of
-them succeed, the tier before. As soon as a copy succeeds without help, there is no hint.
+tier 1. If no hinted chain succeeds either, the task's next failure gets the next tier; if at least the share `rise` of
+the hinted chains succeeds, it gets the tier before. As soon as a copy succeeds without help, no hint is given.
 
 A hint is text of `path` (JSON lines: {"task": KEY, "hints": [tier 1, tier 2, ...]}), or the first actions of a solution
 of the expert or of the policy itself: the shares in `tiers` say how many. The words stand at the end of the system
 message, and in the column of texts `words`.
 
 Departures: Scaf-GRPO tries all tiers at once and replaces one failed copy by the success of the least tier; it has the
-hints written by a stronger model. Guide writes its hints with a model too. Here no tier is tried twice in a batch, and
+hints written by a stronger model. Guide writes its hints with a model too. Here a batch tries one tier of a task, and
 all hinted chains stay in the group.
 
 Limits: chains only, one agent, and no credit method that estimates values from further rollouts.
@@ -121,7 +121,8 @@ class Hints:
                 self.unsolved.add(record.task.key)
 
     def again(self, draw: Draw, records: Sequence[EpisodeRecord]) -> Draw | None:
-        """Further chains with the hint of the task's tier, if all failed and there is a hint."""
+        """Further chains with the hint of the task's tier; None if a copy succeeded, `patience` batches are not over,
+        or there is no hint."""
         words = self.words(draw.task.key) if self._stuck(records) else ""
         return (
             replace(draw, words="\n".join(filter(None, [draw.words, words])), copies=self.config.copies)

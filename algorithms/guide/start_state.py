@@ -70,7 +70,7 @@ class StartState:
         self.unsolved: set[str] = set()
 
     def wanted(self, draws: Sequence[Draw]) -> list[Task]:
-        """The tasks that have failed long enough and have no success yet."""
+        """The tasks for which an expert's episode is needed: they have failed long enough and have no success yet."""
         if self.config.source == "own":
             return []
         tasks = {draw.task.key: draw.task for draw in draws if self._stuck(draw.task.key)}

@@ -2,9 +2,9 @@
 
 Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` reads.
 
-Rollouts have no help: the policy plays, and the teacher says the log-prob of each token that it sampled, under the same
-allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` turns it into a
-reverse KL per token. The teacher is
+Rollouts have no help: the policy plays, and the teacher says the log-prob of each token that the policy sampled, under
+the same allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` turns the
+column into a reverse KL per token. The teacher is
 
     folder    a model in a folder or of the hub (`path`) with the tokenizer of the policy
     endpoint  a server (`url`, `model`) that returns the log-probs of a prompt of token ids: POST URL/completions with
@@ -20,7 +20,7 @@ earlier batch, and there is no textual feedback.
 
 Formula: teacher_logprob_t = log pi_teacher(y_t | x, y_<t), and for `own` log pi(y_t | x, f, y_<t).
 
-Limits: `own` rebuilds prompts, which is built for one agent, for chains and for a learner in one process.
+Limits: `own` makes the prompts anew, and does so only for one agent, for chains, and for a learner in one process.
 """
 
 from collections.abc import Mapping, Sequence

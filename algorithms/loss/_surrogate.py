@@ -33,9 +33,10 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             token ratios or their product; a segment of `segment_tokens` tokens inside a step (geometric
             mean); an episode.
         gate: clip: pessimistic minimum of u and clip(u). sigmoid: 4/tau sigmoid(tau (u - 1)). weight_clip:
-            clipped u without gradient times log-probability. quadratic: u minus its squared distance from 1.
-            smooth: u -> (1 - a) u + a. geometric: clipped token log-ratios, averaged over the granularity
-            before exp. log_prob: no ratio. none: u.
+            clipped u without gradient times log-probability. quadratic: u, with the penalty (u - 1)^2 / (2 bound),
+            where bound is the upper one at positive advantage, else the lower one. smooth: u -> (1 - a) u + a with
+            a = smoothing. geometric: clipped token log-ratios, averaged over the granularity before exp. log_prob:
+            no ratio. none: u.
         clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high]; in log space for `geometric`.
         negative_low, negative_high: the same bounds at negative advantage; None takes clip_low and clip_high.
         dual_clip: cap c > 1 of the loss at negative advantage (clip gate), None for none.

@@ -7,8 +7,8 @@ with the band of `entropy_band` and w of `band_weight`. The released code also h
 KL; it is not built here.
 
 Departures: entropies are those of the update's own passes, which for a single optimiser step are the sampling policy's,
-as in the released code. An update adds to the history of the turns that occurred in it, and a turn without a history
-has no band; the released code takes 1.0 nat in both places.
+as in the released code. An update adds nothing to the history of a turn that did not occur in it, and a turn without a
+history has no band; the released code takes an entropy of 1.0 nat in both cases.
 
 Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
 """
@@ -110,7 +110,7 @@ class Term:
         self.seen = torch.zeros(2, turns, dtype=torch.float64)  # sum and count of each turn
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """The term of a micro-batch, times each step's W; the band's penalty is logged as `epo_band`."""
+        """The term [T] of a micro-batch, times `inputs.weight`; the band's penalty is logged as `epo_band`."""
         assert inputs.entropy is not None
         history = self.history.to(inputs.entropy)[inputs.step]  # [T]
         band = entropy_band(

@@ -3,11 +3,11 @@ added to the loss.
 
 Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell.
 
-Source: LLDS, arXiv:2512.04220. From the abstract of its second version and its released model card: the gate is an
-action's (the tokens of a step) whose likelihood fell, on actions of advantage >= 0, and only the tokens responsible are
-regularised. (The first version's gate is a whole trajectory's likelihood; the card calls it R and the action's A, which
-does best.) Not checked against the paper's equations: the penalty of a token, old - new where it fell, and how tokens
-are averaged, which is `update.aggregation` here.
+Source: LLDS, arXiv:2512.04220. From the abstract of its second version and its released model card: an action (the
+tokens of a step) is regularised if its advantage is >= 0 and its likelihood fell, and only at the tokens that fell. (In
+the first version the likelihood of the whole trajectory must have fallen; the card calls that gate R and the action's
+gate A, which does best.) Not checked against the paper's equations: the penalty of a token, old - new where it fell,
+and how tokens are averaged, which is `update.aggregation` here.
 """
 
 from typing import TYPE_CHECKING

@@ -3,11 +3,11 @@
 Formula: `executed = argmax over K candidates of reward`.
 
 Source: AT-GRPO, arXiv:2510.11062 (PettingLLMs): at each turn K candidates are sampled from one state and the best is
-executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each scored at once by an evaluator.
-A candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own and counts
-as a call. `choose=first` executes the first one whatever the scores are, which keeps the chain a sample of the policy.
-Equal rewards go to the earlier candidate. A candidate in which the environment fails is left out; if all candidates of
-a state are left out, the chain is lost.
+executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each scored at once by an evaluator. A
+candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own, and each
+candidate costs a call of the environment. `choose=first` executes the first candidate whatever the scores are, which
+keeps the chain a sample of the policy. Equal rewards go to the earlier candidate. A candidate in which the environment
+fails is left out; if all candidates of a state are left out, the chain is lost.
 
 Credit methods that compare such actions see and train the candidates (`role_grpo`, `tl_grpo`); all other methods do not
 see them.
@@ -39,9 +39,9 @@ def leaves(config: Config, copies: int) -> int:
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
     """See `agentrl.rollout.expansion`. Each chain is followed by the candidates of its states."""
-    done: dict[int, EpisodeRecord] = {}  # by number of chain, as what follows
-    others: dict[int, list[EpisodeRecord]] = {}  # its candidates
-    passed: dict[int, list[EpisodeRecord]] = {}  # what it was before its latest step
+    done: dict[int, EpisodeRecord] = {}  # number of the chain -> the chain
+    others: dict[int, list[EpisodeRecord]] = {}  # number of the chain -> candidates that were not executed
+    passed: dict[int, list[EpisodeRecord]] = {}  # number of the chain -> its records at earlier steps
     tried = await batch.begin(config.candidates, groups=batch.spread(copies), turns=1, remember=True)
     going = list(range(len(tried) // config.candidates))
     while going:

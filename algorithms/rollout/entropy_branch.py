@@ -9,8 +9,8 @@ episode, every chain that is going on is copied there with u ~ U(0, 1), as long 
 clip(u - weight * (H_t - H_0), 0, 1) <= threshold, with beam - 1 tries per turn. A task whose chains have all ended, and
 which has episodes left, gets one fresh chain.
 
-The released code moves all chains turn by turn. Here a chain is played to its end before its turns are looked at, which
-draws the same: what a chain does does not depend on its copies.
+The released code moves all chains turn by turn. Here a chain is played to its end before its turns are looked at. Both
+give the same distribution of rollouts, because the turns of a chain do not depend on its copies.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
 
 
 def goes_on(chain: Going, number: int) -> bool:
-    """Did the chain play a turn in this round that did not end it? (A copy plays its first turn in the next one.)"""
+    """Did the chain play a turn in this round that did not end it? A copy plays its first turn one round later."""
     turn = number - chain.start
     return not lost(chain.record) and chain.record.inherited <= turn < len(chain.record.steps) - 1
 

@@ -78,7 +78,7 @@ def nodes(tree: list[EpisodeRecord]) -> list[Branch]:
 
 
 def own_nodes(record: EpisodeRecord) -> range:
-    """Turns that follow a step which only this record (and what branched off it later) has, its leaf left out."""
+    """The turns before which a new chain can begin: those that follow a step which this record played itself."""
     return range(record.inherited + 1, len(record.steps))
 
 

@@ -4,10 +4,10 @@ Formula: `V(s) = mean return of K continuations from s`.
 
 Source: VinePPO, arXiv:2410.01679, section 4: V(s_t) is the mean return of K fresh continuations from s_t. With `every`
 = m only every m-th state is probed. A state in between has the value V = r + V(next), which gives its step the
-advantage 0, so that the advantage of all m steps is on the first of them (`vine_ppo` does the same after an episode's
-last estimate). Official code (McGill-NLP/VinePPO): K = 9, and continuations cut off by a limit get a penalty, here
-`unfinished`. A probe in which the environment fails is left out of the mean; a chain with a state whose probes all
-failed is lost.
+advantage 0, so that the advantage of all m steps is on the first of them. The states after an episode's last estimate
+get their values in the same way. Official code (McGill-NLP/VinePPO): K = 9, and continuations cut off by a limit get a
+penalty, here `unfinished`. A probe in which the environment fails is left out of the mean; a chain with a state whose
+probes all failed is lost.
 """
 
 import numpy as np

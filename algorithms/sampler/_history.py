@@ -51,7 +51,7 @@ class Posterior:
         return alpha / (alpha + beta)
 
     def observe(self, graph: StepGraph) -> None:
-        """The outcomes of a batch."""
+        """Count the outcomes of a batch."""
         found: dict[str, list[int]] = {}  # key -> [successes, failures]
         for key, won in outcomes(graph):
             found.setdefault(key, [0, 0])[0 if won else 1] += 1

@@ -21,7 +21,7 @@ from agentrl.types import Task
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """floor: smallest weight of a bin. decay: share of the old counts that is kept per batch. pool: candidate tasks per
-    task drawn."""
+    task of the batch."""
 
     floor: float = Field(0.05, gt=0)
     decay: float = Field(0.9, ge=0, le=1)
@@ -47,7 +47,7 @@ class Sampler:
         return float(np.sqrt(v * (1 - v))) + self._config.floor
 
     def draw(self, count: int) -> list[Draw]:
-        """`count` tasks out of `pool * count` candidates, by weight, without repeats."""
+        """`count` tasks out of `pool * count` candidates, by weight; without repeats if there are enough candidates."""
         rng = np.random.default_rng((self._seed, self._batch))
         self._batch += 1
         candidates = pool(self._tasks, self._config.pool * count, rng)

@@ -5,7 +5,7 @@ Formula: temperature = `temperatures[n - 1]` after n visits in a row in which ev
 Source: ERPO, arXiv:2511.04800 (explore residual prompts). A task whose copies are all solved gives a group without
 variance and no gradient. Each task has a count of the visits in a row in which every copy solved it, and the
 temperature of its next group rises with the count. The trainer's log-probs use the same temperature (the column
-`temperature`), so that the ratio stays one of the policy that sampled.
+`temperature`), so that the loss compares log-probs at the temperature at which the tokens were sampled.
 
 Departure: the published schedule was not at hand. `temperatures` is a list: after one solved visit its first entry,
 after two its second, and so on; after the list its last entry stays. A visit with a failure sets the count to 0.

@@ -35,7 +35,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         target: the success that is preferred, 0 to 1; at 0.5 the outcomes of a group vary most.
         decay: share of the old counts that a task keeps when it is played again; 1 never forgets.
         prior: alpha and beta of a task that was never played.
-        pool: candidates per task drawn.
+        pool: candidate tasks per task of the batch.
     """
 
     pick: Literal["thompson", "mean"] = "thompson"

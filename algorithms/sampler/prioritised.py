@@ -28,7 +28,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         floor: weight that every task keeps.
-        pool: candidates per task drawn.
+        pool: candidate tasks per task of the batch.
         start: a report of `agentrl eval ... --samples N --out FILE` on the training tasks, which gives the first
             values; empty starts all values at 0.5.
     """
@@ -59,7 +59,7 @@ class Sampler:
         """Does nothing: the tracker learns from the annotated graph."""
 
     def annotated(self, graph: StepGraph) -> None:
-        """Each outcome of the batch, with how far the policy has moved since the task's last answer."""
+        """Add each outcome of the batch, with how far the policy has moved since the task's last answer."""
         moved = graph.column("policy_kl") if graph.has("policy_kl") else np.full(len(graph), np.nan)  # [N]
         counted = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
         counted &= ~graph.column("guided") if graph.has("guided") else True

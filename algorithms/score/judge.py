@@ -12,7 +12,7 @@ Against answers that are written for the judge (arXiv:2507.08794 shows how littl
 - the verdict is read from the judge's last line alone, and only after the same number: text that the judge repeats is
   never a verdict;
 - an answer without a verdict after the number is asked for again with other noise, up to `retries` times, and then the
-  chain ends as `env_error`. It is never given 0, and never the lowest grade.
+  chain ends as `env_error` (pairwise: all chains of the group). It is never given 0, and never the lowest grade.
 None of this keeps a weak model from being persuaded. `agentrl check RECIPE.toml --reward` measures how often it is.
 
 The judge is a served model (`model = "openai:NAME@URL"`), or an agent of the recipe (`judge = "NAME"`), whose policy
@@ -95,7 +95,7 @@ class Config(ScoreOptions, frozen=True):
 
 
 def signals(config: Config) -> Sequence[str]:
-    """The verdict."""
+    """The name of the signal that holds the verdicts."""
     return [config.signal]
 
 
@@ -307,7 +307,7 @@ def _mark(seed: int, content: Any) -> str:
 
 
 def _fraction(seed: int, key: str) -> float:
-    """A number in [0, 1) that depends on the task alone."""
+    """A number in [0, 1) that depends only on the seed and the key of the task."""
     return int(hashlib.sha256(f"{seed} {key}".encode()).hexdigest()[:13], 16) / 16.0**13
 
 

@@ -1,4 +1,4 @@
-"""How long answers are, by rules: too short, too long, repeating themselves, in the right share of the group's length.
+"""How long answers are, by rules: too short, too long, repeating themselves, long or short relative to the group.
 
 Formula: `long = -clip((tokens - max_length) / margin, 0, 1)`, `short` likewise,
 `repeats = -(share of repeated n-grams)`, `relative` as below.
@@ -6,10 +6,10 @@ Formula: `long = -clip((tokens - max_length) / margin, 0, 1)`, `short` likewise,
 Source: four rules of four papers, each a signal of its own. `short` and `long` count how far the tokens of a chain lie
 outside [`min_length`, `max_length`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476,
 Eq. 13, on both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
-arXiv:2502.03373, section 4.1 penalise them). `relative` compares the right chains of a group: Kimi k1.5,
+arXiv:2502.03373, section 4.1 penalise them). `relative` compares the lengths of all chains of a group: Kimi k1.5,
 arXiv:2501.12599, section 2.3.3: lambda = 0.5 - (len - min) / (max - min), lambda itself if the chain is right, min(0,
-lambda) if it is wrong, 0 if all are equally long. The option `unit` counts sampled tokens, or words where
-a model has no tokenizer.
+lambda) if it is wrong, 0 if all are equally long. Lengths are in sampled tokens or in words, as the option `unit`
+says; words also suit a model without a tokenizer.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def relative(length: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def repeated(answers: Sequence[str], n: int) -> float:
-    """Share of the n-grams of words, inside each answer, that an n-gram before them in that answer equals; in 0..1."""
+    """Share, in 0..1, of the n-grams of words that have occurred earlier in the same answer."""
     total = again = 0
     for answer in answers:
         words = answer.lower().split()

@@ -9,11 +9,11 @@ Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d
     redundancy = share of the r_j that were returned before, by this search or an earlier one
     keys = 1/M sum over key terms k_i of max over queries q of F1(q, k_i)
 
-Compared with the released code (verl/utils/reward_score/qa_step.py and submodule.py) which settles these details:
-texts lose case, punctuation and articles; tf-idf counts words of two letters or more, with idf over the gold documents
-and the document that is compared with them, log((1 + n) / (1 + df)) + 1. The reward of a search step is gain -
-redundancy, and keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0,
-search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
+The released code (verl/utils/reward_score/qa_step.py and submodule.py) settles these details: texts lose case,
+punctuation and articles; tf-idf counts words of two letters or more, with idf over the n gold documents and the
+document that is compared with them, log((2 + n) / (1 + df)) + 1. The reward of a search step is gain - redundancy, and
+keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0, search_redundancy
+= -1.0, search_keys = 0.618, env_reward = 1.0 }`.
 
 Departures: the released code gives each query to its best key alone, and a later query overwrites an earlier and better
 one; here each key takes its best query, as the paper's formula does. A key is one text there and here; several wordings

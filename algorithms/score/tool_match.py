@@ -13,8 +13,8 @@ where P_i is the call that a one-to-one matching gives to G_j. The paper takes t
 does this file, among calls of one name. The released code matches greedily: `matching=greedy`. Two calls without
 parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
 that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
-r_name, as a superfluous call does. What the formula does not see is a superfluous call of a tool that is gold, too;
-the signal SIGNAL_extra therefore counts the calls beside the gold ones.
+r_name, as a superfluous call does. The formula does not see a superfluous call of a tool that a gold call names; the
+signal SIGNAL_extra therefore says by how much the number of calls exceeds the number of gold calls.
 """
 
 import json
@@ -35,11 +35,11 @@ class Config(ScoreOptions, frozen=True):
     """Options.
 
     Attributes:
-        signal: name of the signal; calls beside the gold ones are reported as SIGNAL_extra.
+        signal: name of the signal; the number of calls beyond the number of gold calls is reported as SIGNAL_extra.
         gold: the entry of the task's `params` that lists the gold calls, as `{"name": ..., "arguments": {...}}`.
         range: `paper`, from -3 to 3; or `unit`, from 0 to 1.
         matching: best (the paper's) or greedy (the released code's).
-        max_calls: calls beyond this number are not compared, and count as superfluous.
+        max_calls: calls beyond this number are not compared with the gold calls; SIGNAL_extra counts them too.
     """
 
     signal: str = "tool_match"

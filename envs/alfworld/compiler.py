@@ -134,8 +134,8 @@ def _number(problem: Problem, rows: Rows) -> _Numbers:
 def demangle(ids: Iterable[str]) -> dict[str, str]:
     """The names the agent reads ("cabinet 6"), as alfworld's Demangler makes them.
 
-    Instances of one kind are numbered downwards in the order of their ids; an id that was never mangled keeps
-    a trailing blank.
+    Instances of one kind are numbered downwards in the order of their ids; an id that was never mangled gets no number,
+    but a trailing blank.
     """
     left = Counter(_kind(one) for one in ids)
     names = {}

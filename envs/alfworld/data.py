@@ -67,7 +67,7 @@ class Listing(NamedTuple):
         return PUBLISHED.get(self.split)
 
     def report(self) -> str:
-        """What was found and what was left out; a second line if it is not the published number."""
+        """What was found and what was left out; a second line if the number of games is not the published one."""
         out = ", ".join(f"{count} {reason}" for reason, count in self.rejected.items())
         line = f"alfworld: {len(self.files)} games in {self.where}; left out: {out or 'none'}"
         if self.expected is None or len(self.files) == self.expected:

@@ -169,7 +169,7 @@ class AlfworldEnv:
         )
 
     def restore(self, snapshot: Snapshot) -> Observation:
-        """Go back to a snapshot of any instance that opens the same games; what is seen there."""
+        """Go back to a snapshot of any instance that opens the same games; returns the observation there."""
         self._open(snapshot.task)
         self.player.restore(snapshot.saved)
         self._text, self._goal = snapshot.text, snapshot.goal
@@ -199,7 +199,7 @@ class AlfworldEnv:
         return Observation(text=self._text, state_key=self._key(actions), actions=actions, task=self._goal)
 
     def _advanced(self, progress: Progress, observation: Observation) -> Progress:
-        """The sub-goals counted once this was observed; none where they are not paid."""
+        """`progress` with the sub-goals that hold now; unchanged if sub-goals are not paid."""
         if not self._subgoal_reward:
             return progress
         player = self.player

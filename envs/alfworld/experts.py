@@ -72,8 +72,8 @@ class ExploringExpert:
     Args:
         seed: the seed of its tie-breaks and slips.
         deed, walk: probability of a random command where it would do something or would walk.
-        weight: share of the random commands in cloning.
-        walks_off: its random commands are walks.
+        weight: weight of the random commands in cloning.
+        walks_off: its random commands are walks, if any are admissible.
     """
 
     def __init__(

@@ -140,7 +140,7 @@ class Keys(Sequence[str]):
             split: train and valid_seen share the training scenes; valid_unseen has ALFRED's test scenes.
             tasks: task types; none means the level's own.
             seed: any integer >= 0; another seed gives other games.
-            size: how many there are said to be.
+            size: length of the sequence.
 
         Raises:
             ValueError: no such level, split or task type, or a negative seed.

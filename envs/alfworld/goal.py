@@ -44,7 +44,8 @@ class Node(NamedTuple):
 class Wanted:
     """What a goal asks for, in types as the agent reads them ("mug"); "" where it asks for none.
 
-    `condition` is "clean", "hot", "cool" or ""; `count` is how many objects must be brought.
+    `condition` is "clean", "hot", "cool", "sliced", several of these joined by "+", or ""; `count` is how many objects
+    must be brought.
     """
 
     object: str

@@ -109,7 +109,7 @@ class Memory:
                 item, _, receptacle = name.partition(" from ")
                 self.inside.setdefault(receptacle, set()).add(item)
         if not self.held:
-            # An empty hand is offered everything in reach, so what is offered nothing of is empty.
+            # With an empty hand all objects in reach are offered, so a receptacle of which none is offered is empty.
             for name in self.here:
                 if name not in self.closed:
                     self.inside.setdefault(name, set())

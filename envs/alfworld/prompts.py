@@ -14,10 +14,9 @@ _FORMAT = (
     "First reason step by step about the current situation, within <think> </think> tags. "
     "Then choose one admissible action for the current step and give it within <action> </action> tags."
 )
-# Words that tell nothing apart in an answer of the engine; names ("mug 2"), verbs and conditions are none of them.
+# Words that can be left out of an observation without loss; names ("mug 2"), verbs and conditions stay.
 _FILLER = re.compile(r"Looking quickly around|middle of a room|\b(?:[Yy]ou|[Tt]he|an?|and|is|are|see)\b|[.,]")
-# What the released code sends on of an answer without tags.
-_TAIL = 30
+_TAIL = 30  # last characters of an answer without tags, which the released code takes as the action
 # Words that stand between the two names of an action, by its verb; the second name is where the object goes.
 _PUTS = {"move": " to ", "put": " in/on "}
 

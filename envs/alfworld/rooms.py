@@ -7,7 +7,8 @@ from agentrl.envs.alfworld.draw import Draw
 from agentrl.envs.alfworld.levels import Level
 from agentrl.envs.alfworld.scenes import Scene, Spot, lore, mangle, place, point, scene
 
-# The receptacle that changes an object, what it changes, and so no place to bring the object to.
+# Task type -> (the receptacle that changes the object, the quality that the object needs for it). The object is never
+# to be brought to this receptacle.
 TOOLS = {
     "pick_clean_then_place_in_recep": ("SinkBasin", "cleanable"),
     "pick_heat_then_place_in_recep": ("Microwave", "heatable"),
@@ -132,7 +133,7 @@ def _needed(mixed: list[Spot], goal: Goal) -> set[Spot]:
         groups.append([spot for spot in mixed if spot.kind == TOOLS[goal.task][0]])
     needed: list[Spot] = []
     for group in groups:
-        # Another viewpoint than those of the others, where the scene has one.
+        # Prefer a receptacle with a viewpoint of its own.
         needed.append(min(group, key=lambda spot: spot.place in {one.place for one in needed if one != spot}))
     return set(needed)
 
@@ -153,7 +154,11 @@ class _Furnisher:
             self.by_kind.setdefault(spot.kind, []).append(i)
 
     def put(self, kind: str, count: int) -> None:
-        """Up to `count` of a kind. A kind of receptacle is chosen first: many drawers do not take all."""
+        """Put `count` objects of a kind into receptacles, if any kept receptacle takes them.
+
+        A kind of receptacle is drawn first, and then one of its receptacles, so that a kind with many receptacles, such
+        as drawers, does not get most objects.
+        """
         fits = lore().fits
         takes = [one for one in self.by_kind if kind in fits.get(one, ())]
         if kind == self.goal.target:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agentrl.envs.alfworld.draw import Draw
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
-# Several of these stand in a kitchen or bathroom; of any other kind the layouts leave out there is one.
+# How many receptacles of a kind a scene gets if its layout leaves the kind out; one of every other kind.
 _SEVERAL = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2}
 
 

@@ -77,7 +77,7 @@ def _holds(subgoal: str, wanted: Wanted, facts: Facts, actions: Sequence[str], p
         case "change":
             return held and wanted.condition in facts.condition
         case "reach" if wanted.lamp:
-            # A lamp is in reach inside a closed drawer too; what is offered tells.
+            # A lamp inside a closed drawer is in reach too; the admissible commands say so.
             return held and any(action.startswith(f"use {wanted.lamp} ") for action in actions)
         case "reach":
             ready = held and (not wanted.condition or wanted.condition in facts.condition)

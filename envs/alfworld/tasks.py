@@ -30,8 +30,7 @@ from agentrl.envs.alfworld.pddl import NotNative
 from agentrl.envs.alfworld.textworld_backend import Genuine
 from agentrl.types import Task
 
-# More than any list that is counted out: generated games have no end.
-ENDLESS = 1 << 40
+ENDLESS = 1 << 40  # length of an endless list of generated games; no list in memory is as long
 
 EngineName = Literal["auto", "native", "textworld"]
 
@@ -42,7 +41,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         source: where games come from: `generated` on the spot (the default), `data` (the published files),
             `games` (files of your own). Giving `data` or `games` sets it.
-        data: folder of the published data, or of one split; with source = "data" alone, $ALFWORLD_DATA.
+        data: folder of the published data, or of one split; if it is empty and source = "data", $ALFWORLD_DATA.
         games: a game file, a folder of games, or a manifest: a text file with one relative path per line.
         split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution).
         task_types: the task types to play, of the six; empty plays all types that the level has.
@@ -126,7 +125,8 @@ class Opener:
         """The game, not yet reset.
 
         Raises:
-            ValueError: the game cannot be read; the native engine does not play it, and nothing else may.
+            ValueError: the game cannot be read; or the native engine does not play it, and `engine` or `trust` does not
+                allow textworld.
         """
         if self.engine == "textworld":
             return self._genuine(task)
@@ -143,7 +143,7 @@ class Opener:
             return genuine
 
     def _genuine(self, task: Task) -> Genuine:
-        """A game in textworld, which evaluates what its file says; rules of published files evaluate names alone."""
+        """A game in textworld, which evaluates the expressions in its file; those of published files are bare names."""
         data = _data(task)
         if not self.trust and not published(data):
             where = task.params.get("path", task.key)
@@ -256,7 +256,8 @@ def kind(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """`alfworld` for the whole published data, `alfworld-gen` for generated games; anything else says so."""
+    """`alfworld` for a complete published split, `alfworld-gen` for generated games; alfworld-incomplete for a part of
+    a split, alfworld-custom for other files."""
     if config.source == "generated":
         return generate.BENCHMARK
     if config.source == "games":

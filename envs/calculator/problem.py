@@ -13,7 +13,8 @@ from agentrl.tool import ToolError
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Done, ToolConfig
 
-# A number with all that is written to it: 1e42, 42/7, 40+2, 42² and "1,2" are no 42, 7, 2, 42 and 12.
+# A number with everything that is attached to it, so that 1e42, 42/7, 40+2, 42² and "1,2" do not count as the answers
+# 42, 7, 2, 42 and 12.
 NUMBER = re.compile(r"(?<!\w)-?\w*\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?[⁰¹²³⁴-⁹]*(?:[-+*/^×÷]+\d[\d,.]*)*")
 GROUPED = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+")
 ASK = " Answer with the number alone."
@@ -63,8 +64,8 @@ class Calculator:
         self._story, self._target = "", ""
         self._known: list[int] = []  # whole numbers in the order they were first seen
         self._made: list[str] = []
-        self._lines: list[str] = []  # not told yet
-        self._line = 0  # told last
+        self._lines: list[str] = []  # the lines that were not told yet
+        self._line = 0  # number of the line that was told last
 
     def reset(self, story: str, target: str | int) -> str:
         """Tell the story."""
@@ -75,7 +76,7 @@ class Calculator:
         return f"{told}{ASK}" if self._config.prompt == "chat" else told
 
     def _cut(self, story: str) -> list[str]:
-        """The part of the story that the first observation shows."""
+        """The parts in which the story is told, of which the first observation shows the first; here one part."""
         return [story]
 
     def calculator(self, expression: str) -> str:

@@ -157,7 +157,8 @@ class Problem:
         return self._correct(answer)
 
     def state_key(self) -> str:
-        """Equal questions and numbers seen are one state (with a stateful interpreter, equal code)."""
+        """A digest of the question and of the numbers seen (with a stateful interpreter, of the code that was run), and
+        with `max_calls` of the number of runs."""
         seen = self._ran if self._config.stateful else sorted(self._numbers)
         text = json.dumps([self._question, seen, len(self._ran) if self._config.max_calls else 0])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -157,7 +157,7 @@ class Workspace:
         return "submitted"
 
     def state_key(self) -> str:
-        """Equal files are one state."""
+        """A digest of the files and of whether they were handed in."""
         text = json.dumps([sorted(self._files.items()), self.done])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

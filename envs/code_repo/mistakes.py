@@ -106,7 +106,7 @@ def listed() -> dict[str, tuple[Mistake, ...]]:
 
 
 def makes_a_task(runner: CodeRunner, module: Module, mutation: Mutation) -> bool:
-    """Does the mutant fail a visible call and a hidden one, and end in time?"""
+    """Does the mutant end in time and fail a visible call and a hidden one, but not all calls?"""
     broken = apply(module.source, mutation)
     if not meaning(broken):
         return False

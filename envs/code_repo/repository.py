@@ -200,7 +200,7 @@ class Repository:
 
     def run_tests(self) -> str:
         """Run the repository's tests."""
-        self._shown = ("", "")  # the result of the tests is in view now, and changes are offered only of a definition
+        self._shown = ("", "")  # the agent now sees the result of the tests; changes are listed only for a definition
         runner = runner_of(self._config, self._hide)
         return shell.run(runner, self._files, self._command, self._config.timeout_s, keep=False).output
 
@@ -210,7 +210,8 @@ class Repository:
         return "submitted"
 
     def state_key(self) -> str:
-        """Equal files are one state; where actions are listed, so is the definition that they are about."""
+        """A digest of the files, and + after `submit`; under the compact prompt also the definition in view, because
+        the listed actions depend on it."""
         shown = "/".join(self._shown) if self._config.prompt == "compact" else ""
         return f"{tree_hash(self._files)}{'+' * self.done}{shown and ' '}{shown}"
 
@@ -232,7 +233,7 @@ class Repository:
         return {"reward": signals[self._config.reward], **signals, **counts}
 
     def success(self) -> bool:
-        """Everything hidden passes."""
+        """Do all hidden checks pass?"""
         return self._judged().solved
 
     def _judged(self) -> judging.Verdict:
@@ -262,8 +263,8 @@ class Repository:
 
 @functools.lru_cache(maxsize=256)
 def definitions(source: str) -> dict[str, tuple[int, int]]:
-    """Functions, classes and methods of a file, by name: where they begin and end in the text; a class of methods ends
-    before the first of them. {} if it does not parse."""
+    """Functions, classes and methods of a file, by name: where they begin and end in the text; a class with methods
+    ends before its first method. {} if the file does not parse."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         output: what the command printed, shortened, with a line on how it ended.
-        code: its exit code; None if it was stopped.
+        code: its exit code; 124 if it took too long and was stopped, None if the sandbox had to be ended.
         files: the repository after the command; as before it if the sandbox had to be ended.
     """
 

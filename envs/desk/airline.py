@@ -374,7 +374,7 @@ class Airline(Counter):
                 del own[payment["payment_id"]]
 
     def _charge(self, reservation: Mapping[str, Any], payment_id: str, price: int | float) -> None:
-        """Pay, or pay back, the price of a change, which is made hereafter."""
+        """Pay, or pay back, the price of a change; the caller then makes the change."""
         methods = self._data["users"][reservation["user_id"]]["payment_methods"]
         if payment_id not in methods:
             raise ToolError("payment method not found")

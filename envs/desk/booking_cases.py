@@ -31,7 +31,7 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     own = list(guest["bookings"])
     rng.shuffle(own)
     wanted, actions, outputs, kinds = [], list[tuple[str, Mapping[str, Any]]](), list[str](), list[str]()
-    free = {name: dict(rooms) for name, rooms in data["hotels"].items()}  # as the conversation goes on
+    free = {name: dict(rooms) for name, rooms in data["hotels"].items()}  # free rooms after the requests so far
     for booking_id in own[: rng.randint(1, requests)]:
         kind = rng.choice(KINDS)
         request, action, output = _request(rng, kind, booking_id, data["bookings"][booking_id], guest["tier"], free)

@@ -144,7 +144,7 @@ class Counter(abc.ABC):
         return found
 
     def _changes(self, owner: str) -> None:
-        """Note whether the agent may change this customer's records, which it is about to do."""
+        """Note whether the agent may make the next change of this customer's records; the agreement is then used up."""
         self._obeyed = self._obeyed and self._agreed and self._identified == owner
         self._agreed = False
 

@@ -212,7 +212,8 @@ def _unsupported(space: Any) -> Iterator[str]:
 
 
 def in_words(space: Any, value: Any) -> str:
-    """An observation as text: words as they are, numbers with 4 significant digits, one line per part."""
+    """An observation as text: texts and integers as they are, floats with 4 significant digits, one line per entry of
+    a Dict."""
     if isinstance(space, spaces.Dict):
         return "\n".join(f"{name}: {in_words(part, value[name])}" for name, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):

@@ -174,7 +174,7 @@ class Episode:
                 if time.monotonic() + pause > ends_at:
                     raise ServerFault(
                         f"{fault}: no session became free in {self.world['answer_s']:g} s; start the server with more "
-                        "(OpenEnv's max_concurrent_envs), or set limits.concurrency to their number"
+                        "sessions (OpenEnv's max_concurrent_envs), or lower limits.concurrency to their number"
                     ) from None
             time.sleep(pause)
             pause = min(PAUSES_S[1], 2 * pause)
@@ -392,7 +392,7 @@ def _read(action: str) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _failed(observation: dict[str, Any]) -> bool:
-    """Is it the result of a tool that failed?"""
+    """Is the observation the result of a tool that failed?"""
     result = observation.get("result")
     return "tool_name" in observation and bool(
         observation.get("error") or (isinstance(result, dict) and result.get("is_error"))

@@ -44,7 +44,7 @@ def rows(path: str, split: str) -> Sequence[Row]:
 
 
 def _of_split(path: str, split: str) -> str:
-    """The name of the source's split, or of the source if it has one alone."""
+    """The source of the split, or of the only split if there is one alone."""
     if not path.startswith("hub:") and "#" not in path and not Path(path).expanduser().exists():
         raise ValueError(
             f"env.data = {path!r}: no such file; name a file of questions ({', '.join(SUFFIXES)}), a folder with "

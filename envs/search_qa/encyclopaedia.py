@@ -59,7 +59,8 @@ class Level:
     Attributes:
         people, cities, countries, works, events: how many, all splits together. Events are distractors: nobody asks
             about them.
-        words: how many beginnings and endings of people's names are in use (of other names in proportion).
+        words: how many beginnings and endings of people's names are in use (of other names all beginnings, and endings
+            in proportion).
         hops: fewest and most facts that a question joins.
         relations: nouns of the facts there are; empty for all.
         aliases: share of people and cities with a second name, by which others call them.

@@ -28,7 +28,7 @@ class State:
         seen: distinct passages, in the order they were found.
         queries: searches carried out.
         response: everything since the prompt, results included.
-        invalid, empty: answers that were neither search nor answer; searches that found nothing.
+        invalid, empty: turns without a search and without an answer; searches that found nothing.
         answer: what was answered at last; None before, and for good where an episode ends without an answer.
         over: the episode has ended.
     """
@@ -70,7 +70,8 @@ class SearchQA:
         if state.over:
             return StepResult(self._observe(), 0.0, True, False, self._info({"searches": 0.0}))
         found = read(action)
-        # What follows the first pair of tags was not carried out: kept, it could forge results or a second answer.
+        # Text after the first pair of tags is not carried out. It is cut off, because it could forge results or a
+        # second answer.
         state = replace(state, turn=state.turn + 1, response=state.response + carried_out(action))
         last = state.turn > self.config.max_turns
         if found is not None and found[0] == "answer":
@@ -133,7 +134,7 @@ class SearchQA:
     def _search(self, state: State, query: str) -> None:
         passages = retriever(self.config).search([query], self.config.top_k)[0]
         known = {passage.id for passage in state.seen}
-        new = {p.id: p._replace(score=None) for p in passages if p.id not in known}  # scores are no knowledge
+        new = {p.id: p._replace(score=None) for p in passages if p.id not in known}  # a score depends on the query
         written = write_passages(passages, self.config.form)
         text = INFORMATION.format(results=written.strip()) if self.config.prompt == "search_r1" else written
         told = replace(

@@ -56,7 +56,7 @@ class Reader:
             return Move(self._rng.choice(observation.actions))
         action = self._think(observation.task)
         if self._env.config.prompt != "search_r1" and observation.actions and action not in observation.actions:
-            # A small model is kept to the listed actions, and so is who shows it what to do: it gives up.
+            # A small model may take listed actions only, and so may its demonstrator, which gives up here.
             action = next(one for one in reversed(observation.actions) if one.startswith("<answer>"))
         return Move(action)
 

@@ -116,7 +116,7 @@ class Compact:
         return action if found is None else f"{found[0]} {found[1]}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first word says which."""
+        """The first word, search or answer, says which of the two it is."""
         name, _, content = text.strip().partition(" ")
         if name not in ("search", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)

@@ -72,7 +72,9 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
-    """The questions of which no right answer occurs in a document of the corpus; yes and no are not looked for.
+    """Index -> reason, of the questions of which no right answer occurs in a document of the corpus.
+
+    Questions with the answer yes or no are left out.
 
     Words are compared without case, ASCII punctuation and articles, as the scores compare them.
 

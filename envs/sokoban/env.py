@@ -119,7 +119,7 @@ class SokobanEnv:
         return Snapshot(task=self._task, state=self.state, steps=self._steps, pushes=self._pushes)
 
     def restore(self, snapshot: Snapshot) -> Observation:
-        """Go back to a snapshot of any instance that opens the same levels; what is seen there."""
+        """Go back to a snapshot of any instance that opens the same levels; returns the observation there."""
         if self._level is None or snapshot.task != self._task:
             self._task, self._level = snapshot.task, self._open(snapshot.task)
         self._state, self._steps, self._pushes = snapshot.state, snapshot.steps, snapshot.pushes

@@ -56,7 +56,7 @@ class Player:
         env: the instance it plays.
         seed: the seed of its slips.
         slip: probability of a random move.
-        weight: share of random moves in cloning.
+        weight: weight of random moves in cloning.
         legal_only: draw random moves among those that change something.
     """
 

@@ -21,7 +21,7 @@ from agentrl.types import Task
 BENCHMARK = "sokoban-gen"
 ENDLESS = 1 << 40
 SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the layouts
-STATES = 20_000  # states pulled back from the solution at most; pushes are exact up to the depth reached
+STATES = 20_000  # the search back from the solution stops after the depth at which it has seen so many states
 ATTEMPTS = 2_000
 
 
@@ -161,7 +161,7 @@ def _try(shape: Shape, random: Any) -> Level | None:
             wanted.setdefault(depth, []).append(state)
     if not wanted:
         return None
-    same = wanted[sorted(wanted)[int(random() * len(wanted))]]  # each number of pushes as likely, then each state
+    same = wanted[sorted(wanted)[int(random() * len(wanted))]]  # draw a number of pushes, then a state that needs it
     state = same[int(random() * len(same))]
     region = sorted(distances(room, state))
     return Level(room, State(region[int(random() * len(region))], state.boxes))
@@ -200,9 +200,9 @@ def _sample(cells: list[Cell], k: int, random: Any) -> list[Cell]:
 
 
 def _pulled(room: Room) -> Iterator[tuple[int, State]]:
-    """Every state from which the room can be solved and the fewest pushes it takes, nearest first.
+    """(fewest pushes to the solution, state) of the states from which the room can be solved, nearest first.
 
-    States are named by the first cell of the player's region. At most `STATES` are looked at.
+    States are named by the first cell of the player's region. No further depth is searched once `STATES` are seen.
     """
     free = room.floor - room.targets
     starts = {_region(room, State(cell, room.targets)) for cell in sorted(free)}

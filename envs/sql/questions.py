@@ -73,7 +73,10 @@ def _opened(text: str) -> sqlite3.Connection:
 
 
 def _ask(rng: random.Random, schema: Schema, shown: sqlite3.Connection, kind: str) -> Query | None:
-    """A query of this kind; if it has a value, the shown database holds that value. None if there is no such query."""
+    """A query of this kind; None if there is no such query.
+
+    If the query has a value, the shown database holds the value; that of a `having` query is one of COUNTS.
+    """
     table = rng.choice(schema)
     value: str | int
     if kind == "having":

@@ -91,7 +91,7 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
 
 
 def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of every table. If a table has a parent, about a fifth of the parent's rows have no row in the table."""
+    """Rows of every table. If a table has a parent, a fifth or more of the parent's rows have no row in the table."""
     rows: dict[str, list[tuple[object, ...]]] = {}
     for table in schema:
         count = rng.randint(*(CHILD_ROWS if table.parent else ROWS))

@@ -106,7 +106,7 @@ def entities_of(theme: str, part: Part) -> list[str]:
 
 
 def words() -> list[str]:
-    """Every word that a generated question or value may have, numbers of two digits too."""
+    """Every word that a generated question or value may have, and the numbers 1 to 99."""
     told = {*THEMES, *ENTITIES, *(f"{entity}s" for entity in ENTITIES), *NAMES, *TITLES}
     for name, values in VALUES.items():
         told |= {name, *values}

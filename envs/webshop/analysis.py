@@ -108,7 +108,7 @@ def _cut(text: str) -> list[str]:
         end = max((match.end() for match in matches if match), default=at)
         if end > at:
             found.append(text[at:end])
-        else:  # nothing begins at connectors of which as many follow as a word may hold
+        else:  # a run of MAX_TOKEN connectors or more begins no word: skip it but for its last MAX_TOKEN - 1
             end = _CONNECTORS.match(classes, at).end() - MAX_TOKEN + 1  # type: ignore[union-attr]
         start = _START.search(classes, max(end, at + 1))
     return found

@@ -27,7 +27,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Postings:
-    """Who contains what, by term.
+    """Which documents contain each term.
 
     Attributes:
         vocabulary: term -> its row.

@@ -49,7 +49,8 @@ def row(product: Product) -> str:
 
 
 def task(session: Session) -> str:
-    """The instruction's own words and its ceiling, after a word so that a blank precedes each of them."""
+    """The instruction's own words and its price ceiling. The text begins with `find`, so that a blank precedes each
+    word of the instruction."""
     ceiling = session.goal.price_upper
     words = instruction_words(session.goal.instruction)
     return f"find {words}" if ceiling == NO_CEILING else f"find {words} under ${int(ceiling)}"

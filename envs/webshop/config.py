@@ -52,7 +52,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             the episode.
         nouns: JSON file, title -> nouns, instead of a tagger. tagger: auto takes stored lists, then spaCy, then the
             built-in list.
-        search: own (the engine of this package), or pyserini on the Lucene index in the folder `index`.
+        search: native (the engine of this package), or pyserini on the Lucene index in the folder `index`.
         index: see `search`.
         strict: refuse or fail where the original crashes; false answers sensibly and leaves faulty products out.
     """

@@ -30,8 +30,8 @@ class WebShop:
     """WebShop under one configuration; see `Config`.
 
     `info` carries `success` (a full score was reached), `score` (of the last purchase) and `score_x100` (as papers
-    report it), `accepted` (the action had an effect), the reward's parts after a purchase, and `error` where the
-    original would have crashed.
+    report it), `accepted` (the action was understood and allowed), the reward's parts after a purchase, and `error`
+    where the original would have crashed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -65,7 +65,7 @@ class WebShop:
         return self._observe()
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action; an action without effect does not change the page."""
+        """Carry out one action; an action that is not accepted changes nothing but the number of steps."""
         session = self.session
         self._steps += 1
         written = resolve(session, action) if self.config.observation == "brief" else action
@@ -122,7 +122,8 @@ class WebShop:
         return Snapshot(self._task, session.mark(), self._steps, self._score, self._info)
 
     def restore(self, snapshot: Snapshot) -> Observation:
-        """Go back to a snapshot, of this instance or of another with the same configuration; what is seen there."""
+        """Go back to a snapshot, of this instance or of another with the same configuration; returns the observation
+        there."""
         if self._task != snapshot.task or self._session is None:
             self.reset(snapshot.task)
         self.session.back_to(snapshot.mark)

@@ -105,7 +105,7 @@ class Knowing:
 class Careless:
     """The expert as far as the listed actions go, with slips.
 
-    Where no listed product reaches a full score it opens the first.
+    If the expert's action is not listed, it takes the first listed product, or the first listed action.
 
     Args:
         env: the shop it plays in.

@@ -73,7 +73,7 @@ def product(number: int, seed: int) -> Product:
 
 
 def _asin(number: int, rng: random.Random) -> str:
-    """G, four letters or digits that carry no meaning, and the number: unique to 1,679,616 products."""
+    """G, five random letters or digits, and the number in four: unique for up to 1,679,616 products."""
     digits = ""
     for _ in range(4):
         number, digit = divmod(number, len(_CODE))

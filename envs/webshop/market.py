@@ -32,9 +32,8 @@ class Market:
         shop: its pages.
         price: [P] float64 sampled prices, dollars.
         goals: in final order.
-        skipped: human instructions left out because they name no attribute.
-        extract: the tagger for titles whose nouns are not stored.
-        tagger: name of whichever source the reward's nouns come from.
+        skipped: number of human instructions left out because they name no attribute.
+        goal: number of a goal -> (the goal, its scorer), cached.
     """
 
     def __init__(self, config: Config) -> None:

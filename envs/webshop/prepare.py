@@ -32,15 +32,16 @@ def _ints() -> "array[int]":
 
 @dataclass(kw_only=True)
 class Shard:
-    """What is kept of some rows until all are merged. D its products.
+    """What is kept of some rows until all shards are merged. D is the number of its products.
 
     Attributes:
-        start, end: bytes of the products file it covers. rows: rows it covers, products or not.
+        start, end: bytes of the products file that the shard covers. rows: rows that it covers, products or not.
         asins, queries, categories: [D].
-        low, high: [D] prices, high None where there is one.
-        wishful: [D] has human instructions.
+        low, high: [D] ends of the price range; high is None where there is one price.
+        wishful: [D] whether the product has human instructions.
         variants: [D] number of synthetic goals; asked: [D] their attributes.
-        lengths: [D] index terms of each. words: its distinct terms; rows_of, documents, counts: one entry per posting.
+        lengths: [D] number of index terms. words: distinct term -> its number in the shard; rows_of (such a number),
+            documents, counts: one entry per posting.
         sizes: [D] bytes of each encoded product.
     """
 
@@ -63,7 +64,7 @@ class Shard:
     sizes: list[int] = field(default_factory=list)
 
     def add(self, product: Product) -> bytes:
-        """Take one product in; its encoded form."""
+        """Take one product in; returns the encoded product."""
         document = len(self.asins)
         self.asins.append(product.asin)
         self.queries.append(product.query)
@@ -132,8 +133,8 @@ def prepare(
 ) -> None:
     """Build the store `out` from the raw files in `data`.
 
-    It is built in `out` + ".partial" and renamed when complete. Killed and started again with the same arguments, it
-    continues after the last whole shard; bad data removes what was built.
+    The store is built in `out` + ".partial" and renamed when it is complete. If the process is killed and started again
+    with the same arguments, it continues after the last whole shard. If the data is bad, the folder is removed.
 
     Raises:
         ValueError: the data is missing or faulty, or `out` exists already.

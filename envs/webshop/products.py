@@ -148,7 +148,7 @@ def _wish(wish: Mapping[str, Any]) -> Wish:
 
 
 def sellable(rows: Iterable[Mapping[str, Any]], seen: set[str]) -> Iterator[Mapping[str, Any]]:
-    """Rows of products on sale: the first of each ASIN, without "nan" and over-long ASINs. `seen` is added to."""
+    """Rows of products on sale: the first of each ASIN, without "nan" and over-long ASINs. Adds the ASINs to `seen`."""
     for row in rows:
         asin = row.get("asin") if isinstance(row, Mapping) else None
         if not isinstance(asin, str):

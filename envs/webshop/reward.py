@@ -73,8 +73,9 @@ def plain(text: str) -> str:
 def alike(first: str, second: str) -> bool:
     """Do the words of one text nearly make up the words of the other?
 
-    The original's ratio is that of difflib, whose matching blocks form a common subsequence; rapidfuzz takes the
-    longest one. So rapidfuzz, being fast, rules out what cannot match, and difflib decides between it and 100.
+    The original's ratio is that of difflib, whose matching blocks form a common subsequence. rapidfuzz takes the
+    longest common subsequence, so its ratio is at least that of difflib, and it is fast. If rapidfuzz's ratio is at
+    most MATCH, the texts are not alike; if it is FULL, they are; otherwise difflib decides.
     """
     left, right = plain(first[:LONGEST]), plain(second[:LONGEST])
     if not left or not right:
