@@ -241,6 +241,11 @@ def _checked(batch: Expansion, further: Sequence[int], left: int) -> dict[int, i
     Raises:
         ValueError: a number is negative, the sum is above `left`, or there is not one number per group.
     """
+    if len(further) != len(batch.groups):
+        raise ValueError(
+            f"`further` of the sampler returned {len(further)} numbers for {len(batch.groups)} groups: return one "
+            "number per group, 0 for a group that gets no more chains"
+        )
     if sum(further) > left or min(further, default=0) < 0:
         raise ValueError(
             f"`further` of the sampler returned {sorted(further)}, and {left} chains are left in the batch: return "

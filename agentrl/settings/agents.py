@@ -17,6 +17,8 @@ POLICY = "policy"  # name of the policy whose model is [model]
 
 
 MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, with others and without
+# Options of a called agent -> where the same is set for the agent that tasks are given to.
+NOT_OF_MAIN = {"env": "[env]", "context": "[context]", "limits": "[limits]", "expert": "warmup.expert"}
 
 
 class AgentSection(BaseModel, frozen=True, extra="forbid"):
@@ -83,14 +85,22 @@ def agent_sections(
     whole = merge(proposed, given)
     found = {name: validate(AgentSection, table, f"agents.{name}") for name, table in whole.items()}
     for name, section in found.items():
-        if name == MAIN and (section.env or section.limits):
-            known = "policy, trained, model, optim, command, agent and crash"
-            raise ValueError(f"agents.main plays [env] under [limits]: its section may set only {known}")
+        if name == MAIN:
+            _check_main(section)
         if name != MAIN and (section.command or section.agent):
             raise ValueError(f"agents.{name} has a program: only agents.main can have one")
         if name != MAIN and not section.env:
             raise ValueError(f"agents.{name} has nothing to play: give it a section [agents.{name}.env]")
     return {name: _completed(name, section, model, rates_chosen) for name, section in found.items()}
+
+
+def _check_main(section: AgentSection) -> None:
+    """Raises ValueError for an option that is set elsewhere for this agent; a stored recipe holds the defaults too."""
+    default = AgentSection()
+    for option, place in NOT_OF_MAIN.items():
+        if getattr(section, option) != getattr(default, option):
+            known = "policy, trained, model, optim, command, agent and crash"
+            raise ValueError(f"agents.main.{option} is set by {place}: [agents.main] may set only {known}")
 
 
 def _completed(name: str, section: AgentSection, model: ModelConfig | None, rates_chosen: bool) -> AgentSection:

@@ -478,5 +478,4 @@ def test_wall_time_is_named_so(serve, capsys):
     server = serve(lambda body: (time.sleep(0.2), answer("right"))[1])
     began = time.monotonic()
     report = evaluated(capsys, WALK, "--policy", server.word, "goal=1")
-    assert report["wall_seconds"] < time.monotonic() - began  # four episodes of 0.2 s at the same time
-    assert 0.2 <= report["wall_seconds"] < 0.8 and "seconds" not in report
+    assert 0.2 <= report["wall_seconds"] < time.monotonic() - began and "seconds" not in report

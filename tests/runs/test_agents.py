@@ -120,7 +120,9 @@ def test_experts_and_chance_play_every_agent(policy, capsys):
     [
         ("agents.walker.polcy=x", "agents.walker.polcy"),
         ("agents.helper.policy=x", "agents.helper has nothing to play"),
-        ("agents.main.env.name=walk", "agents.main plays"),
+        ("agents.main.env.name=walk", "agents.main.env is set by [env]"),
+        ("agents.main.context.name=summary", "agents.main.context is set by [context]"),
+        ("agents.main.expert=random", "agents.main.expert is set by warmup.expert"),
         ("agents.walker.optim.lr=1e-3", "shares the policy of"),
         ("agents.walker.expert=nobody", "agents.walker.expert"),
         ("agents.walker.trained=false agents.main.trained=false", "no agent is trained"),

@@ -109,24 +109,31 @@ def test_a_batch_has_as_many_chains_as_with_equal_copies_and_begins_with_the_fir
     assert [sum(r.group == g for r in gathered(1, first=3).records) for g in range(6)] == [1] * 6
 
 
-class Greedy:
-    """An allocator that asks for more chains than are left."""
+class Wrong:
+    """An allocator that asks for more chains than are left, or whose answer lacks a group."""
+
+    def __init__(self, short):
+        self.short = short
 
     def draw(self, count):
         return [Draw(task=task, copies=1) for task in TASKS[:count]]
 
     def further(self, draws, graph, left):
-        return [left + 1] + [0] * (len(draws) - 1)
+        return [0] if self.short else [left + 1] + [0] * (len(draws) - 1)
 
     def observe(self, graph):
         pass
 
 
-def test_more_chains_than_are_left_are_refused():
+@pytest.mark.parametrize(
+    ("short", "said"),
+    [(False, r"returned \[0, 0, 7\], and 6 chains are left"), (True, r"returned 1 numbers for 3 groups")],
+)
+def test_a_wrong_number_of_further_chains_is_refused(short, said):
     on = entry()
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2))
-    with pytest.raises(ValueError, match=r"returned \[0, 0, 7\], and 6 chains are left"):
-        asyncio.run(collect(by, Greedy(), resolve("sampler", {"name": "uniform"}), tasks=3, copies=3, iteration=0))
+    with pytest.raises(ValueError, match=said):
+        asyncio.run(collect(by, Wrong(short), resolve("sampler", {"name": "uniform"}), tasks=3, copies=3, iteration=0))
 
 
 def test_solved_tasks_grow_hotter_and_a_failure_begins_anew():
