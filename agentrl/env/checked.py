@@ -30,7 +30,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
         raise EnvFault(f"{call} returned an observation whose messages are no tuple of Message")
     try:
         for text in (*texts, *(m.content for m in value.messages)):
-            if not text.isascii():  # type: ignore[union-attr]  # answers without a copy; encoding copies the text
+            if not text.isascii():  # type: ignore[union-attr]  # isascii needs no copy of the text, encode makes one
                 text.encode()  # type: ignore[union-attr]
     except UnicodeEncodeError:
         raise EnvFault(f"{call} returned an observation with half of a surrogate pair, which is not text") from None

@@ -39,7 +39,7 @@ from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 WORKER = Path(__file__).with_name("foreign_worker.py")
 LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
 CRASH_S = 5.0  # wait for the exit code of a crashed process, which closes its channel before the code is known
-FORK_S = 60.0  # longest time that a host may take to fork
+FORK_S = 60.0  # longest time that a host may take to answer a request to open or end an episode's process
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # they mislead another Python
 STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
 

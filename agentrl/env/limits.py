@@ -8,7 +8,9 @@ START_S = 600.0  # making an instance may read the environment's data, which tak
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """Section [limits]: limits of an episode. An episode that reaches one ends with the status of that limit.
+    """Section [limits]: limits of an episode, of calls to its environment, and of faults.
+
+    If a limit of the episode ends it, the status of this limit is the episode's ending.
 
     Attributes:
         turns: most steps of the episode.
@@ -16,13 +18,13 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
         episode_tokens: most tokens sampled in the episode; None for no limit.
         calls: most tool calls of the episode; an answer that asks for more is not carried out and ends the episode.
         seconds: wall-clock seconds of the episode; None for no limit.
-        call_seconds: seconds of one call of the environment.
+        call_seconds: most seconds of one call of the environment; a call that takes longer is a fault.
         output_chars: longest text of an observation, or of each tool's answer in it; a longer text keeps its head and
             tail. None keeps all.
-        start_seconds: seconds of making an environment instance, which may read its data.
+        start_seconds: most seconds for making an environment instance, which may read its data.
         worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
             process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
-        retries: how often a rollout is played again after an environment fault.
+        retries: how often, at most, a rollout is played again after environment faults.
         fault_share: the run stops if a larger share of rollouts is lost to environment faults.
         cut_turn: an answer that turn_tokens cut off is parsed as it is (`parse`) or ends the episode (`end`).
         concurrency: most episodes at the same time, 0 for all.

@@ -21,7 +21,7 @@ def read_panel(path: Path) -> list[str]:
         keys = [line.partition("#")[0].strip() for line in text.split("\n")]
     keys = [key for key in keys if key]
     if not keys or len(set(keys)) < len(keys):
-        raise ValueError(f"panel {path} is empty or lists a task twice: each task is played once")
+        raise ValueError(f"panel {path} is empty or lists a task twice: list at least one task, and each task once")
     return keys
 
 

@@ -55,7 +55,7 @@ def make_pool(
         entry: which environment.
         where: see `place_of`.
         workers: number of processes, 0 for one per core.
-        timeout_s, start_s: seconds that a call, and the making of an instance, may take.
+        timeout_s, start_s: most seconds that a call takes, and that the making of an instance takes.
         output_chars, worker_memory_mb: see `Limits`.
     """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)

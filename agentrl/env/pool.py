@@ -91,7 +91,7 @@ class Pool(Protocol):
 
 
 class Slot:
-    """One environment instance and its expert, called synchronously; what either raises becomes an EnvFault."""
+    """One environment instance and its expert, called synchronously; exceptions of their methods become EnvFaults."""
 
     def __init__(
         self,

@@ -83,7 +83,9 @@ def concatenate(graphs: Sequence[StepGraph], into: Sequence[Mapping[int, int]] |
         ValueError: some graphs have tokens and others none.
     """
     if len({graph.tokens is None for graph in graphs}) > 1:
-        raise ValueError("step graphs with and without tokens cannot be put together: take them from policies alike")
+        raise ValueError(
+            "only some of these step graphs have tokens: join graphs that all have tokens, or that all have none"
+        )
     first, *others = graphs
     names = {name: list(words) for name, words in first.names.items()}
     joined = [{group: group for group in np.unique(first.group).tolist()}]

@@ -22,7 +22,8 @@ def read_steps(path: Path) -> StepGraph:
     """The step graph of a file. Rows are grouped by episode; the column `line` [N] holds each row's line in the file.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or a line is not a step; the sentence names line and field.
+        ValueError: the file cannot be read, is empty, or a line is not a step; the message then names line
+            and field.
     """
     try:
         lines = path.read_text("utf-8").split("\n")  # strings may hold U+2028, at which splitlines would cut them
@@ -49,7 +50,8 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
 def arrange(rows: Sequence[Row]) -> list[Row]:
     """The rows, sorted: the rows of one episode together and in time order.
 
-    An episode comes after the episodes that it branches off or is called by; otherwise the order of the input stays.
+    An episode comes after the episodes from which it branches off and those that call it. Apart from this, the order of
+    the input stays.
 
     Raises:
         ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a
@@ -117,7 +119,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """The episodes, each after the episodes it refers to, otherwise in the given order; ValueError on a cycle."""
+    """The episodes, each after the episodes to which it refers, else in the given order; ValueError on a cycle."""
     done: dict[Key, bool] = {}  # False while its ancestors are being placed
     order: list[Key] = []
     for start in above:

@@ -25,7 +25,7 @@ def read_log(path: Path) -> StepGraph:
     """The step graph of a file of steps, or of another tool's log.
 
     Raises:
-        ValueError: the file is neither; the message names the file and the line or row.
+        ValueError: the file is neither; the message names the line, the row or the file that is wrong.
     """
     rows = _parquet(path) if path.suffix == ".parquet" else None
     convert = _converter(_first(path) if rows is None else next(iter(rows), {}))
@@ -66,7 +66,7 @@ def _verl_columns(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _first(path: Path) -> Any:
-    """The first value of a JSONL file; None if it cannot be read, for which `read_steps` then raises the error."""
+    """The first value of a JSONL file; None if the file cannot be read; `read_steps` then raises the error."""
     try:
         return next((value for _, value in read_jsonl(path, "file of steps")), None)
     except (ValueError, OSError):

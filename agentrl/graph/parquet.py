@@ -39,7 +39,7 @@ def write_tables(graph: StepGraph, folder: Path, name: str, note: Mapping[str, o
         note: a small JSON object that is stored in the metadata of each file.
 
     Raises:
-        ValueError: pyarrow is missing, or a file cannot be written.
+        ValueError: pyarrow is missing, a file cannot be written, or the steps have a column `graph` or `row`.
     """
     pa = _pyarrow()
     import pyarrow.parquet

@@ -76,7 +76,7 @@ class Representative:
     def anchors(self) -> dict[int, list[int]]:
         """Anchor -> its positions in the text. An anchor is a character that a match may start from.
 
-        In a text of 200 or more characters, a character that makes up more than 1% + 1 of them is no anchor (difflib's
+        In a text of n >= 200 characters, a character that occurs more than n // 100 + 1 times is no anchor (difflib's
         popular characters).
         """
         common = len(self.text) // 100 + 1 if len(self.text) >= 200 else len(self.text)

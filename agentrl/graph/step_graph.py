@@ -21,8 +21,8 @@ from agentrl.types import Status
 # step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
-# End of the agent name of a chain that is a part of its caller's episode and has the outcome of this episode, as
-# programs have that send several requests at once (`agentrl.rollout.program`).
+# End of the agent name of a chain that is a part of its caller's episode and has the outcome of this episode.
+# Programs that send several requests at once have such chains (`agentrl.rollout.program`).
 CALLED = "/called"
 
 COLUMNS: Mapping[str, type] = MappingProxyType(
@@ -66,8 +66,8 @@ class StepGraph:
 
     Attributes:
         columns: the required columns of `COLUMNS` and any optional ones, each [N].
-        tokens: the token table, with the columns that have one entry per token [S]; None for graphs read from a
-            table of steps without tokens.
+        tokens: the token table, with the columns that have one entry per token [S]; None for steps without tokens, such
+            as those of a policy without a tokenizer.
         names: `names[column][id]` is the text of an id of `group`, `episode`, `state`, `action`, `agent` or `policy`.
         texts: texts per row, such as `observation` and `answer`, each sequence of length N.
         tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1].
@@ -180,8 +180,8 @@ class StepGraph:
     def succeeded(self) -> np.ndarray:
         """[N] bool, did the row's episode succeed?
 
-        The last `info.success` of the episode decides if the environment reports one, else a score above 0. A KL charge
-        that training takes off the reward (`agentrl.trainer.charge_kl`) does not count.
+        The `info.success` of the episode's last row decides if the environment reports one there, else a score above
+        0. A KL charge that training takes off the reward (`agentrl.trainer.charge_kl`) does not count.
         """
         score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
         word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]

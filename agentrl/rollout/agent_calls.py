@@ -18,7 +18,10 @@ def session_below(session: int, number: int) -> int:
 
 
 def reply_of(chain: EpisodeRecord) -> Reply:
-    """The reply of a played chain to its caller. If the environment failed, the reply has only the ending."""
+    """The reply of a played chain to its caller.
+
+    If the environment failed, or the chain has no step, the reply holds an empty answer and the ending.
+    """
     if chain.ending == Status.ENV_ERROR or not chain.steps:
         return Reply("", chain.ending)
     last = chain.steps[-1]

@@ -76,7 +76,10 @@ class Spent:
         return max(0, min(fits))
 
     def metrics(self, kept: int, varied: int) -> dict[str, float]:
-        """Metrics of a batch of `kept` groups: `varied` of them passed the filter, the rest only fill it up."""
+        """Metrics of a batch of `kept` groups.
+
+        `varied` groups passed the filter. If these are fewer than `kept`, other groups fill the batch.
+        """
         return {
             "generated_tokens": self.tokens,
             "actions": self.actions,
@@ -106,9 +109,9 @@ async def collect(
 ) -> Collected:
     """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
-    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, or until the
-    limit on rounds or on the budget is reached. Then groups of the last round that did not pass fill the batch. Metrics
-    count both kinds of groups.
+    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, until
+    `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then, groups of the
+    last round that did not pass fill the batch. Metrics count both kinds of groups.
 
     Args:
         player: plays the rollouts.
@@ -278,7 +281,10 @@ def leaf_episodes(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
 ) -> Leaves:
-    """The graph that a sampler sees: without candidates, probes and episodes in which the environment failed."""
+    """The graph that a sampler sees.
+
+    It leaves out candidates, probes, episodes in which the environment failed, and records without new steps.
+    """
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
     graph = with_signals(build_graph([record for group in scored for record in group]), reported)
     graph = rescore(graph, rewards)
@@ -309,8 +315,9 @@ def varied_groups(
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Success, lengths, endings and failures of a batch.
 
-    An episode counts from root to leaf. Means and shares are over scored episodes, except `env_error_share` (over all
-    played episodes), `invalid_share` (over steps) and `constant_groups` (over groups).
+    The steps of an episode are those from the root of its path to its leaf. Means and shares are over scored episodes,
+    except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups` (over
+    groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
     guide helped all chains, the batch has no `success`.

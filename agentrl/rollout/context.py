@@ -59,7 +59,8 @@ class Ask(NamedTuple):
         token_ids: [T] int64, all that the model reads; empty without a tokenizer.
         added: number of new tokens at the end of `token_ids`; the tokens before are the path of the previous turn.
             `added` is T for a fresh prompt, and 0 without a tokenizer.
-        rewrites: the answer is the model's new memory and does not go to the environment; None for an ordinary turn.
+        rewrites: the memory that the model is asked to rewrite. The answer is then the new memory and does not go to
+            the environment. None for an ordinary turn.
         max_tokens: most tokens of the answer; None for the limits of the recipe.
     """
 

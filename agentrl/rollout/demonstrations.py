@@ -58,14 +58,14 @@ async def with_demonstrations(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
 ) -> tuple[StepGraph, dict[str, float]]:
-    """The batch with the demonstrations of the guide after its own rows, and the share of groups that got one.
+    """The rows of the batch followed by the demonstrations of the guide, and the share of groups that got one.
 
     Args:
         guide: the guide of the recipe; None, or a guide that is not `Demonstrating`, leaves the batch as it is.
         graph: the batch.
         tasks: the tasks of the batch, by key.
         demonstrate: lets the expert play.
-        rewards, reported: see `agentrl.rollout.collect`; each demonstration is rewarded on its own.
+        rewards, reported: see `agentrl.rollout.collect`; the reward transforms see one demonstration at a time.
     """
     if not isinstance(guide, Demonstrating):
         return graph, {}

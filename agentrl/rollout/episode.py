@@ -122,7 +122,8 @@ async def _open_and_play(
 async def _with_retries(
     player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
 ) -> EpisodeRecord:
-    """Play a chain; after an environment fault try again from the chain's start, except after a StateMismatch."""
+    """Play a chain. After an environment fault other than a StateMismatch, play it again from its start, at most
+    `limits.retries` times."""
     started = time.monotonic()
     tokens = actions = replayed = 0
     usage: dict[str, float] = {}
@@ -190,7 +191,7 @@ class _Episode:
         self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
 
     async def run(self) -> None:
-        """Play until the environment, a limit or `Start.turns` ends the chain."""
+        """Play until the environment, a limit, `Start.turns` or a request without an answer ends the chain."""
         history = await self.begin()
         ending: Status | None = None
         while ending is None:
@@ -388,7 +389,7 @@ class _Episode:
         """The ending of an episode whose last request got no answer; there is no step for that request."""
         self.cut()
         if generation is None:
-            self.record.reason = f"limits.seconds = {self.limits.seconds:g} ended while the policy had not answered"
+            self.record.reason = f"limits.seconds = {self.limits.seconds:g} s had passed before the policy answered"
             return Status.TIME_LIMIT
         self.record.spend(generation)
         self.record.reason = generation.refusal
@@ -454,6 +455,9 @@ class _Episode:
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
     """Play all errands of a step at the same time, while the caller's session rests; returns the agents' replies.
+
+    If the caller is nested as deep as `limits.depth` allows, no errand is played, and each reply has the status
+    DEPTH_LIMIT.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.

@@ -9,15 +9,19 @@ from agentrl.types import Status
 
 
 def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
-    """Number of chains that each fault of the environment ended, the most frequent first; called agents count."""
+    """Fault of the environment -> number of chains that it ended, the most frequent fault first.
+
+    The chains of called agents count too.
+    """
     ended = (chain for record in records for chain in record.chains() if chain.ending == Status.ENV_ERROR)
     return dict(Counter(chain.fault for chain in ended).most_common())
 
 
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
-    """Raises TooManyFaults if the environment failed in more than `share` of the chains; called agents count.
+    """Raises TooManyFaults if the environment failed in more than `share` of the chains.
 
-    A sound chain beside another one (`EpisodeRecord.beside`) does not count: it has no environment that could fail.
+    The chains of called agents count too. A chain with `EpisodeRecord.beside` counts only if it ended with ENV_ERROR,
+    because it has no environment of its own that could fail.
     """
     every = (chain for record in records for chain in record.chains())
     chains = [chain for chain in every if not chain.beside or chain.ending == Status.ENV_ERROR]

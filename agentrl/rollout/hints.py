@@ -1,4 +1,4 @@
-"""Plays further chains with a guide's words in the prompts, and replaces the prompts by others for training.
+"""Plays further chains with a guide's words in the prompts, and replaces these prompts for training.
 
 A chain with a hint was sampled with a prompt that the policy will not see later. With the prompt without the hint, the
 chain is data of another policy. The chain keeps the log-probs with which it was sampled, and the trainer computes

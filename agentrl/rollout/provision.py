@@ -76,7 +76,7 @@ class Wanted:
         iteration: part of the noise keys.
         version: version of the weights.
         staleness: largest age, in updates, of the weights with which a group started.
-        keep: the groups that are left over continue in the next batch.
+        keep: do the groups that are left over continue in the next batch? If not, they are cancelled.
         rollout: the rollout method.
         rewards, reported: see `collect`.
         on_episode: called with each finished record.

@@ -219,7 +219,7 @@ class Replay:
 def fresh_part(graph: StepGraph) -> StepGraph:
     """The rows that the batch itself played, for its metrics: no demonstrations and no replayed rows.
 
-    If the batch has such rows, the result has no tokens.
+    If rows are left out, the result has no tokens.
     """
     joined = graph.kind == DEMO  # [N]
     joined = joined | graph.column("replayed").astype(bool) if graph.has("replayed") else joined

@@ -24,7 +24,7 @@ async def score_records(stage: ScoreStage, records: Sequence[EpisodeRecord], fau
 
     Raises:
         BudgetSpent: a limit of [scoring] is reached, and the recipe says to stop.
-        TooManyFaults: more chains than `fault_share` have no score.
+        TooManyFaults: more than `fault_share` of the chains have no score or were ended by a fault of the environment.
         ValueError: the environment reports a signal that a score returns, too.
     """
     graph = build_graph(records)

@@ -376,7 +376,7 @@ def test_limits_seconds_hold_while_a_server_is_silent_and_the_silence_is_told(se
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     assert report["endings"] == {"time_limit": 4} and report["success_rate"] == 0.0
-    assert "limits.seconds = 0.6 ended while the policy had not answered" in str(report["failures"])
+    assert "limits.seconds = 0.6 s had passed before the policy answered" in str(report["failures"])
     assert re.search(r"openai:m: no answer for \d+ s, 4 requests wait; .*endpoint.timeout_s = 120 s", printed.err)
 
 

@@ -33,7 +33,10 @@ class Arrivals:
         self._latest = 0.0
 
     async def come(self, order: Any) -> None:
-        """Return when the request may be passed on: no further one has come for `SETTLE_S`.
+        """Return when the request may be passed on.
+
+        This is when no further request has come for `SETTLE_S`, and at the latest `MOST_S` after the first request that
+        waits. In lockstep, these times begin only when all requests that were passed on before are answered.
 
         Args:
             order: requests that came together go on in ascending order of this value.

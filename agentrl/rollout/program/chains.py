@@ -1,22 +1,24 @@
 """The chains of a program's episode: one main chain, and a chain for each conversation that was played beside others.
 
-A conversation is a first prompt and the prompts that extend it, one after the other. A prompt also goes on with a
-conversation if it begins like its prompts, up to the first message of the user, and with no other conversation that
-could go on: so agents that rewrite their history have one conversation. Two conversations are played at the same time
-if a request of one was in flight together with a request of the other. The rules:
+A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that
+extends no prompt also goes on with a conversation if the prompts of both begin with the same messages, up to the first
+message of the user, and if no other conversation that begins so could go on. An agent that rewrites its history thus
+has one conversation. Two conversations are played at the same time if a request of one was in flight together with a
+request of the other. The rules:
 
 - Of several answers to one prompt, and of requests in flight together that extend the same step, the conversation goes
-  on with the one that most later requests extend (then the first in the order of the texts). If the program came back
-  to that step later, it goes on with the latest such request instead. Every other answer begins a conversation beside
-  it.
+  on with the one that most later requests extend (of equals, with the first in the order of the texts). If the program
+  came back to that step later, the conversation goes on with the latest such request instead. Every other answer
+  begins a conversation beside it.
 - The main chain begins with the first conversation. If an episode begins with requests in flight together, that is
   the conversation with the most requests.
-- A conversation that was played at no other's side joins a chain: the chain of the step that it extends; else the
-  chain that waited meanwhile, which is the one of the latest step before it that is extended after it; else the main
-  chain. So the contexts of a sequential program (rewritten histories, sub-agents one after the other) are one chain.
+- A conversation that was played at the same time as no other joins a chain: the chain of the step that it extends. If
+  it extends none, it joins the chain that waited meanwhile, which is the chain of the latest step that was answered
+  before the conversation and is extended after it. If no chain waited, it joins the main chain. So the contexts of a
+  sequential program (rewritten histories, sub-agents one after the other) are one chain.
 - Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
-  that it extends, else the latest step of the chain that waited, else the main chain's latest step before it (its
-  first step, if there is none).
+  that it extends, else the latest step of the chain that waited, else the main chain's latest step before it, or the
+  main chain's first step if no step is before it.
 
 No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
 estimates need it.
@@ -79,9 +81,10 @@ class _Conversation:
 
     Attributes:
         calls: the requests, in the order of time.
-        beside: the conversation with another answer to the same request, or that this one leaves; None for neither.
-        chain: the chain that it belongs to; None until `_Episode.place` has decided.
-        parallel: was it played at the same time as another one, those aside that leave it?
+        beside: the conversation that this one leaves. That conversation goes on with another answer to the same prompt,
+            or with another request that extends the same step. None if there is no such conversation.
+        chain: the chain that it belongs to; None until `_Episode._place` has decided.
+        parallel: was it played at the same time as another conversation? Conversations that leave it do not count.
     """
 
     calls: list[Call]
@@ -110,7 +113,7 @@ def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
     """Put the answered requests of a program's episode into its record and into the chains that it called.
 
     The rewards and info of actions that a program took after a step of a called chain go to the main chain's latest
-    step before that step, or to its first step.
+    step before that step, or to the main chain's first step if there is none.
 
     Args:
         record: its `steps` and `called` are set.
@@ -184,7 +187,7 @@ class _Episode:
         if len(_at_once(self.calls)) == len(self.calls):  # nothing was in flight together
             self.main.calls = self.calls
             return
-        self.above: dict[int, StepRecord] = {}  # by the step's identity: the step with which its prompt goes on
+        self.above: dict[int, StepRecord] = {}  # by the step's identity: the step that its prompt continues
         self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that go on with it
         self._link()
         self.later: dict[int, int] = {}  # by the step's identity: how many requests extend it, directly or not
@@ -199,7 +202,7 @@ class _Episode:
 
     def _link(self) -> None:
         """Fill `above` and `extended`."""
-        begun: dict[str, list[Call]] = {}  # by how prompts begin: the requests with which none has gone on yet
+        begun: dict[str, list[Call]] = {}  # by how prompts begin: the requests that no request has continued yet
         for together in _arrived_together(self.calls):
             fresh: dict[str, list[Call]] = {}
             for call in together:

@@ -77,7 +77,7 @@ class Endpoint:
             server.server_close()
 
     def enter(self, recorder: Recorder) -> str:
-        """A new key, under which requests go to this recorder."""
+        """A new key; requests with this key go to this recorder."""
         key = f"agentrl-{secrets.token_hex(16)}"
         self._recorders[key] = recorder
         return key
@@ -114,7 +114,7 @@ class Endpoint:
         return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
 
     def forget(self, recorder: Recorder, replies: list[Replied]) -> None:
-        """The program went away before it read these replies."""
+        """Drop the steps of replies that the program did not read, because it closed its connection."""
         if self._loop is not None:
             for reply in replies:
                 if reply.step is not None:

@@ -100,7 +100,7 @@ class Recorder:
 
     def close(self) -> None:
         """The program has ended: a request that still waits is refused, and the engine's session is left alone, because
-        another episode may get its number."""
+        another episode may get the number of this session."""
         self._closed = True
 
     async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
@@ -131,7 +131,8 @@ class Recorder:
         if self.handle is None:
             raise Refusal(404, "this endpoint has no environment to act in", "not_found")
         if not self.steps:
-            raise Refusal(409, "ask the model before the first action, which belongs to its answer", "no_answer")
+            why = "ask the model before the first action: an action belongs to the model's latest answer"
+            raise Refusal(409, why, "no_answer")
         action, name = body.get("action"), body.get("name")
         if isinstance(name, str) and isinstance(body.get("arguments", {}), dict):
             action = tool_action.call(name, **body.get("arguments", {}))
