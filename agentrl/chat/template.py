@@ -45,7 +45,7 @@ class Chat:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Raises ValueError if the template is missing or does not close assistant turns with the end token."""
+        """Raises ValueError if the template or the end token is missing, or if no end token ends assistant turns."""
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(
                 "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template"
@@ -238,7 +238,7 @@ def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
 
 
 def template_report(chat: Chat) -> str:
-    """A warning if the template changes earlier turns, because token paths only grow; empty if it keeps them."""
+    """A warning if the template drops the thinking of earlier turns, which a token path keeps; else empty."""
     thought = [Message("user", "u"), Message("assistant", "<think>t</think>a"), Message("user", "v")]
     before = chat.render(thought[:2], reply=False)
     if chat.render(thought, reply=True).startswith(before):

@@ -170,7 +170,10 @@ def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.nd
 
 
 def _tails(old: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], *, exact: bool) -> dict[str, np.ndarray]:
-    """The tails (tokens of final observations) of the old episodes, then of the new ones; empty if not `exact`."""
+    """The tails (tokens of final observations) of the old episodes, then those of the new episodes.
+
+    If not `exact`, the tails of the new episodes have no tokens.
+    """
     if "tail_offsets" not in old:
         return dict(old)
     lengths = np.diff(fresh["tail_offsets"])

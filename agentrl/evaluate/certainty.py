@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
-CERTAIN_ITERATIONS = 10  # number of iterations at the run's start, and of the latest ones that are compared with them
+CERTAIN_ITERATIONS = 10  # this number of the latest iterations is compared with as many at the run's start
 ENOUGH_GROUPS = 20  # fewest groups in which copies had the same choice, at the start and among the latest iterations
 ENOUGH_DECISIONS = 20  # fewest decisions of this kind, and fewest others, in states where copies differed
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
@@ -13,8 +13,8 @@ SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied in at "
-    f"most {CERTAIN:.0%} of the last, though it did no better than the others and less than {SOLVED:.0%} of its "
-    "episodes succeed"
+    f"most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than the others and "
+    f"less than {SOLVED:.0%} of its episodes succeed"
 )
 
 

@@ -84,11 +84,11 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def caveats(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A", "B")) -> list[str]:
-    """Sentences on what else than the policies may make two reports differ: lost answers, and different limits.
+    """Sentences on reasons other than the policies for which two reports may differ: lost answers, different limits.
 
     Args:
         a, b: the reports, see `read_report`.
-        names: their files.
+        names: names of the reports' files.
     """
     found = []
     for letter, name, report in zip("AB", names, (a, b), strict=True):

@@ -57,7 +57,8 @@ def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
     """The step of an episode at a turn, which may be a step that the episode shares with others.
 
     Raises:
-        ValueError: there is no such episode or turn, the graph has no texts, or other agents take part in the episode.
+        ValueError: there is no such episode or turn, the graph has no texts, or the episode called agents before this
+            turn or was called by an agent.
     """
     rows = np.flatnonzero(graph.episode == episode)
     if not len(rows):

@@ -38,7 +38,7 @@ class Outcome:
         success: did the episode succeed?
         reward: sum of the rewards.
         steps: number of steps.
-        invalid: number of steps whose answer had no valid action.
+        invalid: number of steps whose answer was not in the right format (`StepRecord.valid`).
         tokens: number of sampled tokens, those of retried attempts included; for an endpoint, the number that it
             reports.
         ending: name of the `Status` that ended the episode, in lower case.

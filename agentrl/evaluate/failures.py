@@ -24,7 +24,7 @@ REFUSALS = (
     "i cannot comply",
 )
 APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand before a refusal
-# Kinds of failed answers with the words of their line; an answer has the first kind that fits.
+# Kinds of failed answers, each with the words for its line in a report. `kind_of_answer` decides the kind.
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "refused": "were refused by the model or broken off by a content filter",
@@ -36,7 +36,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "tool_error": "called a tool that failed",
     }
 )
-# Kinds of failed episodes: the name of their ending, with the words of their line.
+# Kinds of failed episodes, named by their ending, each with the words for its line in a report.
 EPISODES: Mapping[str, str] = MappingProxyType(
     {
         "context_limit": "ended because the prompt does not fit the model's context",

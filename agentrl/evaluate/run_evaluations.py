@@ -28,7 +28,8 @@ def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
         mode: mode of the evaluations of run folders; None: greedy if every run folder has one, else sampled.
 
     Raises:
-        ValueError: a run folder has no evaluation of this mode, or `mode` is given and neither path is a folder.
+        ValueError: there is no mode of which every run folder has an evaluation, or `mode` is given and neither path is
+            a folder.
     """
     folders = [path for path in (a, b) if path.is_dir()]
     if mode is not None and not folders:
@@ -37,7 +38,8 @@ def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
     both = [one for one in modes if all(evaluations(folder, one) for folder in folders)]
     if not both:
         wanted = " and ".join(dict.fromkeys(str(folder) for folder in folders))
-        raise ValueError(f"{wanted}: no {' or '.join(modes)} evaluation in both; name two files in evaluations/")
+        of_mode = f"an evaluation of one mode ({' or '.join(modes)})"
+        raise ValueError(f"{wanted}: each run folder needs {of_mode}; or name two files in evaluations/")
     first, second = ((evaluations(path, both[0])[-1] if path.is_dir() else path) for path in (a, b))
     same_run = os.path.realpath(first.parent) == os.path.realpath(second.parent)
     if same_run and evaluation_rank(first) < evaluation_rank(second):

@@ -89,7 +89,7 @@ def _majority_right(answers: Sequence[str], right: Sequence[bool], subset: Seque
 
 
 def powers_to(most: int) -> list[int]:
-    """1, 2, 4, ... and the largest number itself."""
+    """The powers of two up to `most`, and `most` itself; empty for 0."""
     return sorted({*(2**i for i in range(max(1, most).bit_length()) if 2**i <= most), most}) if most else []
 
 
@@ -103,6 +103,8 @@ def by_task(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
 
 def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, dict[str, object]]:
     """k -> mean over tasks of pass@k and majority@k, with 95% intervals over tasks.
+
+    Majority@k is left out at k unless the answer of every successful sample is known.
 
     Args:
         samples: scored episodes. A task with fewer than k samples is left out at k, and `tasks` says how many stay.

@@ -38,7 +38,10 @@ def evaluated_entry(
 
 
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
-    """The options that select the held-out tasks if the configuration selects training tasks; else empty."""
+    """The options that select the held-out tasks if the configuration has the split `train` or the default split.
+
+    Else empty. Also empty if `games` names the user's files, or if `rows` does and the split is not `train`.
+    """
     split = getattr(entry.config, "split", None)
     field = type(entry.config).model_fields.get("split")
     if field is None or split not in (TRAINED_ON, field.default):

@@ -68,7 +68,8 @@ class Network:
                 yield
         finally:
             model.train(training)
-            if hasattr(model, "reshard"):  # without a backward pass FSDP2 would keep using the root's present weights
+            if hasattr(model, "reshard"):
+                # Without a backward pass FSDP2 keeps the root's gathered weights, and uses them after an update too.
                 model.reshard()
 
     def hidden(self, batch: Batch) -> Tensor:

@@ -1,6 +1,7 @@
 """Load, make, save and restore models and tokenizers.
 
-A model is read from a folder or a hub name, or is a small new one made from a configuration. Both can carry LoRA.
+A model is read from a folder or a hub name, or is a small new one made from a configuration. Both kinds can have LoRA
+adapters.
 """
 
 import os

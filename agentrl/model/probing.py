@@ -3,8 +3,8 @@
 The structure of a model is judged in float32. In half precision the rounding of two correct evaluations of the same
 text may differ by more than a structural error would: pretrained models answer some tokens with huge activations. A
 model in half precision is therefore probed twice: a copy of its architecture with few layers and random weights in
-float32, which must give the same hidden states over a tree and over its paths; and the model itself, whose tree must
-differ from its paths by no more than its own noise.
+float32, which must give the same hidden states over a tree and over its paths; and the model itself, whose hidden
+states over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
 
 Letters: T packed tokens, L tokens of a path, d width.
 """
@@ -24,7 +24,7 @@ from agentrl.model.packing import Batch, Sharing
 from agentrl.model.tree_attention import attending_by
 
 TOLERANCE = 1e-3  # relative; a larger difference of a probe in float32 or wider is not rounding
-NOISE_FACTOR = 4.0  # allowed difference in half precision, in differences of two plain evaluations
+NOISE_FACTOR = 4.0  # allowed difference in half precision, as a multiple of the noise (see `_probe_noise`)
 PROBED_LAYERS, PROBED_WIDTH, PROBED_VOCABULARY = 2, 64, 64  # of the copy in float32
 WIDE = (torch.float32, torch.float64)
 PATHS = ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7])  # packed indices of the small tree's two paths
@@ -100,7 +100,7 @@ def _shallow_copy(model: Any) -> Any:
 
 
 def _probe_structure(model: Any) -> str:
-    """Why a tree gives other hidden states than its two paths alone, in float32; empty if it gives the same."""
+    """Why a tree gives other hidden states than its two paths alone, in `WIDE` types; empty if it gives the same."""
     probe, kind = _Probe(model, np.arange(1, 9)), model.config.model_type
     try:
         worst = probe.apart(probe.packed(), probe.plain())
@@ -110,9 +110,10 @@ def _probe_structure(model: Any) -> str:
 
 
 def _probe_noise(model: Any) -> str:
-    """Why a half-precision model differs between tree and paths by more than its own noise; empty if it does not.
+    """Why a half-precision model cannot take a packed trie; empty if it can.
 
-    The noise is the difference of two plain evaluations of the same paths whose attentions round differently.
+    It cannot if its hidden states over a tree and over paths differ by more than `NOISE_FACTOR` times its noise. The
+    noise is the difference of two plain evaluations of the same paths whose attentions round differently.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary

@@ -75,7 +75,10 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
 
 def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Per query block, how many key blocks `table` marks [1, 1, n], and all key blocks, marked first [1, 1, n, n]."""
+    """Per query block: the number of key blocks that `table` [n, n] marks, and the numbers of all key blocks.
+
+    The shapes are [1, 1, n] and [1, 1, n, n]; the numbers of the marked key blocks come first.
+    """
     order = np.argsort(~table, axis=1, kind="stable")
     count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
     return count[None, None], listed[None, None]

@@ -26,7 +26,7 @@ TEXT: Mapping[str, Callable[[Path], Lines]] = {
 SUFFIXES = (*TEXT, ".parquet")
 KNOWN = ".jsonl, .json, .csv, .tsv or .parquet"
 SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # end of a file name: the hub divides a large table into such files
-SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # names of files that are splits
+SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # how the names of files begin that hold one split each
 
 
 class Reader(NamedTuple):
@@ -46,7 +46,7 @@ class Rows(Sequence[Row]):
 
     Args:
         rows: the rows themselves.
-        source: the name that the user gave the source.
+        source: name of the source, for messages.
         lines: the line of the file on which each row begins, from 1; empty if the source has no lines.
     """
 

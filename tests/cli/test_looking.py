@@ -80,7 +80,7 @@ def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
 def test_what_cannot_be_compared_is_a_sentence(run, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["compare", str(run), str(tmp_path / "empty")]) == 2
-    assert "no greedy or sampled evaluation in both" in capsys.readouterr().err
+    assert "each run folder needs an evaluation of one mode (greedy or sampled)" in capsys.readouterr().err
     end = run / "evaluations" / "end-greedy.json"
     assert main(["compare", str(end), str(end), "--mode", "greedy"]) == 2
     assert "--mode is for run folders" in capsys.readouterr().err
