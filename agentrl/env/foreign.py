@@ -286,10 +286,10 @@ class Process:
 class ForeignEnv:
     """An environment (`agentrl.env.Env`) whose episodes an adapter plays, each in its own process.
 
-    A pickle of it holds the task and the actions so far; a branch or an unpickled copy carries out these actions again.
-    That gives the same episode, because every episode begins in a copy of the same process, with the global generators
-    of Python and NumPy seeded from the task. A subclass for an environment that calls agents defines `returned`, which
-    uses `record` and `concluded`.
+    A pickle of it holds the task, and the actions and replies so far; a branch or an unpickled copy carries them out
+    again. That gives the same episode, because every episode begins in a copy of the same process, with the global
+    generators of Python and NumPy seeded from the task. A subclass for an environment that calls agents defines
+    `returned`, which uses `record` and `concluded`.
     """
 
     def __init__(self, program: ForeignProgram) -> None:

@@ -1,10 +1,10 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
 This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
-which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes
-reaches another episode, and a crash or a hang affects one episode only. The frames are those of channel.py, which is
-loaded by its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's process. What
-a package prints while an episode plays goes to stderr.
+which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes in
+memory reaches another episode, and a crash or a hang affects one episode only. The frames are those of channel.py,
+which is loaded by its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's
+process. What a package prints while an episode plays goes to stderr.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from agentrl.env.threads import ThreadPool
 
 @functools.cache
 def _file(name: str) -> EnvironmentFile:
-    """The environment's file, read once per process, because every episode makes an expert."""
+    """The environment's file, read once per process: every new instance and every new expert needs it."""
     return catalogue.load(EnvironmentFile, name)
 
 

@@ -42,7 +42,7 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
 
 
 def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
-    """The graph with each of `values` written at a row of the column [N] of its name; a new column is NaN elsewhere."""
+    """The graph with each of `values` at `row` of the column [N] of this name; new columns are NaN elsewhere."""
     columns = {}
     for name, value in values.items():
         columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)

@@ -61,7 +61,8 @@ def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed
 
     Args:
         answers: [n] the answers of the samples of one task.
-        right: [n] whether each sample is right. If an answer is right in some samples only, its share counts.
+        right: [n] whether each sample is right. If an answer is right in some samples only, it counts by the share
+            of right samples among its samples in the subset.
         k: size of a subset, 1..n.
         seed: seed of the drawn subsets.
 

@@ -92,9 +92,10 @@ def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
 
     Args:
         batch: columns of one length R: `uid` (the group), `traj_uid` (the episode), and `token_level_rewards` [R, T]
-            (a step's reward is the sum of its row) or `rewards` [R]. Optional: `anchor_obs` (the state, any value that
-            `str` takes), `is_action_valid`, `active_masks` (inactive rows are left out, as verl-agent does),
-            `response_mask` [R, T] (gives `n_tokens`), `values` [R, T] (with `response_mask`, gives `token_value`).
+            (a step's reward is the sum of its row) or `rewards` [R] (used if both are given). Optional: `anchor_obs`
+            (the state, any value that `str` takes), `is_action_valid`, `active_masks` (inactive rows are left out, as
+            verl-agent does), `response_mask` [R, T] (gives `n_tokens`), `values` [R, T] (with
+            `response_mask`, gives `token_value`).
 
     Raises:
         ValueError: a needed column is missing, or columns differ in length.

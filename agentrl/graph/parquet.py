@@ -139,8 +139,8 @@ def _other_tails(graph: StepGraph) -> dict[str, np.ndarray]:
 def _held(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """(the columns, with lists of words as text columns; words that Parquet cannot hold, by column and row).
 
-    Parquet cannot hold a word with half of a surrogate pair. Its column has "?" for the half, and the file's metadata
-    keep the word.
+    Parquet cannot hold a word with half of a surrogate pair. The column has "?" in place of the half, and the file's
+    metadata keep the word.
     """
     pa = _pyarrow()
     held, broken = {}, dict[str, dict[str, str]]()

@@ -93,8 +93,8 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
 def _next_on_path(graph: StepGraph, on: Paths, start: np.ndarray) -> np.ndarray:
     """[P rows] int64, the next state of each copy.
 
-    If some child of the row begins in the row's `next_state`, it is the state of the next row on the path. Otherwise,
-    and on the last row of a path, it is the row's `next_state`.
+    If some child of the row begins in the row's `next_state`, the copy gets the state of the next row on the path.
+    Otherwise, and on the last row of a path, the copy keeps the row's `next_state`.
     """
     below = np.flatnonzero(graph.parent >= 0)
     agrees = graph.state[below] == graph.next_state[graph.parent[below]]

@@ -1,4 +1,5 @@
-"""Segment primitives with which credit methods are written: pure NumPy, float64, no loops over rows.
+"""Segment primitives with which credit methods are written: pure NumPy, float64, and no loops over rows
+except in `revisits`.
 
 Letters: N rows (steps), K groups. A *key* is a dense int64 id per row; equal ids mean the same group.
 """

@@ -80,7 +80,7 @@ class Network:
         """[k, V] logits from hidden states [k, d], with the scale or cap that some architectures apply to logits."""
         model: Any = self.model
         head = model.get_output_embeddings()
-        logits: Tensor = head(hidden.to(head.weight.dtype))  # the last norm of Mamba gives float32 in any type
+        logits: Tensor = head(hidden.to(head.weight.dtype))  # Mamba's last norm gives float32 for any type of weights
         for name, divides in (("logits_scaling", True), ("logit_scale", False)):  # Granite; Cohere
             factor = getattr(self.config, name, None)
             if factor:

@@ -47,7 +47,10 @@ class Layout:
         return np.flatnonzero(fresh)
 
     def take(self, keep: np.ndarray) -> "Layout":
-        """The layout of the packed indices `keep`: ascending, each with its `predictor`; links are renumbered."""
+        """The layout of some packed tokens, with renumbered links.
+
+        `keep`: [K] int64 packed indices, ascending; with each token it holds the `predictor` of the token.
+        """
         above = self.predictor[keep]
         return Layout(
             source=self.source[keep],

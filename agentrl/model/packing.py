@@ -157,7 +157,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
         )
     reach = np.append(
         0, np.maximum.accumulate(np.maximum.reduceat(batch.at, first)) + 1
-    )  # [G+1] tokens laid out before
+    )  # [G+1] packed index after the last token that earlier rows need
     copies = _copies(batch.layout, batch.at[first], reach[:-1])  # [G]
     start = 0
     while start < len(first):

@@ -28,7 +28,7 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
         state: the weights by name, if the model does not hold whole weights because it is sharded over ranks.
 
     Raises:
-        ValueError: the folder cannot be written; the sentence says how much room it needs.
+        ValueError: the folder cannot be written; the message says how much room the weights take.
     """
     from huggingface_hub import save_torch_state_dict
 

@@ -36,8 +36,9 @@ class NewModel(BaseModel):
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
         compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
-        vocabulary: closed knows the words of the expert's episodes, and every other word is one unknown token; open
-            also knows the words of random episodes, and spells every other word.
+        vocabulary: closed knows the words of the expert's episodes (of random episodes if there is no expert), and
+            every other word is one unknown token; open also knows the words of random episodes, and spells every other
+            word.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

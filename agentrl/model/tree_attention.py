@@ -41,7 +41,7 @@ def make_plan(layout: Layout, device: torch.device) -> TreePlan:
     """The plan of a layout on a device. On CUDA the layout's length must be a multiple of `BLOCK`."""
     if device.type == "cuda":
         return TreePlan(runs=[], block_mask=block_mask(layout.subtree_end, device))
-    if device.type not in ("cpu", "meta"):  # tensors on meta have no values: a memory forecast
+    if device.type not in ("cpu", "meta"):  # a memory forecast runs on meta
         raise ValueError(
             f"attention over a tree runs on cpu and cuda, not on {device.type}: set model.device to cpu or cuda"
         )

@@ -98,7 +98,7 @@ class Crew:
 
 
 def rows_of(graph: StepGraph, agents: Mapping[str, Agent], policy: str, trained: bool) -> np.ndarray:
-    """[N] bool, the rows of the agents that `policy` plays; with `trained`, only of agents that train `policy`."""
+    """[N] bool, the rows of the agents for which `policy` answers; with `trained`, only of agents that are trained."""
     names = [name.removesuffix(CALLED) for name in graph.names.get("agent", ())]
     of_policy = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
     rows: np.ndarray = np.array(of_policy, bool)[graph.agent]

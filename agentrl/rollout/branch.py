@@ -50,8 +50,8 @@ class Point:
         history: what the context policy sees, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
         sampled: number of tokens sampled on the path so far.
-        snapshot: the environment's state; None if the environment has no snapshots; its actions are then carried
-            out again.
+        snapshot: the environment's state. None if the environment has no snapshots; the recorded actions are then
+            carried out again.
     """
 
     history: History

@@ -298,7 +298,7 @@ class _Episode:
         return Status.TOKEN_LIMIT
 
     def cut(self) -> None:
-        """Mark the last step as the one after which a limit ended the episode; does nothing before the first step."""
+        """Mark the last step as the one after which a limit ended the episode; nothing if the chain has no new step."""
         if not self.record.own:
             return
         step = self.record.steps[-1]

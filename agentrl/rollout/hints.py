@@ -1,8 +1,8 @@
 """Plays further chains with a guide's words in the prompts, and replaces these prompts for training.
 
-A chain with a hint was sampled with a prompt that the policy will not see later. With the prompt without the hint, the
-chain is data of another policy. The chain keeps the log-probs with which it was sampled, and the trainer computes
-log-probs with the new prompt. `update.importance` corrects the difference between the two. With
+A chain with a hint was sampled with a prompt that the policy will not see later. If the chain is trained with the
+prompt without the hint, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
+the trainer computes log-probs with the new prompt. `update.importance` corrects the difference between the two. With
 `update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
 """
 

@@ -1,4 +1,4 @@
-"""Passes requests of one program on together if they come at the same time, in an order that arrival does not change.
+"""Passes requests of one program on together if they come at the same time, in an order independent of arrival.
 
 A program that sends several requests at once sends them within milliseconds, in an order that its threads decide. The
 endpoint therefore waits a moment for further requests before it passes requests to the engine. So requests that were
@@ -18,7 +18,7 @@ MOST_S = 1.0  # most seconds that a request waits for further ones
 
 
 class Arrivals:
-    """The requests of one episode that wait for further ones.
+    """The requests of one episode that wait for further requests.
 
     Args:
         lockstep: see the module.

@@ -50,7 +50,7 @@ class _End(NamedTuple):
 
     Attributes:
         step: the step of the reply.
-        path: all tokens up to its end, [T] int64.
+        path: [T] int64, all tokens of the conversation up to the end of the reply.
         number: see `Call`.
     """
 

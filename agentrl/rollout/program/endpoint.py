@@ -98,7 +98,7 @@ class Endpoint:
         return self._admit(given)
 
     def end(self, authorization: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """End the episode of a request's key; returns the answer of `end`."""
+        """End the episode of a request's key; returns what the argument `end` returns."""
         if self._end is None:
             raise Refusal(404, "this endpoint ends episodes itself", "not_found")
         return self._end(key_of(authorization), body)
