@@ -6,7 +6,7 @@ from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
 CERTAIN_ITERATIONS = 10  # this number of the latest iterations is compared with as many at the run's start
-ENOUGH_GROUPS = 20  # fewest groups in which copies had the same choice, at the start and among the latest iterations
+ENOUGH_GROUPS = 20  # fewest groups with several decisions in one state, at the start and in the latest iterations
 ENOUGH_DECISIONS = 20  # fewest decisions of this kind, and fewest others, in states where copies differed
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
 SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
@@ -21,8 +21,8 @@ CERTAIN_IN_WORDS = (
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain although their episodes still fail too often.
 
-    "Groups" are here the groups in which at least two copies decided in the same state. A decision is a finding if all
-    of these hold:
+    "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A decision is a
+    finding if all of these hold:
 
     - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
     - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;

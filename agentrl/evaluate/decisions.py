@@ -29,10 +29,10 @@ class SituationRow:
         episodes, won: number of episodes with such a step, and of those that succeeded.
         others, others_won: number of the agent's episodes without such a step, and of those that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
-        varied: number of these groups in which, in such a state, a decision of another situation was made too. The
-            copies had the same choice there and did not all choose the same.
-        chosen, chosen_won: in the states where the copies differed, number of decisions of this situation, and number
-            of those whose episode succeeded.
+        varied: number of these groups in which, in such a state, a decision of another situation was made too. So
+            the group had the same choice several times there and did not always choose the same.
+        chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
+            and number of those whose episode succeeded.
         instead, instead_won: in the same states, number of the other decisions, and number of those whose episode
             succeeded.
         revisits: number of steps that led to a state in which the episode had been before, or left the state unchanged.

@@ -111,7 +111,7 @@ class Network:
         return self.decoder(row, position_ids=position, tree_plan=plan)[0, : len(batch)]
 
     def _over_paths(self, batch: Batch) -> Tensor:
-        # Right padding needs no mask: no layer of a causal model carries anything backwards.
+        # Right padding needs no mask: in a causal model no later token changes the hidden state of an earlier one.
         start = np.flatnonzero(batch.layout.position == 0)  # [B]
         path = np.repeat(np.arange(len(start)), np.diff(start, append=len(batch)))  # [T]
         table = np.zeros((len(start), int(batch.layout.position.max()) + 1), np.int64)  # [B, L]

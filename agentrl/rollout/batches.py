@@ -50,7 +50,7 @@ class Spent:
         groups: groups played.
         tokens: tokens sampled.
         actions: actions carried out.
-        replayed: actions carried out again to reach branch points.
+        replayed: actions carried out again to reach branch points and the ends of openings.
     """
 
     groups: int = 0
@@ -66,7 +66,11 @@ class Spent:
         self.replayed += sum(record.replayed for record in batch.played)
 
     def room(self, budget: Budget, most: int) -> int:
-        """How many more groups fit into the budget, estimated from the mean cost per group so far; at most `most`."""
+        """How many more groups may be played, at most `most`.
+
+        Under a budget, the mean cost per group so far says how many fit. Before the first group of a batch, the
+        number is `most` divided by `FIRST_WAVE`, and at least 1.
+        """
         fits = [most]
         for limit, cost in ((budget.tokens, self.tokens), (budget.actions, self.actions)):
             if limit is not None and self.groups:

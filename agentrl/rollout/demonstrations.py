@@ -34,7 +34,7 @@ class Demonstrating(Protocol):
         ...
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes, in the order of the keys."""
+        """Receive the expert's episodes, in the order of the keys."""
         ...
 
     def demonstration(self, group: Fresh) -> StepGraph | None:

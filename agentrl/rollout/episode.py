@@ -306,7 +306,7 @@ class _Episode:
         self.was_cut = True
 
     async def judge(self) -> None:
-        """Add the environment's verdict on an episode that a limit ended (`Env.cut`) to its last step."""
+        """Add the environment's verdict on an episode that a limit ended (`agentrl.env.Judges`) to its last step."""
         verdict = await self.handle.cut()
         if verdict is not None:
             step = self.record.steps[-1]

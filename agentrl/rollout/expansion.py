@@ -233,7 +233,7 @@ class Expansion:
 
     @property
     def actions(self) -> int:
-        """Actions carried out so far, counted like `tokens`; actions replayed to reach a branch point do not count."""
+        """Actions carried out so far, counted like `tokens`; actions carried out again (`replayed`) do not count."""
         return sum(record.actions for record in self.played)
 
     def finish(self) -> None:

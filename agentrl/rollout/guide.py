@@ -24,7 +24,7 @@ Demonstrate = Callable[[Sequence[Task]], Awaitable[list[EpisodeRecord]]]
 
 
 class Guide(Protocol):
-    """Changes how chains start; its output depends only on its seed and on the records that it saw."""
+    """Changes how chains start; for equal draws, its output depends only on its seed and on the records that it saw."""
 
     def begin(self, draws: Sequence[Draw]) -> list[Draw]:
         """The draws of a batch with the guide's changes."""
@@ -52,7 +52,7 @@ class Shown(Protocol):
         ...
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes, in the order of the tasks."""
+        """Receive the expert's episodes, in the order of the tasks."""
         ...
 
 

@@ -39,7 +39,7 @@ class Hinting(Protocol):
         ...
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes, in the order of the tasks."""
+        """Receive the expert's episodes, in the order of the tasks."""
         ...
 
     def again(self, draw: Draw, records: Sequence[EpisodeRecord]) -> Draw | None:

@@ -32,7 +32,7 @@ class Player:
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
         timed: store how long each answer and each step of the environment takes, which differs in every run.
-        program: plays the episodes in place of prompt and context policy; None lets the actor answer turn by turn.
+        program: plays the episodes with its own prompts; None lets the actor answer turn by turn.
     """
 
     actor: Actor

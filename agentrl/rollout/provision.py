@@ -2,8 +2,8 @@
 
 A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
 less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
-its weights. If such a group becomes older than the bound on staleness, it is cancelled, and its draw is played again,
-at most once. Metrics count all of this.
+the weights of that batch. If such a group becomes older than `run.staleness` allows, it is cancelled, and its draw is
+played again, at most once. Metrics count all of this.
 
 If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
 groups finish first; then the same seed gives the same batches.
@@ -34,7 +34,7 @@ class Flight:
         begun: the iteration in which the group started, and its number among that iteration's groups.
         version: version of the weights when the group started.
         draw: the draw that is played.
-        again: an earlier group of the same draw was cancelled because it was too old.
+        again: was an earlier group of the same draw cancelled because it was too old?
         batch: the group in the form that a rollout method gets.
         job: the task of the event loop that plays the group.
         counted: the costs of the group that earlier batches have counted.
@@ -55,7 +55,7 @@ class Flight:
 
 
 class Cost(NamedTuple):
-    """Sampled tokens, carried-out actions, and actions carried out again to reach a branch point."""
+    """Sampled tokens, carried-out actions, and actions carried out again (`EpisodeRecord.replayed`)."""
 
     tokens: int = 0
     actions: int = 0

@@ -36,9 +36,9 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     Further columns exist only in graphs that need them. `rewrites` marks steps that rewrote a memory. `temperature` has
     the temperature of chains with a temperature of their own (NaN on the other steps), and the texts `words` have
     the words that a sampler or guide added to the chain's prompts (empty without such words). `guided` marks chains
-    with words or with an opening; the turns of an opening count, so that such a chain starts above turn 0. `reprompted`
-    marks chains that are trained with other prompts than the prompts with which they were sampled. The texts
-    `result` have the `info["result"]` of steps, such as a patch. See also `_measured`.
+    with words or with an opening; `turn` counts the turns of an opening, so such a chain starts above turn 0.
+    `reprompted` marks chains that are trained with other prompts than the prompts with which they were sampled. The
+    texts `result` have the `info["result"]` of steps, such as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -177,7 +177,7 @@ def _info_columns(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
 
 
 def _tokens(steps: Sequence[StepRecord], parent: np.ndarray) -> Tokens | None:
-    """The token table; None if no answer has token ids, as of policies without a tokenizer."""
+    """The token table; None if no answer has token ids, as with policies without a tokenizer."""
     if not any(len(step.generation.token_ids) for step in steps):
         return None
     pieces = [piece for step in steps for piece in (step.added, step.generation.token_ids)]

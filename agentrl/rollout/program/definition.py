@@ -37,7 +37,10 @@ class AgentTask:
 
 @dataclass(eq=False)
 class Program:
-    """A command or a function of this process that plays an agent's episodes without its prompt and context policy.
+    """A command or a function of this process that plays an agent's episodes.
+
+    It writes its own prompts. The agent's `Prompt` only reads the action in its final answer, and the agent's context
+    policy is not used.
 
     Attributes:
         command: the program and its arguments, as in a shell; no shell runs it.

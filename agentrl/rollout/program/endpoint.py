@@ -87,7 +87,7 @@ class Endpoint:
         self._recorders.pop(key, None)
 
     def recorder(self, authorization: str) -> Recorder:
-        """The recorder of a request's key; raises Refusal if there is none."""
+        """The recorder of a request's key, else the one that `admit` returns; raises Refusal if there is none."""
         given = key_of(authorization)
         for key, recorder in list(self._recorders.items()):
             if hmac.compare_digest(key.encode(), given.encode()):

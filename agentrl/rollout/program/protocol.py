@@ -2,7 +2,7 @@
 
 The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
 options, but these options have no effect, because the log-probs of trained tokens must be those of one known
-distribution. `Asked.ignored` has the names of options that had no effect.
+distribution. `Asked.ignored` names the options without effect whose value is not OpenAI's default.
 """
 
 import json
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
         stream: send the answer as server-sent events.
         usage: send the usage at the end of a stream.
         logprobs: send the log-prob of each token.
-        ignored: names of options that are not followed.
+        ignored: names of options that have no effect and a value other than the default.
         model: the model's name in the request.
     """
 
