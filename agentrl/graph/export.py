@@ -46,7 +46,7 @@ def to_networkx(
 
 def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarray:
     if (group is None) == (episode is None):
-        raise ValueError("give either group or episode, not both and not neither")
+        raise ValueError("give either group or episode, exactly one of the two")
     kind, number = ("group", group) if group is not None else ("episode", episode)
     rows = np.flatnonzero(graph.columns[kind] == number)
     if not len(rows):

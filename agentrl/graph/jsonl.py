@@ -136,7 +136,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
                 continue
             other, row, name = unplaced[0]
             if other in done:
-                raise ValueError(f"line {row.line}: {name}: a cycle, the step it names comes from this episode")
+                raise ValueError(f"line {row.line}: {name}: a cycle, that step's episode refers to this one")
             stack.append(other)
     return order
 

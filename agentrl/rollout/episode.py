@@ -241,7 +241,9 @@ class _Episode:
             result = await self.handle.step(action)
             self.record.replayed += 1
             if result.terminated or result.truncated or result.info.get("errands"):
-                raise StateMismatch(f"the opening of task {self.record.task.key} ended at its turn {number}")
+                raise StateMismatch(
+                    f"turn {number} of the opening of task {self.record.task.key} ended the episode or called an agent"
+                )
             history.past.append(Past(history.now, action))
             history.now, history.read = result.observation, 0
         if opening is not None:

@@ -3,8 +3,8 @@
 A prompt continues a conversation if its messages begin with the messages of an earlier prompt and the reply to that
 prompt, and if no new message has the role assistant or system. The tokens of such a prompt are the earlier tokens as
 they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt, a rewritten history, a
-sub-agent's prompt) begins a new context. Conversations may be interleaved, and two prompts
-may continue the same conversation.
+sub-agent's prompt) begins a new context. Conversations may be interleaved, and two prompts may continue the same
+conversation.
 """
 
 import hashlib

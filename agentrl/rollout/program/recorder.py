@@ -35,7 +35,7 @@ class Recorder:
         conversations: the prompts and their answers.
         ending: the first limit that refused a prompt, or why the model gave no answer; None if neither happened.
         reason: the words of the model or server that gave no answer; empty if a limit refused the prompt.
-        ignored: options of requests that differ from the run's sampling and are not followed.
+        ignored: names of options of requests that had no effect, see `Asked.ignored`.
         over: an action of the program ended the task; requests are refused from then on.
         outcome: info of the action that ended the task; empty before this action.
         seen: the observation after the program's last action; None before its first action.
