@@ -94,7 +94,7 @@ class ThreadPool(Pool):
             EnvFault: the call failed, or did not return in time; the handle must then be discarded.
         """
         if self._given_up >= MOST_GIVEN_UP:
-            raise EnvFault(f"{self._given_up} calls hang in threads that never came back; no more are started")
+            raise EnvFault(f"{self._given_up} calls hang in their threads: no further call is made")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         thread = handle.thread

@@ -249,7 +249,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         if folder.exists():
             raise ValueError(
                 f"the model in the folder {path} cannot be loaded ({first}): copy the folder again, or, if it belongs "
-                "to a checkpoint, remove that checkpoint to go on from the one before"
+                "to a checkpoint, remove that checkpoint to continue from the checkpoint before it"
             ) from error
         raise ValueError(
             f"no language model could be loaded from {path!r}, neither a folder nor a hub name"

@@ -75,7 +75,7 @@ def check_room(folder: Path, size: int) -> None:
     if free < size:
         raise ValueError(
             f"{folder} has {free / 2**30:.2f} GiB left and the weights take {size / 2**30:.2f} GiB: free some space, "
-            "or set engine.folder to a folder with more"
+            "or set engine.folder to a folder with more space"
         )
 
 
