@@ -46,7 +46,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @property
     def per_token(self) -> bool:
-        """Do these options ask for credit per token, if the steps have tokens? It cannot be pooled over paths."""
+        """Do these options ask for credit per token, if there are tokens? Such credit cannot be pooled over paths."""
         return False
 
     @model_validator(mode="before")

@@ -170,8 +170,8 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, the
-                endpoint refuses the request, or the server fails at it twice.
+            ValueError: no server answers at the address, or none answers in time; the server closes the connection,
+                gives an answer that is no JSON, or fails twice; or the endpoint refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True

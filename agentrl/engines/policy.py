@@ -46,7 +46,7 @@ class Policy(Sessions, Protocol):
     name: str
 
     async def generate(self, request: Request) -> Generation:
-        """The answer to a request. Raises only for faults of the engine; a limit is named in `Generation.finish`."""
+        """The answer to a request. Only faults and wrong settings of the engine raise; `finish` names a limit."""
         ...
 
     def describe(self) -> dict[str, object]:

@@ -171,7 +171,7 @@ class Critic:
         return loss_of_all, hit_of_all
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient; returns its norm. A norm that is not finite: no step."""
+        """One optimiser step with the accumulated gradient, unless its norm is not finite; returns the norm."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
         )  # the trunk's gradients are summed already

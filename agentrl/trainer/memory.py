@@ -217,7 +217,7 @@ def forecast_update(
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
     if not learner.divided:  # FSDP2 refuses tensors on meta, whose operators take a fifth of a fake tensor's time
-        with suppress(RuntimeError):  # of an operator that reads values or that meta lacks; fakes then say which
+        with suppress(RuntimeError):  # an operator reads values, or meta lacks it; the run with fakes names it
             return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)
