@@ -157,7 +157,7 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
     """The credit of expanded paths, put back on the n rows of the graph.
 
     Advantages, weights and the parts that are advantages are summed over the paths through a row. Returns and other
-    parts are averaged; of a bool part, a row is True if it is True on any path.
+    parts are averaged; a row of a bool part is True if it is True on any path through the row.
     """
 
     def total(x: np.ndarray) -> np.ndarray:

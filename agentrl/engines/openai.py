@@ -1,9 +1,10 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
 Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the retries it raises an `EndpointLost`. The rollout then starts the task again and, if
-that does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops
-the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends the episode.
+count against the policy: after the last retry, `generate` raises `EndpointLost`. The rollout then starts the task
+again and, if that does not help, reports the episode as `env_error`. A request that can never work (no such model, a
+wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends
+the episode.
 """
 
 import asyncio

@@ -46,7 +46,10 @@ class Policy(Sessions, Protocol):
     name: str
 
     async def generate(self, request: Request) -> Generation:
-        """The answer to a request. Only faults and wrong settings of the engine raise; `finish` names a limit."""
+        """The answer to a request; `Generation.finish` says whether a limit ended it.
+
+        Raises only for faults and wrong settings of the engine.
+        """
         ...
 
     def describe(self) -> dict[str, object]:

@@ -43,7 +43,7 @@ class Config(EngineOptions, frozen=True):
     Attributes:
         python: interpreter of the environment that has vLLM 0.32 or newer; the run starts and ends servers with it.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: number of servers to start. If cluster.engines is set, that option is the number of servers, and
+        servers: number of servers to start. If cluster.engines is set, that option gives the number, and
             the servers start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With

@@ -258,7 +258,8 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        if entry.hooks.close is not None:  # nobody would end the servers; the embedded engine samples alike
+        # Nobody would end the servers. The embedded engine samples from the same distribution.
+        if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})
         serving = Serving(

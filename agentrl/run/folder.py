@@ -74,7 +74,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """File of metrics: one JSON object per line, the same bytes for the same seed."""
+        """File of metrics: one JSON object per line. With `run.deterministic`, the same seed gives the same bytes."""
         return self.path / "metrics.jsonl"
 
     @property

@@ -38,7 +38,7 @@ BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessG
 
 
 class Place(NamedTuple):
-    """The place of a process that torchrun started: its rank, the number of ranks, and its number on this machine."""
+    """The place of a process of the learner: its rank, the number of ranks, and the index of its GPU."""
 
     rank: int
     size: int

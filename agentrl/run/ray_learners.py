@@ -79,7 +79,7 @@ class RayLearnerGroup(LearnerGroup):
         except self._ray.exceptions.RayError as error:
             raise ValueError(
                 f"the Ray cluster at cluster.address = {self.cluster.address!r} starts no actor on this machine "
-                f"({first_line(error)}): look at it (ray status)"
+                f"({first_line(error)}): look at the cluster (ray status)"
             ) from None
         return card
 

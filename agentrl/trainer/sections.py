@@ -131,7 +131,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
             its steps.
-        max_tokens: most packed tokens per micro-batch; at least the longest path.
+        max_tokens: most packed tokens per micro-batch; it must be at least the tokens of the longest path.
         train_invalid: also train steps whose answer was not in the right format.
         train_unfinished: also train rollouts that a limit or a refusal ended. If false, as in SUPO, such rollouts
             still count in the statistics of the credit method.
