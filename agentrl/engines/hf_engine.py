@@ -67,7 +67,7 @@ class HfEngine:
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
         max_context: most tokens per prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
-        deterministic: run a forward pass only when every open session waits for an answer or rests, so that batches,
+        deterministic: run a forward pass only if every open session waits for an answer or rests, so that batches,
             and with them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
         version: version of the weights.

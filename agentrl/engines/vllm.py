@@ -149,7 +149,7 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
     """An engine whose servers have the weights. It shares the servers of `serving.beside`, if there is such an engine.
 
     Raises:
-        ValueError: a server cannot be started, or a run cannot use it.
+        ValueError: a server cannot be started, or is not one that a run can use.
     """
     from agentrl.engines.vllm_client import check_context
     from agentrl.engines.vllm_engine import VllmEngine
@@ -214,7 +214,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. It is not imported, because that takes far longer."""
+    """Raises ValueError if the interpreter does not find vLLM. An import of vLLM would take far longer."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}

@@ -131,7 +131,7 @@ class VllmEngine:
 
         Raises:
             ValueError: a server does not take the weights, or its log-probabilities are those of other weights.
-            EngineLost: a server was lost, and starting it again did not help.
+            EngineLost: a server was lost and could not be brought back.
         """
         self.servers.load(weights, self.tokenizer, version)
         if hasattr(weights, "parameters"):
@@ -143,7 +143,7 @@ class VllmEngine:
 
         Raises:
             ValueError: a server refuses the request.
-            EngineLost: a server was lost and could not be started again, gave no usable answer, or has the weights of
+            EngineLost: a server was lost and could not be brought back, gave no usable answer, or has the weights of
                 another run.
         """
         if self.actions == "admissible" and not request.choices and request.rewrites is None:

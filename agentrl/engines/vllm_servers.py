@@ -27,7 +27,7 @@ MEMORY = Path("/dev/shm")
 
 
 class EngineLost(ConnectionError):
-    """A server was lost, and starting it again did not help: the run ends, and may be resumed."""
+    """A server was lost and could not be brought back: the run ends, and may be resumed."""
 
 
 class Transfer(Protocol):
@@ -56,7 +56,7 @@ class Current(NamedTuple):
     Attributes:
         mark: version and load of the weights.
         folder: folder of the whole weights, with which a server starts.
-        adapter: folder of the adapters on top of them; None without adapters.
+        adapter: folder of the adapters on top of the whole weights; None without adapters.
         own: this process wrote the files, so it removes them.
     """
 
@@ -129,7 +129,7 @@ class Servers:
 
         Raises:
             ValueError: the weights cannot be written, or a server cannot be started or does not take them.
-            EngineLost: a server was lost, and starting it again did not help.
+            EngineLost: a server was lost and could not be brought back.
         """
         with self._lock:
             before = self._current

@@ -1,4 +1,4 @@
-"""Weights over NCCL, from the trainer's GPU to those of vLLM servers, through vLLM's own weight transfer interface.
+"""Weights over NCCL, from the trainer's GPU to vLLM servers, through vLLM's own weight transfer interface.
 
 `engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
 environment (docs/engines.md). For each server, vLLM's trainer side opens a group of the trainer (rank 0) and the

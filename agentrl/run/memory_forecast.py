@@ -90,7 +90,7 @@ def shape_of(model: ModelConfig) -> Shape:
     """The configuration of a model that is a folder, in the hub's cache, in the table, or to be made anew.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the model is none of these.
     """
     from transformers import AutoConfig, Qwen2Config, Qwen3Config
 

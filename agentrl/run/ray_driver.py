@@ -49,7 +49,7 @@ class Shard:
 
     Attributes:
         iteration: part of the noise keys.
-        mark: mark of the weights with which they are played.
+        mark: mark of the weights with which the groups are played.
         copies: `batch.copies` of the recipe.
         draws: number of a group -> its draw; the numbers are consecutive and ascending.
     """

@@ -99,7 +99,7 @@ class EngineActor:
         return self._engine(setup).describe()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:
-        """Generate with these weights from now on; unfinished answers continue with them."""
+        """Generate with these weights from now on; unfinished answers continue with the new weights."""
         if mark.load > self._mark.load:
             self._weights.take(state)
             self._mark = mark

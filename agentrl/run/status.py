@@ -1,7 +1,7 @@
 """The state of a run (`State`), read from its folder alone. Nothing is written.
 
-The run may write while it is read. Files that it replaces appear whole, and of files that it appends to only whole
-lines are read.
+The run may write its files while they are read. A file that the run replaces appears whole. Of a file to which the run
+appends, only whole lines are read.
 """
 
 import json

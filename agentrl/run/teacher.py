@@ -1,8 +1,9 @@
 """The teacher, which gives log-probs of the tokens that the policy sampled.
 
 A teacher is a model, an endpoint, or the policy with another prompt; see `agentrl.rollout.Teaching`. The log-probs
-become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. It scores only sampled
-tokens of steps that train the main policy and were sampled in this batch: no demonstration and no replayed step.
+become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. The teacher scores only
+sampled tokens of steps that train the main policy and were sampled in this batch, so no demonstration and no replayed
+step.
 """
 
 import time

@@ -60,7 +60,7 @@ def annotate(
     mine: np.ndarray | None = None,
     entropies: bool = False,
 ) -> Annotated:
-    """Add the columns that an update needs: log-probs, importance weights, values, and those of the `fillers`.
+    """Add the columns that an update needs: log-probs, importance weights, values, and the columns of the `fillers`.
 
     The token columns are `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64. Rows that
     cannot be trained (probes, and rollouts that an environment error ended) keep the engine's log-probs. At temperature
