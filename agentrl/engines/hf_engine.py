@@ -67,8 +67,8 @@ class HfEngine:
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
         max_context: most tokens per prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
-        deterministic: run a forward pass only if every open session waits for an answer or rests, so that batches,
-            and with them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another
+        deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
+            them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
         version: version of the weights.
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,

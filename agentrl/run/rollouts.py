@@ -118,7 +118,7 @@ class Rollouts:
         self._version = 0
 
     def _check_sampler(self) -> None:
-        """Raises ValueError if the sampler looks at rollouts at a moment at which this run cannot show them."""
+        """Raises ValueError if this run cannot show rollouts to the sampler when the sampler needs them."""
         settings, sampler = self.settings, self.sampler
         which = f"sampler.name={settings.sampler.name}"
         if settings.score and isinstance(sampler, Allocator):
@@ -144,8 +144,8 @@ class Rollouts:
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.
 
-        If `weights` refers to the same models as before, the engines only clear their caches. An engine that reads
-        folders of weights gets the folders. For other engines, the folders are read into models first.
+        If `weights` refers to the same models as before, the embedded engine only clears its cache. An engine that
+        reads folders of weights gets the folders. For other engines, the folders are read into models first.
 
         Args:
             weights: weights of every policy, as models or folders.
