@@ -59,8 +59,8 @@ class Config(EngineOptions, frozen=True):
         api_key: key of given servers; write it as "${NAME}".
         start_s: longest time in seconds until a server answers.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. A run brings lost servers back at most `retries` times per server, counted
-            over all servers together.
+        retries: further tries of a request. Over all servers together, a run brings lost servers back at most `retries`
+            times the number of servers.
     """
 
     python: str = ""

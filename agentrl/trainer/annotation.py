@@ -1,7 +1,8 @@
 """Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
-This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, it adds
-importance weights of the policy-gradient terms (`agentrl.trainer.importance`).
+This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, or if the
+batch has replayed steps, demonstrations or changed prompts, it computes importance weights of the policy-gradient terms
+(`agentrl.trainer.importance`). Otherwise all these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence

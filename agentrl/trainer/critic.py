@@ -143,7 +143,9 @@ class Critic:
     def backward(
         self, graph: StepGraph, targets: Targets, rows: np.ndarray, max_tokens: int, trunk_coef: float = 0.0
     ) -> tuple[float, float]:
-        """Add the gradient of the loss over `rows`; returns the loss and the share of values whose clip was active.
+        """Add the gradient of the loss over `rows`.
+
+        Returns the loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
 
         A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0, and then the gradient of
         `trunk_coef` * loss.
