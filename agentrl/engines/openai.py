@@ -43,7 +43,7 @@ AGAIN_S = 1.0  # seconds until a refused connection, or a request that a server 
 
 
 class EndpointLost(EnvFault):
-    """The endpoint gave no answer in all its retries."""
+    """The endpoint gave no answer in any try."""
 
 
 class Config(Endpoint, frozen=True):

@@ -43,7 +43,7 @@ class Contestant:
         tables: the configuration of the run that the policy comes from; empty for other policies.
         env_options: options of the environment that the run was trained on, overridden by its evaluation options.
         told: the part of `env_options` that comes from [eval.env] of the run.
-        endpoint: options of the endpoint, see `agentrl.engines.openai.Endpoint`.
+        endpoint: options of the endpoint, see `agentrl.engines.endpoint.Endpoint`.
         served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.

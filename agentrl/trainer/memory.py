@@ -126,7 +126,7 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest runs of unbranched episodes.
 
-    The other runs would take the same memory, one after another, and most of the time of a forecast. Two runs are
+    The other runs would need the same memory, one after another, and would take most of the forecast's time. Two runs are
     needed, because tensors of one run are alive while the next is computed.
     """
 
@@ -203,7 +203,7 @@ def forecast_update(
     learner: LearnerConfig,
     reference: bool,
 ) -> Need:
-    """What the update on one micro-batch needs, on a process of `learner.processes`.
+    """What the update on one micro-batch needs, on one of the `learner.processes` processes.
 
     Args:
         empty: a transformers model on the meta device, with adapters already inside.
