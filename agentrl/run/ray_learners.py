@@ -30,7 +30,7 @@ class RayLearnerGroup(LearnerGroup):
     """See `LearnerGroup`; the followers are actors.
 
     Raises:
-        ValueError: Ray is not installed, cannot be reached, or has no room for the processes.
+        ValueError: Ray is not installed, cannot be started or reached, or has no room for the processes.
     """
 
     _ray: Any = None

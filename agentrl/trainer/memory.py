@@ -126,8 +126,8 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest runs of unbranched episodes.
 
-    The other runs would need the same memory, one after another, and would take most of the forecast's time. Two runs are
-    needed, because tensors of one run are alive while the next is computed.
+    The other runs would need the same memory, one after another, and most of the forecast's time. Two runs are needed,
+    because tensors of one run are alive while the next is computed.
     """
 
     def plan(self, layout: Any) -> Any:
