@@ -57,7 +57,7 @@ def play(name: str, keys: list[str], limit: int, seed: int = 0) -> Score:
 
 
 def making(games: int) -> list[dict[str, object]]:
-    """CPU ms to make a game (room, text, compilation, oracle's plan), and the share of games whose first room was kept."""
+    """CPU ms to make a game (room, text, compilation, oracle's plan), and share of games whose first room was kept."""
     rows = []
     for level in LEVELS:
         keys = Keys(level, "train", seed=1)[:games]
