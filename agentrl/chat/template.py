@@ -40,7 +40,8 @@ class Chat:
 
     Attributes:
         tokenizer: the transformers tokenizer.
-        end_id: the token that ends an assistant turn; sampled answers end with it.
+        end_id: the token that ends an assistant turn; a sampled answer ends with this token, with a stop string,
+            or where it was cut off.
         has_tool_role: does the template render messages of the role `tool`, and append them to earlier turns?
     """
 

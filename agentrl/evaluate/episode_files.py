@@ -30,7 +30,7 @@ class EpisodeFiles:
     """The folder of one evaluation's episodes.
 
     Args:
-        folder: the folder; it is made with the first episode.
+        folder: the folder; `begin` makes it.
         setting: what is played, as JSON values.
         secrets: texts that stay out of the files. Values of environment variables that look like keys always stay out.
     """

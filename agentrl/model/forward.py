@@ -1,4 +1,4 @@
-"""How the trainer calls a causal language model: on a packed trie if its layers allow it, else with one path per row.
+"""How the trainer calls a causal language model: on a packed trie if its layers allow it, else on separate paths.
 
 Letters: T packed tokens, B paths, L longest path, d width, V vocabulary.
 """

@@ -22,7 +22,7 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 
 class TokenStats(NamedTuple):
-    """In nats: the log-probability [K] of each target, and the entropy [K] of each target's distribution, or None."""
+    """In nats: log-probability [K] of each target, and entropy [K] of its distribution, None if not asked for."""
 
     logprob: Tensor
     entropy: Tensor | None

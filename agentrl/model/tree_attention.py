@@ -99,7 +99,7 @@ def tree_attention(
 
     Raises:
         ValueError: the model uses something that attention over a trie does not support. `agentrl.model.network` finds
-            this out with a small tree, and such a model gets one path per row.
+            this out with a small tree, and such a model gets every path as a sequence of its own.
     """
     extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
     if extra or tree_plan is None or dropout:

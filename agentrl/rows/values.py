@@ -31,9 +31,9 @@ def is_number(value: Any) -> bool:
 def typed(cells: Sequence[str]) -> list[Any]:
     """The cells of one CSV column as values.
 
-    A column becomes numbers, booleans, or lists and objects if every cell is written as JSON writes such a value. Among
-    numbers and booleans, a cell without a value (empty, `NaN` and the like) becomes None. Any other column stays text:
-    only its empty cells become None, so "007" and "NaN" keep their characters.
+    A column becomes numbers, booleans, or lists and objects if every cell with a value is written as JSON writes such a
+    value. Among numbers and booleans, a cell without a value (empty, `NaN` and the like) becomes None. Any other column
+    stays text: only its empty cells become None, so "007" and "NaN" keep their characters.
     """
     values = [_json(cell) for cell in cells]
     filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]
