@@ -122,8 +122,7 @@ async def _open_and_play(
 async def _with_retries(
     player: Player, start: Start, iteration: int, live: dict[int, EpisodeRecord] | None = None
 ) -> EpisodeRecord:
-    """Play a chain. After an environment fault other than a StateMismatch, play it again from its start, at most
-    `limits.retries` times."""
+    """Play a chain; after an EnvFault other than StateMismatch, play it again, at most `limits.retries` times."""
     started = time.monotonic()
     tokens = actions = replayed = 0
     usage: dict[str, float] = {}
@@ -241,9 +240,7 @@ class _Episode:
             result = await self.handle.step(action)
             self.record.replayed += 1
             if result.terminated or result.truncated or result.info.get("errands"):
-                raise StateMismatch(
-                    f"turn {number} of the opening of task {self.record.task.key} ended the episode or called an agent"
-                )
+                raise StateMismatch(f"task {self.record.task.key}: its opening ended or called agents at turn {number}")
             history.past.append(Past(history.now, action))
             history.now, history.read = result.observation, 0
         if opening is not None:
@@ -456,10 +453,7 @@ class _Episode:
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play all errands of a step at the same time, while the caller's session rests; returns the agents' replies.
-
-    If the caller is nested as deep as `limits.depth` allows, no errand is played, and each reply has the status
-    DEPTH_LIMIT.
+    """Play all errands of a step together, none beyond `limits.depth`; the caller's session rests. Returns the replies.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.
