@@ -144,8 +144,8 @@ class Generation:
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
         refusal: the remote policy's own text about why it refused; empty if it did not.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
-        cut_by: the limit below that of the request at which a remote policy cut the answer off, with advice; empty if
-            there was none, or if it is not known.
+        cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the
+            limit, with advice; empty otherwise, or if the limit is not known.
     """
 
     text: str

@@ -109,7 +109,7 @@ agentrl play agentrl_NAME                     # by hand
 agentrl eval agentrl_NAME --policy expert     # the demonstrator, on all tasks
 agentrl train NAME.toml                       # clones the demonstrator, then learns from rewards
 agentrl eval agentrl_NAME --policy runs/NAME --out run.json                 # on the tasks that it was not trained on
-agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same ones
+agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same tasks
 agentrl compare run.json random.json
 ```
 

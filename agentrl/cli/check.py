@@ -5,9 +5,9 @@
 It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
 promise: an environment without a reward, a tool that always raises, a column that divides rows into train and test. An
 environment with a reference engine (ALFWorld) is compared with that engine on N walks per game under DIR. With
---reward, empty, repeated, copied, injected and degenerate answers play the recipe's first tasks, and its scores and
-rewards judge them: the table has the share that fools each; exit code 1 if the reward is fooled in more than SHARE of
-the tries.
+--reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first tasks. The table
+has the share of attacks that fool each signal and the recipe's reward. The exit code is 1 if more than SHARE of the
+attacks fool the reward, or if the reward gives right and wrong answers the same.
 """
 
 import json
