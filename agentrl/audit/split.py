@@ -19,7 +19,8 @@ class Split:
     """One split of a source.
 
     Attributes:
-        name: name of the split, such as train; empty if the source has one split.
+        name: name of the split, such as train. For a source of one split the name is empty, or `the source` and
+            `held-out rows` if there are two sources.
         source: the name by which `agentrl.rows.read_rows` reads the split.
         rows: the rows.
         held_out: True if the split serves for evaluation and not for training.

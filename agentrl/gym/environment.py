@@ -1,7 +1,7 @@
 """Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
 
 Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry points
-since version 1.0, so write `import agentrl.gym` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+since version 1.0, so write `import agentrl` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 """
 
 import copy

@@ -17,7 +17,7 @@ from agentrl.files import write_atomically
 from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
 
 FILE = "trackers.json"
-GIVE_UP = 20  # failures of one tracker in a row, after which it is left alone
+GIVE_UP = 20  # failures of one tracker in a row, after which it gets no more lines
 
 
 class Trackers:
