@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="one JSON object: env, tasks, holds, findings, branches, notes; or hooks",
+        help="one JSON object: env, tasks, holds, findings, branches, notes; other keys with --hooks and --reward",
     )
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:

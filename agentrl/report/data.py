@@ -37,7 +37,7 @@ def credit_data(
         options: the options of each method.
         title, subtitle: title and subtitle of the page.
         groups: numbers of the groups to show; default: those that `choose` takes.
-        at_most: most steps to show. Groups are shown whole, and at least one; `shown` gives the numbers.
+        at_most: most steps to show. Groups are shown whole, and at least one; `CreditData.shown` says how many.
         decode: function from token ids to one text each; default: ids are shown as numbers.
         text_chars: most characters of one text; the page says how many were cut off.
 

@@ -52,7 +52,7 @@ def check_guide(
         able = [one for one in names("credit") if load("credit", one).demonstrations]
         raise ValueError(
             f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with a "
-            f"group: choose credit.name from {', '.join(able)}, or imitate alone: guide.train='imitation', "
+            f"group: choose credit.name from {', '.join(able)}, or only imitate them: guide.train='imitation', "
             "guide.statistics=false and by='one' of the regularizer"
         )
     if compared and tables.score:
