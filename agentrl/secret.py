@@ -21,7 +21,7 @@ NAME = re.compile(
 )
 VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
 SHORTEST = 8  # characters; shorter values are not searched for in texts, because they are often ordinary words
-TABLES = ("env", "headers")  # tables of a tool or an endpoint whose values are secrets, such as of an MCP server
+TABLES = ("env", "headers")  # tables of a tool or an endpoint with secret values, such as those of an MCP server
 
 
 def hidden_url(text: str) -> str:

@@ -116,7 +116,7 @@ class Session:
         def ended(record: EpisodeRecord, outcome: Outcome) -> None:
             self.tally.add(record)
             bar.step(str(self.tally))
-            if self.files is not None and record.ending != Status.ENV_ERROR:  # lost episodes are played again
+            if self.files is not None and record.ending != Status.ENV_ERROR:  # --resume plays lost episodes again
                 self.files.add(record, outcome)
                 self.done += 1
 

@@ -22,7 +22,7 @@ from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
-    """Print the credit of each step in the file `steps`, in the file's order.
+    """Print the credit of the steps in the file `steps`: one JSON object per step, or a table with one line per group.
 
     Returns:
         Exit code: 0, or 2 with one sentence on standard error.

@@ -55,7 +55,7 @@ NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of 
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # endings of numbers' names
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # endings of the names of numbers
 Situation = Callable[..., str] | None
 
 

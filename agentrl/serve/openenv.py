@@ -32,7 +32,7 @@ CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
-LOG_BYTES = 4000  # of the end of the server's output, which says why the server ended
+LOG_BYTES = 4000  # read from the end of the server's output, which says why the server ended
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def explained(path: str, settings: Settings | None = None) -> str:
 
 
 def _in_recipe(path: str, settings: Settings) -> str:
-    """The value of a key in a recipe, or those of the keys of a section, as TOML."""
+    """The value of a key in a recipe, or the values of all keys of a section, as TOML."""
     shown, (first, _, rest) = settings.shown(), path.partition(".")
     entry, _, option = rest.partition(".")
     if first in CATALOGUE and entry in catalogue.names(CATALOGUE[first]):  # credit.gigpo.gamma is the key credit.gamma
