@@ -2,10 +2,10 @@
 
     python benchmarks/alfworld.py [--json] [--games DIR] [--count 6] [--steps 25]
 
-CPU time of one thread. Games: generated ones of the full level, or those of a folder. Load: a file's contents
-to a playable game (native: compile). Reset and step: as an engine, without the environment around it; every
-step of the genuine walk is also compared, so that what is timed is known to be the same work. Memory: one
-more environment of a game that is already compiled, after a walk.
+CPU time of one thread. The games are generated games of the full level, or those of a folder. Load makes a playable
+game of a file's contents (native: compiles it). Reset and step are calls of the engine, without the environment around
+it. The answers of both engines are compared at every step, so that both are known to do the same work. Memory is that
+of one more environment of a game that is already compiled, after a walk.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def cpu_ms(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 def walk(game: Game, steps: int) -> list[str]:
-    """A random walk of admissible commands, commands that change something as likely as moves."""
+    """A random walk of admissible commands: with probability 0.5 a command that is no walk, else any command."""
     engine, rng, commands = Engine(game), random.Random(0), []
     for _ in range(steps):
         admissible = engine.admissible()

@@ -25,7 +25,7 @@ DEMONSTRATORS = ("expert", "expert-noisy", "wander", "wander:0.7,0.3", "wander:0
 
 
 class Score(NamedTuple):
-    """Share won, mean steps of wins (0 if none), CPU ms per action, episodes per CPU second once games are made."""
+    """Share won, mean steps of wins (0 if none), CPU ms per action of the player, episodes per CPU second."""
 
     won: float
     steps: float
@@ -34,7 +34,7 @@ class Score(NamedTuple):
 
 
 def play(name: str, keys: list[str], limit: int, seed: int = 0) -> Score:
-    """Every game once."""
+    """Play every game once."""
     for key in keys:
         make_game(key)
     env = AlfworldEnv(lambda task: Engine(make_game(task.key)), max_steps=limit)
@@ -57,7 +57,7 @@ def play(name: str, keys: list[str], limit: int, seed: int = 0) -> Score:
 
 
 def making(games: int) -> list[dict[str, object]]:
-    """CPU ms to make a game (room, text, compilation, oracle's win), and the share of first rooms it won."""
+    """CPU ms to make a game (room, text, compilation, oracle's plan), and share of games whose first room was kept."""
     rows = []
     for level in LEVELS:
         keys = Keys(level, "train", seed=1)[:games]
@@ -106,7 +106,7 @@ def show(title: str, rows: list[dict[str, object]]) -> None:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=200, help="games a row")
+    parser.add_argument("--games", type=int, default=200, help="games per row of a table")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     given = parser.parse_args()
     found = {

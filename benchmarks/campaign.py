@@ -53,7 +53,9 @@ def parser() -> argparse.ArgumentParser:
     kill.add_argument("--work", default="", help="a folder for the runs, which is kept")
     fault = verbs.add_parser("fault", parents=[shared])
     fault.add_argument("--only", nargs="*", default=[], help="inline, threads, processes, deaths, or environments")
-    fault.add_argument("--actions", type=int, default=1_000_000, help="per environment; of code tools a hundredth")
+    fault.add_argument(
+        "--actions", type=int, default=1_000_000, help="per environment; a hundredth where steps start processes"
+    )
     fault.add_argument("--iterations", type=int, default=6, help="of the runs in the failing environment")
     load = verbs.add_parser("load", parents=[shared])
     load.add_argument("--only", nargs="*", default=[], help="alfworld, sokoban, toy")

@@ -3,9 +3,9 @@
     python benchmarks/credit.py [--steps N ...] [--methods a,b] [--no-plain] [--json]
     python benchmarks/credit.py --similarity
 
-Chains of 20 steps, 8 episodes per group, 40 states per group, 4 tokens per step. Process time of one thread; best
-of `--repeat`. The plain implementation's advantages are compared with the method's first; the largest
-difference is in the output.
+Chains of 20 steps, 8 episodes per group, 40 states per group, 4 tokens per step. Process time of one thread: the best
+of `--repeat` calls of the method, and one call of the plain implementation. The output has the largest difference
+between the advantages of the two.
 """
 
 import argparse
@@ -109,8 +109,8 @@ def similarity(rows: int = 5120, groups: int = 256, characters: int = 1500, thre
     """The official partition, ours against comparing every text with every cluster as the released code does.
 
     Texts look like search results: sentences of words with English letter frequencies, capitals, digits and
-    punctuation. A quarter of a group's texts are distinct, drawn by repetition; every other distinct text is
-    an edit of the text before (1% of its characters in one place), so that some of them merge.
+    punctuation. The texts of a group are drawn with repetition from a pool of a quarter of their number. Every other
+    text of the pool is an edit of the text before (1% of its characters in one place), so that some of them merge.
     """
     rng = np.random.default_rng(0)
     per_mille = [127, 91, 82, 75, 70, 67, 63, 61, 60, 43, 40, 28, 28, 24, 24, 22, 20, 20, 19, 15, 10, 8]

@@ -1,4 +1,4 @@
-"""Measures the code that only a GPU runs, on a machine with an NVIDIA GPU: one JSON in ten minutes.
+"""Measures the code that runs only on a GPU, on a machine with an NVIDIA GPU: one JSON in ten minutes.
 
     python benchmarks/gpu.py [--out gpu.json] [--minutes 10] [--part tests|attention|update|rollout|memory ...]
 

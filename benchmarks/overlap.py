@@ -1,4 +1,4 @@
-"""What playing ahead, provision and kept groups buy with long episodes and slow tools, in utilisation.
+"""How busy engine and learner are with playing ahead, provision and kept groups, if episodes are long and tools slow.
 
     python benchmarks/overlap.py [--iterations 30] [--json FILE]
 

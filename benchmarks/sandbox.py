@@ -5,7 +5,7 @@
 
 Each row is measured in turns with the plain subprocess (`python -S -c print(1)`), so that the ratio does not depend on
 what else the machine does. Targets of the default backend on a calm machine: start and first cell 40 ms, a cell 0.5 ms,
-50 executions a second on two cores.
+50 executions per second on two cores.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def cells(backend: str, count: int = 200) -> float:
 
 
 def rate(call: Callable[[], None], count: int) -> float:
-    """Calls a second from `THREADS` threads."""
+    """Calls per second from `THREADS` threads."""
     with ThreadPoolExecutor(THREADS) as pool:
         started = time.perf_counter()
         list(pool.map(lambda _: call(), range(count)))
@@ -141,7 +141,7 @@ def _is_ours(pid: str) -> bool:
 
 
 def leaks(backend: str, executions: int, per_sandbox: int) -> dict[str, dict[str, int]]:
-    """What is left before and after some executions, a hang, a crash, a fork and closed folders among them."""
+    """The counts of `left` before and after some executions, among them hangs, crashes, forks and closed folders."""
     codes = [
         "print(1)",
         "1/0",

@@ -7,8 +7,8 @@ play one batch with every episode at once. The engine takes time and computes no
 (`benchmarks/stand_ins.py`), so the CPU seconds are the driver's own; those of the stand-in are subtracted. Every prompt
 is encoded and every observation has 40 words; environments that compute more cost more.
 
-Bytes are arithmetic on measured sizes: a stored step graph, JSON requests of token ids to an engine over HTTP, and
-weights in bfloat16 for every engine that loads them.
+Bytes are arithmetic: measured sizes per step of a graph's columns and tokens and of JSON requests of token ids to an
+engine over HTTP, and the weights in bfloat16 for every engine that loads them.
 """
 
 import argparse

@@ -2,11 +2,11 @@
 
     python benchmarks/search.py [--queries 2000] [--threads 64] [--json]
 
-index     the embedded world's own index, against `bm25s.BM25.retrieve` (one query a call) on the same passages and k
-bm25      the bm25 tool, against the same call of the library it is built on (it picks k passages, ties in order)
-http      64 threads asking one server through our client (kept connections, queries that travel together, no cache),
-          against the published clients' way: a new connection and one request a query
-cached    the same client when groups of 8 rollouts ask alike, against itself without a cache
+index     the embedded world's own index, against `bm25s.BM25.retrieve` (one query per call) on the same passages and k
+bm25      the bm25 tool, against the same call of bm25s, on which the tool is built
+http      64 threads that query one server through our client (open connections, several queries per request, no cache),
+          against the way of the published clients: a new connection and one request per query
+cached    the same client when groups of 8 rollouts send the same query, against the client without a cache
 
 CPU seconds of the process that asks and of the server together; both sides in one run.
 """
@@ -76,7 +76,7 @@ def compare(ours: float, theirs: float, count: int) -> dict[str, float]:
 
 
 def local(name: str, made: World, corpus: Path, queries: list[str]) -> dict[str, Any]:
-    """In this process, one query a call."""
+    """In this process, one query per call."""
     texts = [p.contents for p in made.passages]
     library = bm25s.BM25(k1=0.9, b=0.4)
     library.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)

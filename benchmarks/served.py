@@ -2,8 +2,8 @@
 
     python benchmarks/served.py --vllm-python .venv-vllm/bin/python --iterations 30 --runs runs/served
 
-Both runs begin with the same cloning (same seed, same bytes). Both can be stopped and started again, and a run that is
-there is only read; a run that was stopped early is compared over the iterations that both have. `--only hf` or `vllm`
+Both runs begin with the same cloning (same seed, same bytes). Both can be stopped and started again, and a finished run
+is only read. The runs are compared over the iterations that both have. `--only hf` or `vllm`
 runs one, `--only none` reads what is there. CPU seconds of the vLLM run are those of agentrl (`timings.jsonl`), and
 those of its server, which this script reads from the system while the run goes on.
 """
@@ -71,7 +71,7 @@ def play(runs: Path, name: str, engine: str, iterations: int) -> None:
 
 
 def server_cpu(process: int) -> float:
-    """CPU seconds of all processes below one."""
+    """CPU seconds of all descendants of a process."""
     total, todo = 0.0, children(process)
     while todo:
         one = todo.pop()
@@ -85,7 +85,7 @@ def server_cpu(process: int) -> float:
 
 
 def children(process: int) -> list[int]:
-    """The processes that one has started."""
+    """The child processes of a process."""
     try:
         return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:

@@ -1,7 +1,7 @@
 """A run whose engine and learner take time and compute nothing, around the real rollouts and training loops.
 
 The engine answers with random tokens after the time that generation and a tool would take. Lengths of episodes are
-log-normal and tool calls have a Pareto tail. An update takes a time too. No waiting is real: the clock of the event
+log-normal and tool calls have a Pareto tail. An update takes time too. No waiting is real: the clock of the event
 loop jumps to the next event, and to the end of an update where the loop waits for one. So times do not depend on the
 machine, and the CPU seconds are those of the driver.
 """

@@ -1,16 +1,17 @@
-"""What trees save: generation, prefill and training, each measured against doing without in one run.
+"""What trees save in generation, prefill and training, each measured against the way without trees, in one run.
 
     python benchmarks/trees.py [--json] [--part sampling|cache|training] [--leaves 6] ...
 
 sampling: tokens generated and actions carried out for the published tree (M=2, N=2, L=1, k=3) and for as many
-independent chains, on generated ALFWorld games with a small random policy; `expected` is the share that uniform draws
-of a step of a chain of the mean length would give, (M + M N L (T + 1) / (2 T)) / (M k).
+independent chains, on generated ALFWorld games with a small random policy. `expected` is the ratio of the tree's costs
+to those of the chains if all chains had the mean length T and branched at uniformly drawn steps:
+(M + M N L (T + 1) / (2 T)) / (M k).
 
 cache: branches of one long chain whose engine copies the chain's keys and values (fork) against an engine that computes
-every prompt anew (prefill). One token is sampled a branch, so that the prompt is what is timed.
+every prompt anew (prefill). One token is sampled per branch, so that nearly all of the time is that of the prompt.
 
 training: one update on a tree that the rollout really grew, each step trained once, against its expanded root-to-leaf
-rows packed one by one (expanded) and against those rows in the same packing, which merges equal prompts alone (merged).
+rows packed one by one (expanded), and against those rows in the same packing, which merges only equal prompts (merged).
 Gradients are compared. Memory is what the update's largest resident size adds to the size before it; each layout has a
 process of its own.
 

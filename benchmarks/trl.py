@@ -5,8 +5,9 @@
 Load: a Qwen3-type model of 1.3M random weights reads pages (`peers/pages.py`): at most five answers of 64 tokens each,
 4 tasks x 8 rollouts, one AdamW step per batch, float32, one thread, no reference model, free answers at temperature 1.
 The two sides run one after the other, in turn, each in a process of its own; the first step of each is not counted.
-The prompts of both are compared id by id. Counted are the tokens that were sampled for the batch, and the ids that go
-through the embedding (agentrl leaves rollouts whose credit is exactly 0 out of the update; their gradient is 0).
+The prompts of both are compared id by id. The output counts the tokens that were sampled for the batch, and the ids
+that pass through the embedding (agentrl leaves rollouts whose credit is exactly 0 out of the update, because their
+gradient is 0).
 """
 
 import argparse

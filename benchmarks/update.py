@@ -1,11 +1,11 @@
-"""How much the packed update saves: one gradient of the same loss, computed in four layouts, on named shapes.
+"""How much the packed update saves: one gradient of the same loss, computed in up to five layouts, on named shapes.
 
     python benchmarks/update.py [--shape NAME ...] [--repeats N] [--json]
     python benchmarks/update.py --crossover
 
-CPU seconds of one thread, best of the repeats. Every layout must give the same loss and gradient. The bound
-is what the packed tokens' matrix products would take at the speed of the model's largest one, measured in the
-same run. `--crossover` finds from how many equal tokens on it pays to share a prompt.
+CPU seconds of one thread, best of the repeats. Every layout must give the same loss and gradient. The bound is the time
+of the packed tokens' matrix products at the speed of a product of 2,048 rows with an MLP matrix of the model, measured
+in the same run. `--crossover` compares sharing a prompt with copying it, by the length of the prompt.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def one_row_a_step(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
 
 
 def packed_loss(learner: Learner, tokens: Tokens, gain: np.ndarray, min_shared: int | None = None) -> tuple[float, int]:
-    """Backward of -sum(gain * log-prob) through the product's own packing: loss and tokens computed."""
+    """Backward of -sum(gain * log-prob) through agentrl's own packing; returns (loss, number of computed tokens)."""
     rows = np.arange(len(tokens.context))
     options = {} if min_shared is None else {"min_shared": min_shared}
     batch = pack(tokens, rows, gain, sharing="tree", **options)
@@ -172,7 +172,7 @@ def padded_loss(model: Any, rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[
 
 
 def trajectories(tokens: Tokens, gain: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """One row a leaf path; a step on several paths is trained in the first."""
+    """One row per leaf path; a step on several paths is trained in the first of these rows."""
     continued = np.zeros(len(tokens.context), bool)
     continued[tokens.context[tokens.context >= 0]] = True
     rows, done = [], np.zeros(len(tokens.ids), bool)
@@ -230,7 +230,7 @@ def gradient(model: Any) -> Tensor:
 
 
 def gemm_bound(learner: Learner, tokens: Tokens) -> float:
-    """Seconds the packed update's matrix products would take at the measured speed of the largest one."""
+    """Seconds of the packed update's matrix products at the bound's speed, see the module."""
     config = learner.network.config
     rows = np.arange(len(tokens.context))
     batch = pack(tokens, rows, np.ones(len(tokens.ids)))

@@ -1,4 +1,4 @@
-"""WebShop's speed and memory: steps and resets a CPU second, load time, memory of one more process.
+"""WebShop's speed and memory: steps and resets per CPU second, load time, memory of one more process.
 
     python benchmarks/webshop.py                         the generated shop of 1,000 products
     python benchmarks/webshop.py --products 100000       raw files of that size, prepared: build, query, mapping

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-MOST_REFERENCES = 5_000  # followed in one check: two branches of a schema that holds itself grow as 2^depth
+MOST_REFERENCES = 5_000  # per check: a schema that refers to itself in two places is followed 2^depth times
 _references: ContextVar[list[int]] = ContextVar("references followed in this check")
 
 
@@ -22,7 +22,7 @@ class WrongArguments(ValueError):
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that takes no argument it does not name."""
+    """The schema of an object that refuses arguments that it does not name, unless the schema itself allows them."""
     return {
         "type": "object",
         "properties": {},
@@ -96,7 +96,7 @@ def _validator(schema: str) -> Any:
 
 
 def _matches(expression: str, text: str) -> bool:
-    """Does a regular expression match somewhere in a text, in linear time? True where the linear engine lacks it."""
+    """Does a regular expression match somewhere in a text, in linear time? True if the linear engine cannot read it."""
     known = _linear(expression)
     return known is None or known.isinstance_python(text)
 

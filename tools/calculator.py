@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 MOST_CHARS = 1000
-MOST_BITS = 4096  # of a number on the way: 9**9**9 must not stop the process
+MOST_BITS = 4096  # of every intermediate result: 9**9**9 must not stop the process
 MOST_PLACES = 1000  # that `round` rounds to
 OPERATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -51,7 +51,7 @@ def worked_out(expression: str) -> Fraction:
     """The value of an arithmetic expression.
 
     Raises:
-        ValueError: it is none, divides by zero, or grows too large; the sentence says which.
+        ValueError: the text is no arithmetic expression, divides by zero, or has too large a result.
     """
     if len(expression) > MOST_CHARS:
         raise ValueError(f"the expression has {len(expression)} characters, at most {MOST_CHARS} are read")

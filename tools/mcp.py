@@ -4,8 +4,9 @@
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
 What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
-and turn "2" into 2. A server that dies or hangs is started again; its open call is a `ToolFault`, because nobody
-knows whether it was carried out. What a server prints to stdout beside the protocol is ignored.
+and turn "2" into 2. A server that dies, or that does not answer any more, is started again. The call that it was
+answering raises a `ToolFault`, because nobody knows whether the call was carried out. Output of a server on stdout that
+is not part of the protocol is ignored.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         start_s: seconds until the server must have listed its tools. timeout_s: seconds per call.
         on_timeout: what a call that takes too long is: a fault (the episode is played again, never scored), or a
             message to the model.
-        restarts: how often a lost server is started again before it has answered a call.
+        restarts: how often a lost server is started again without an answer to a call in between.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
@@ -195,7 +196,7 @@ class Server:
         return words
 
     async def _answer_for(self, error: Exception, client: Any) -> None:
-        """Raise what an exception of a call means."""
+        """Raise the `ToolError` or `ToolFault` that an exception of a call stands for."""
         code = getattr(error, "code", None)
         if isinstance(error, ValidationError):
             why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
@@ -451,7 +452,8 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    It is started when an episode first calls a tool. The server is asked for its list of tools once per process.
+    With `episode="restart"` it is started when an episode first calls a tool, with `episode="reset"` when the first
+    episode begins. The list of tools is requested once per process of agentrl.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}

@@ -24,7 +24,7 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
 ANSWER_BYTES = 64 << 20  # of one answer, which holds what the code printed and the files asked for
-WRONG = (  # what a server's answer can raise: none, one cut short, other types, numbers that are none
+WRONG = (  # errors of a missing answer, and of one that is cut short or has values of other types
     OSError,
     http.client.HTTPException,
     ValueError,
@@ -78,7 +78,7 @@ class FusionSession:
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
     ) -> CodeResult:
-        """See CodeSession. The server names no exception: its last line of stderr is read for one."""
+        """See CodeSession. The server does not name exceptions, so the name is read in the last line of stderr."""
         seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
         marked = f"import sys as _s\nfor _f in (_s.stdout, _s.stderr):\n    print({MARK!r}, file=_f, flush=True)\n"
         program = "\n".join([*self._cells, marked, code]) if self._cells else code
@@ -151,11 +151,11 @@ class FusionSession:
 
 
 def _body(response: Any, patience: float) -> bytes:
-    """An answer's bytes, bounded in number and in seconds: the library's own limit is between two bytes.
+    """The bytes of an answer. Their number and the time are limited; the library limits only the time of each read.
 
     Raises:
-        AnswerFlood: there are too many.
-        TimeoutError: they do not end in time.
+        AnswerFlood: the answer has more than ANSWER_BYTES bytes.
+        TimeoutError: the answer has not ended after `patience` seconds.
     """
     ends = time.monotonic() + patience
     body = bytearray()

@@ -37,7 +37,9 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("--split", help="default: the held-out tasks")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
     parser.add_argument("--games", help="a folder: play every game under it once")
-    parser.add_argument("--tasks", type=positive, help="the first N tasks (default: all, or 200 of an endless list)")
+    parser.add_argument(
+        "--tasks", type=positive, help="only the first N tasks (default: all, or 200 of an endless list)"
+    )
     parser.add_argument("--samples", type=positive, default=1, help="play each task N times (default: once)")
     parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's or the server's own")
     parser.add_argument("--turns", type=positive, help="most steps per episode (default: the run's own, else 50)")
@@ -97,7 +99,7 @@ def panel(
         tasks = tasks_of(entry)
         count = arguments.tasks or (len(tasks) if len(tasks) <= ENDLESS else 200)
         return entry, [tasks[i] for i in range(min(len(tasks), count))]
-    keys = read_panel(arguments.panel)
+    keys = read_panel(arguments.panel)[: arguments.tasks]
     try:
         return entry, panel_tasks(entry, keys)
     except ValueError:

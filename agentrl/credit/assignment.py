@@ -156,7 +156,8 @@ def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
 def pool(credit: Credit, on: Paths, n: int) -> Credit:
     """The credit of expanded paths, put back on the n rows of the graph.
 
-    Advantages and weights are summed over the paths through a row. Returns and other parts are averaged.
+    Advantages, weights and the parts that are advantages are summed over the paths through a row. Returns and other
+    parts are averaged; a row of a bool part is True if it is True on any path through the row.
     """
 
     def total(x: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @property
     def per_token(self) -> bool:
-        """Do these options ask for credit per token, if the steps have tokens? It cannot be pooled over paths."""
+        """Do these options ask for credit per token, if there are tokens? Such credit cannot be pooled over paths."""
         return False
 
     @model_validator(mode="before")
@@ -70,8 +70,9 @@ class PathCredit(NamedTuple):
 class Credit:
     """What each step earned.
 
-    The token loss of a step is positive * l(+1) + negative * l(-1) + weight * (terms without an advantage);
-    on a chain positive = max(A, 0), negative = max(-A, 0), weight = 1.
+    The token loss of a step is positive * l(+1) + negative * l(-1) + weight * (terms without an advantage), where l(+1)
+    and l(-1) are the loss for an advantage of 1 and of -1. Formulas elsewhere call positive, negative and weight P, M
+    and W. On a chain positive = max(A, 0), negative = max(-A, 0), weight = 1.
 
     Attributes:
         advantage: [N] float64, the advantage that is printed: positive - negative if the weights are 1.

@@ -104,7 +104,7 @@ def _prompt(graph: StepGraph, row: int) -> str:
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:
-    """The tokens of the episode that begins at a row, with the trainer's log-probs where it has them.
+    """The tokens of the episode that begins at a row, with the trainer's log-probs if the graph has them.
 
     If the episode continues a context of another one, the tokens of that context are in the table, as a prompt.
     """

@@ -56,8 +56,8 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
 
     Transforms whose `NEEDS` the graph does not have yet are left out, see `rewards_after_annotation`.
 
-    The column `env_reward` [N] keeps the environment's reward, and `env_score` [N] its score, which decides success.
-    Without entries, the reward is the environment's again.
+    The column `env_reward` [N] keeps the environment's reward, and `env_score` [N] its score, which
+    decides success if the environment does not report it. Without entries, the reward is the environment's again.
 
     Raises:
         ValueError: a transform reads a signal that no step reports, or a reward is not finite.
@@ -86,7 +86,7 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
 
 
 def rewards_after_annotation(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
-    """The graph with the rewards of all transforms, those included that need columns of annotation.
+    """The graph with the rewards of all transforms, also of transforms that need columns of annotation.
 
     Raises:
         ValueError: a transform needs a column that no part of the run fills.

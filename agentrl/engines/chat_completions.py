@@ -61,7 +61,7 @@ def _object(call: ToolCall) -> str:
 
 
 def sendable(text: str) -> str:
-    """The text with every half surrogate, which JSON allows and no encoding does, replaced by a question mark."""
+    """The text with a question mark for every unpaired surrogate, which JSON allows and UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 

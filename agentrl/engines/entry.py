@@ -104,7 +104,7 @@ class EngineFile(CatalogueFile):
     Attributes:
         make: see the module.
         weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
-            calls between two batches of rollouts. A run can only train with such an engine.
+            calls after updates. A run can only train with such an engine.
         folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
         check: raises ValueError for demands of a run that the engine cannot meet.
         check_here: raises ValueError if something that the engine needs is missing on this machine; called before

@@ -66,9 +66,9 @@ class HfEngine:
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept, and most answers generated at once.
         max_context: most tokens per prompt and answer together.
-        actions: named in reports; with "admissible" every request must have choices.
-        deterministic: run a forward pass only when every open session waits for an answer, so that batches, and with
-            them rounding, do not depend on timing. Sessions must be opened; no environment may wait for another
+        actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
+        deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
+            them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
         version: version of the weights.
         max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
@@ -130,7 +130,7 @@ class HfEngine:
         origin = getattr(base_config(self.model), "origin", None)
         return {
             "engine": self.name,
-            **({"origin": origin} if origin else {}),  # of weights that were converted or fetched
+            **({"origin": origin} if origin else {}),  # where converted or fetched weights come from
             "model": type(self.model.get_base_model() if wrapped else self.model).__name__,
             "adapters": wrapped,
             "parameters": sum(p.numel() for p in self.model.parameters()),

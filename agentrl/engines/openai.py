@@ -1,9 +1,10 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
 Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the retries it raises an `EndpointLost`. The rollout then starts the task again and, if
-that does not help, reports the episode as `env_error`. A request that can never work (no such model, a wrong key) stops
-the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends the episode.
+count against the policy: after the last retry, `generate` raises `EndpointLost`. The rollout then starts the task
+again and, if that does not help, reports the episode as `env_error`. A request that can never work (no such model, a
+wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends
+the episode.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ AGAIN_S = 1.0  # seconds until a refused connection, or a request that a server 
 
 
 class EndpointLost(EnvFault):
-    """The endpoint gave no answer in all its retries."""
+    """The endpoint gave no answer in any try."""
 
 
 class Config(Endpoint, frozen=True):
@@ -170,8 +171,8 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, it closes the connection, its answer is no JSON, the
-                endpoint refuses the request, or the server fails at it twice.
+            ValueError: no server answers at the address, or none answers in time; the server closes the connection,
+                gives an answer that is no JSON, or fails twice; or the endpoint refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True

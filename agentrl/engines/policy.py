@@ -46,7 +46,10 @@ class Policy(Sessions, Protocol):
     name: str
 
     async def generate(self, request: Request) -> Generation:
-        """The answer to a request. Raises only for faults of the engine; a limit is named in `Generation.finish`."""
+        """The answer to a request; `Generation.finish` says whether a limit ended it.
+
+        Raises only for faults and wrong settings of the engine.
+        """
         ...
 
     def describe(self) -> dict[str, object]:

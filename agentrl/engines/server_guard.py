@@ -31,7 +31,7 @@ def main() -> int:
     wanted: list[int] = []
     signal.signal(signal.SIGTERM, lambda signum, frame: wanted.append(signum))
     asked = json.loads(_line())
-    _prctl(SUBREAPER, 1)  # orphans of the command become children of this process, so that it can end them
+    _prctl(SUBREAPER, 1)  # orphans of the command become children of the guard, which can then end them
     process = subprocess.Popen(
         asked["command"],
         env=asked["environment"],

@@ -31,7 +31,7 @@ class Slots:
         )  # token ids that are cached, or that the next forward pass caches
         self.planned = np.zeros(count, np.int64)  # how many leading entries of `tokens` are valid
         self.computed = np.zeros(count, np.int64)  # how many of these entries have keys and values
-        self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed a slot
+        self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed a slot's keys and values
         self.evictions = 0
         self._owner: list[int | None] = [None] * count
         self._slot: dict[int, int] = {}
@@ -50,7 +50,7 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will continue the tokens of session `of`, open or released; these are kept if possible."""
+        """The session will continue the tokens of session `of`, open or released; the slot keeps them if possible."""
         self._source[session] = of
 
     def release(self, session: int) -> None:

@@ -32,7 +32,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
 VERSION_BYTES = 1 << 16  # most bytes that are read of a server's answer on its version
 ANSWER_S = 5.0  # time for a given server to answer
-GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Linux in Windows (WSL)
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
 
@@ -43,8 +43,8 @@ class Config(EngineOptions, frozen=True):
     Attributes:
         python: interpreter of the environment that has vLLM 0.32 or newer; the run starts and ends servers with it.
         urls: addresses of servers that somebody else starts, such as "http://10.0.0.2:8000".
-        servers: number of servers to start. If cluster.engines is set, it is the number of servers instead,
-            and they start on the cluster.
+        servers: number of servers to start. If cluster.engines is set, that option gives the number, and
+            the servers start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
             cluster.engines Ray chooses the GPUs: as many per server as the first entry names.
@@ -59,8 +59,8 @@ class Config(EngineOptions, frozen=True):
         api_key: key of given servers; write it as "${NAME}".
         start_s: longest time in seconds until a server answers.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. A run brings lost servers back at most `retries` times per server, counted
-            over all servers together.
+        retries: further tries of a request. Over all servers together, a run brings lost servers back at most `retries`
+            times the number of servers.
     """
 
     python: str = ""
@@ -149,7 +149,7 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
     """An engine whose servers have the weights. It shares the servers of `serving.beside`, if there is such an engine.
 
     Raises:
-        ValueError: a server cannot be started, or a run cannot use it.
+        ValueError: a server cannot be started, or is not one that a run can use.
     """
     from agentrl.engines.vllm_client import check_context
     from agentrl.engines.vllm_engine import VllmEngine
@@ -214,7 +214,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. It is not imported, because that takes far longer."""
+    """Raises ValueError if the interpreter does not find vLLM. An import of vLLM would take far longer."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
@@ -255,7 +255,7 @@ def _check_answers(url: str) -> None:
         known = isinstance(said, dict) and "version" in said
     except HTTPError as error:
         error.close()
-        known = error.code != HTTPStatus.NOT_FOUND  # it may ask for the key, which `connected` has
+        known = error.code != HTTPStatus.NOT_FOUND  # a server may ask for the key, which `connected` sends
     except ValueError:  # no JSON
         known = False
     except (OSError, HTTPException) as error:
@@ -380,7 +380,7 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
         **(ON_A_CPU if config.device == "cpu" else {}),
     }
     if not options["skip_tokenizer_init"]:
-        del options["skip_tokenizer_init"]  # vLLM has no word for not skipping it
+        del options["skip_tokenizer_init"]  # vLLM has no option that says not to skip it
     dtype = getattr(serving.model, "dtype", None)
     if dtype is not None:
         options["dtype"] = str(dtype).removeprefix("torch.")
@@ -422,7 +422,7 @@ def _described(config: Config, serving: Serving, shape: Mapping[str, Any]) -> di
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     origin = shape.get("origin")
     return {
-        **({"origin": origin} if origin else {}),  # of weights that were converted or fetched
+        **({"origin": origin} if origin else {}),  # where converted or fetched weights come from
         "model": type(inner).__name__ if hasattr(model, "config") else (shape.get("architectures") or ["unknown"])[0],
         "adapters": hasattr(model, "get_base_model"),
         "started": bool(config.python),

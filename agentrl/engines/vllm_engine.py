@@ -131,7 +131,7 @@ class VllmEngine:
 
         Raises:
             ValueError: a server does not take the weights, or its log-probabilities are those of other weights.
-            EngineLost: a server was lost, and starting it again did not help.
+            EngineLost: a server was lost and could not be brought back.
         """
         self.servers.load(weights, self.tokenizer, version)
         if hasattr(weights, "parameters"):
@@ -143,7 +143,7 @@ class VllmEngine:
 
         Raises:
             ValueError: a server refuses the request.
-            EngineLost: a server was lost and could not be started again, gave no usable answer, or has the weights of
+            EngineLost: a server was lost and could not be brought back, gave no usable answer, or has the weights of
                 another run.
         """
         if self.actions == "admissible" and not request.choices and request.rewrites is None:
@@ -265,7 +265,7 @@ class VllmEngine:
         return found if len(found) == len(marks) else None
 
     def _home(self, session: int) -> int:
-        """Index of the server of a session: always the same, which has the keys and values of the session's turns."""
+        """Index of a session's server: always the same server, which has the keys and values of the session's turns."""
         return self._homes.get(session, session % len(self.servers.servers))
 
     def _support(self, token: Token, options: np.ndarray | None) -> np.ndarray:

@@ -99,7 +99,7 @@ class WatchedServer(ABC):
             stop: set when the server is no longer needed.
 
         Raises:
-            ServerFailed: the server ended, or did not answer in time.
+            ServerFailed: the server ended, did not answer in time, or `stop` was set before it answered.
         """
         until = time.monotonic() + self.start_s
         while not answers():

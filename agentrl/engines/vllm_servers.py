@@ -2,7 +2,7 @@
 
 Weights carry a label, `RUN-VERSION-LOAD`, and the server puts the label on every token that it samples with them. The
 label shows when an answer comes from older weights, from a server that somebody started again, or from the weights of
-another run. LOAD counts how often weights were loaded: a run loads version 0 twice, before the cloning and after it.
+another run. LOAD is the number of the load, from 0: a run loads version 0 twice, before the cloning and after it.
 """
 
 import os
@@ -27,7 +27,7 @@ MEMORY = Path("/dev/shm")
 
 
 class EngineLost(ConnectionError):
-    """A server was lost, and starting it again did not help: the run ends, and may be resumed."""
+    """A server was lost and could not be brought back: the run ends, and may be resumed."""
 
 
 class Transfer(Protocol):
@@ -56,7 +56,7 @@ class Current(NamedTuple):
     Attributes:
         mark: version and load of the weights.
         folder: folder of the whole weights, with which a server starts.
-        adapter: folder of the adapters on top of them; None without adapters.
+        adapter: folder of the adapters on top of the whole weights; None without adapters.
         own: this process wrote the files, so it removes them.
     """
 
@@ -71,7 +71,7 @@ class Servers:
 
     Attributes:
         run: the first part of the labels, random so that no two runs share it; no result depends on it.
-        mark: the weights that every server has. While `load` runs, some servers may have newer weights.
+        mark: mark of the weights that every server has. While `load` runs, some servers may have newer weights.
         restarts: how often a server was started again, or got its weights again.
     """
 
@@ -129,7 +129,7 @@ class Servers:
 
         Raises:
             ValueError: the weights cannot be written, or a server cannot be started or does not take them.
-            EngineLost: a server was lost, and starting it again did not help.
+            EngineLost: a server was lost and could not be brought back.
         """
         with self._lock:
             before = self._current
@@ -242,7 +242,7 @@ class Servers:
         assert current is not None
         if transfer is None or model is None:
             server.set_label(label) if fresh else server.reload(current.folder, label)
-        elif fresh and current.mark.load == 0:  # with transfers the folder has the first weights of the run
+        elif fresh and current.mark.load == 0:  # with transfers the folder has the weights of the first load
             server.set_label(label)
         else:
             server.receive(lambda: transfer.send(server, model), label)
@@ -283,7 +283,7 @@ class Servers:
         self._push(server, fresh=True)
 
     def _process(self, number: int, port: int | None) -> WatchedServer:
-        """A new server with the current weights: on a port of this machine, or where the launcher starts it."""
+        """A new server with the weights in the current folder: on this machine, or where the launcher puts it."""
         assert self._current is not None
         folder = self._current.folder
         if self._launcher is None:

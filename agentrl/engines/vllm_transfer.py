@@ -1,4 +1,4 @@
-"""Weights over NCCL, from the trainer's GPU to those of vLLM servers, through vLLM's own weight transfer interface.
+"""Weights over NCCL, from the trainer's GPU to vLLM servers, through vLLM's own weight transfer interface.
 
 `engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
 environment (docs/engines.md). For each server, vLLM's trainer side opens a group of the trainer (rank 0) and the
@@ -120,7 +120,7 @@ class NcclTransfer:
         if self._own != theirs:
             raise ValueError(
                 f"engine.transfer=nccl needs one version of vLLM on both sides: {server.shown} runs {theirs or 'none'} "
-                f"and agentrl's environment has {self._own}: install the same, {HINT}"
+                f"and agentrl's environment has {self._own}: install the same version, {HINT}"
             )
 
     def send(self, server: Server, model: Any) -> None:
@@ -182,7 +182,7 @@ def check_environment(python: str) -> str:
     if find_spec("vllm") is None:
         raise ValueError(
             "engine.transfer=nccl needs agentrl and vLLM in one environment, and agentrl's has no vLLM: install "
-            f"agentrl into that of vLLM and start it there (docs/engines.md), {HINT}"
+            f"agentrl into vLLM's environment and start agentrl there (docs/engines.md), {HINT}"
         )
     # Not resolved: interpreters of virtual environments are links to the same file.
     if python and Path(python).expanduser().absolute().parent != Path(sys.executable).absolute().parent:

@@ -66,7 +66,7 @@ def dry_run_notes(settings: Settings) -> list[str]:
         return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
-    except ValueError as error:  # data that lies on another machine, say
+    except ValueError as error:  # for example, the data is on another machine
         missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
         return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)

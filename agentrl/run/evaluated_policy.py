@@ -43,7 +43,7 @@ class Contestant:
         tables: the configuration of the run that the policy comes from; empty for other policies.
         env_options: options of the environment that the run was trained on, overridden by its evaluation options.
         told: the part of `env_options` that comes from [eval.env] of the run.
-        endpoint: options of the endpoint, see `agentrl.engines.openai.Endpoint`.
+        endpoint: options of the endpoint, see `agentrl.engines.endpoint.Endpoint`.
         served: the endpoint's policy, once `player` has made it.
         description: description of the model for reports; `player` fills it in.
         opened: pools of the called agents; `close` closes them.
@@ -258,7 +258,8 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        if entry.hooks.close is not None:  # servers would never be ended; the embedded engine gives the same answers
+        # Nobody would end the servers. The embedded engine samples from the same distribution.
+        if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})
         serving = Serving(

@@ -1,7 +1,7 @@
 """The folder of a run: configuration, versions, metrics, graphs and checkpoints.
 
-Files and checkpoints appear complete or not at all. Only a crash during a write can cut the last line of the metrics
-and the timings, which grow line by line.
+Files and checkpoints appear complete or not at all, except for the metrics and the timings. These files grow line by
+line, and a crash during a write can cut their last line.
 """
 
 import fcntl
@@ -74,7 +74,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """File of metrics: one JSON object per line, the same bytes for the same seed."""
+        """File of metrics: one JSON object per line. With `run.deterministic`, the same seed gives the same bytes."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -237,7 +237,8 @@ class RunFolder:
         """Check that a run without checkpoints has lost none.
 
         Raises:
-            ValueError: the run has trained. A checkpoint is written before the first iteration, so it was lost.
+            ValueError: the run has trained. A checkpoint is written before the first iteration, so checkpoints were
+                lost.
         """
         metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
         if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):

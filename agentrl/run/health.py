@@ -1,8 +1,8 @@
-"""Rules that find out from the metrics of a run that the run is likely to learn nothing.
+"""Rules that read the metrics of a run and report signs that its training goes wrong.
 
 A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
-wrong, with numbers and the next move. `Health` applies the rules during a run, and reports each broken rule once. Its
-rows have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
+wrong, with numbers and the next move. `Health` applies the rules during a run, and reports each broken rule once. The
+rows that `Health` gets have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math

@@ -68,7 +68,11 @@ def learn(run: Run, played: Played) -> Learned:
 
 
 def lesson(run: Run, iteration: int) -> dict[str, float]:
-    """Imitate the demonstrations that the guide has collected, if a lesson is due; its metrics begin with `lesson_`."""
+    """Imitate the demonstrations that the guide has collected, if a lesson is due.
+
+    Returns:
+        Metrics whose names begin with `lesson_`; empty if no lesson is due.
+    """
     graph = run.rollouts.lesson()
     if graph is None:
         return {}
@@ -77,7 +81,7 @@ def lesson(run: Run, iteration: int) -> dict[str, float]:
 
 
 def age_metrics(graph: StepGraph, version: int) -> dict[str, float]:
-    """Mean and maximum over the steps of their staleness: `version` minus the oldest version that sampled a step.
+    """Mean and maximum staleness of the steps: `version` minus the version of the oldest weights that sampled the step.
 
     `version` is the version of the weights before the update with this graph.
     """

@@ -38,7 +38,7 @@ BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessG
 
 
 class Place(NamedTuple):
-    """The place of a process that torchrun started: its rank, the number of ranks, and its number on this machine."""
+    """The place of a process of the learner: its rank, the number of ranks, and the index of its GPU."""
 
     rank: int
     size: int
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
 
 class RankLost(KeyboardInterrupt):
-    """Raised in the main thread of rank 0 when another rank has ended."""
+    """Raised on rank 0 when another rank has ended: by a signal in the main thread, or by `LearnerGroup.check`."""
 
 
 class LearnerGroup:
@@ -139,9 +139,10 @@ class LearnerGroup:
         self._ranks.broadcast(message.encoded())
 
     def _look_after_followers(self) -> None:
-        """Watch the followers, so that the end of a follower interrupts this thread, which must be the one that trains.
+        """Watch the followers. The thread that trains must call this method.
 
-        Only the main thread can be interrupted. Another thread notices the end in `check`.
+        If this is the main thread, the end of a follower interrupts it. Another thread cannot be interrupted, and
+        notices the end in `check`.
         """
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
@@ -154,7 +155,7 @@ class LearnerGroup:
             raise RankLost
 
     def _watch(self, follower: Any, main: int) -> None:
-        """Interrupt rank 0 when a follower ends before the run does."""
+        """Interrupt rank 0 when a follower ends before the run does; end rank 0 if it is stuck for STUCK_S."""
         follower.wait()
         if self._closing:
             return
@@ -249,7 +250,7 @@ class _Follower:
 
 
 def group_of(settings: Settings) -> LearnerGroup:
-    """The processes of a run's learners: of this machine, of torchrun, or actors of [cluster].
+    """The processes of a run's learners: child processes, processes of torchrun, or actors of [cluster].
 
     Raises:
         ValueError: these processes cannot work here; see `check_group`.

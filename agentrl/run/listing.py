@@ -59,7 +59,7 @@ class ListedRun:
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def value(self, key: str) -> Any:
-        """A column, `bytes` in all or `bytes.PART`, or a dotted key of the configuration; None if there is none."""
+        """The value of a column, of `bytes` or `bytes.PART`, or of a dotted key of the configuration; else None."""
         if key == "bytes" or key.startswith("bytes."):
             return self.bytes.get(key.partition(".")[2] or "all")
         return getattr(self, key) if key in COLUMNS else setting(self.config, key)
@@ -193,8 +193,8 @@ class Condition(NamedTuple):
         if self.operator in ("=", "!="):
             return (said == self.text) == (self.operator == "=")
         raise ValueError(
-            f"--where {self.key}{self.operator}{self.text}: {self.key} of {run.name} is {said!r:.60}, and only numbers "
-            "are larger or smaller: use =, != or ~"
+            f"--where {self.key}{self.operator}{self.text}: {self.key} of {run.name} is {said!r:.60}, and >, >=, "
+            "< and <= compare two numbers: use =, != or ~"
         )
 
 

@@ -39,7 +39,7 @@ CARDS = {  # name -> GiB, as the driver reports it
 }
 
 QWEN2 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-PUBLISHED = {  # name on the hub, without -Instruct -> QWEN2 of its config.json, vocabulary, tied
+PUBLISHED = {  # name on the hub, without -Instruct -> values of the keys QWEN2, size of the vocabulary, tied embeddings
     "Qwen/Qwen2.5-0.5B": ((896, 4864, 24, 14, 2), 151936, True),
     "Qwen/Qwen2.5-1.5B": ((1536, 8960, 28, 12, 2), 151936, True),
     "Qwen/Qwen2.5-3B": ((2048, 11008, 36, 16, 2), 151936, True),
@@ -90,7 +90,7 @@ def shape_of(model: ModelConfig) -> Shape:
     """The configuration of a model that is a folder, in the hub's cache, in the table, or to be made anew.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the model is none of these.
     """
     from transformers import AutoConfig, Qwen2Config, Qwen3Config
 
@@ -236,7 +236,7 @@ class _Policy:
         longest, reference = min(tokens, self._longest()), self.update.kl_coef > 0
         print(f"  {tokens} tokens, {_in_words(config)} ...", file=sys.stderr, flush=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, on tensors without memory
+            warnings.simplefilter("ignore")  # torch warns about tensors without memory
             with torch.device("meta"):
                 model = AutoModelForCausalLM.from_config(self.shape.config, dtype=getattr(torch, self._dtype()))
             if self.model.lora is not None:
@@ -333,7 +333,7 @@ def _crossing(one: Try, other: Try, room: float) -> float:
 
 
 def _between(fits: Try, more: Try, room: float) -> int:
-    """The largest multiple of STEP that fits by the line through a try that fits and a try that does not."""
+    """The largest multiple of STEP that fits according to the line through a try that fits and a try that does not."""
     return max(fits[0], _whole_steps(_crossing(fits, more, room)))
 
 

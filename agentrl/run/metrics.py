@@ -13,7 +13,7 @@ from agentrl.trackers import Trackers
 
 
 class Metrics:
-    """Writes `metrics.jsonl`, which is the same for the same seed, and `timings.jsonl`, which is not.
+    """Writes `metrics.jsonl` and `timings.jsonl`. With `run.deterministic`, the same seed gives the same metrics.
 
     Args:
         folder: the run's folder.

@@ -9,8 +9,9 @@ With `run.deterministic` this schedule is followed exactly, and the same seed gi
 engines get newer weights as soon as an update is done, also in the middle of an answer. The columns `version_oldest`
 and `version_newest` of each step then say which weights generated the answer.
 
-No batch is older than `run.staleness`, because `run.ahead` is at most `run.staleness`. Groups that continue from one
-batch to the next are dropped when they become older (`agentrl.rollout.Provision`).
+The weights that play a batch are at most `run.staleness` updates old when the batch is trained on, because `run.ahead`
+is at most `run.staleness`. Groups that continue from one batch to the next are dropped when their first weights
+become older than that (`agentrl.rollout.Provision`).
 """
 
 import time

@@ -107,7 +107,7 @@ class Policies:
         return metrics
 
     def annotate(self, graph: StepGraph) -> Annotated:
-        """Add the columns that each policy computes for its own steps. Only the main policy's steps get fillers."""
+        """Add the columns that each policy computes for its own steps. Fillers run for the main policy only."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
         entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
         metrics: dict[str, float] = {}

@@ -70,7 +70,7 @@ class Message:
 
 
 class LeadingPolicies(Policies):
-    """The policies on rank 0. Each method sends its call to the other ranks before it is carried out on rank 0.
+    """The policies on rank 0. Each method of this class sends its call to the other ranks first.
 
     Args:
         settings, vocabularies, at: see `Policies`.

@@ -19,7 +19,7 @@ _USERS: list[str] = []  # addresses, one per user of the connection
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
 KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
 ROOM_S = 60.0  # time for the cluster to provide the resources
-TRIES = 3  # to start a cluster on this machine: Ray waits 15 s for its own processes, too short on a busy machine
+TRIES = 3  # most tries to start a cluster here: Ray waits only 15 s for its own processes, too short on a busy machine
 
 
 class Room(NamedTuple):
@@ -43,12 +43,14 @@ class Room(NamedTuple):
 
 
 def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster. `local` starts a cluster with a CPU per worker, engine and learner process.
+    """Ray, connected to the cluster. `local` starts a cluster with one CPU per worker and engine.
+
+    If the learner has several processes, the cluster has one more CPU for each of them.
 
     Each call needs one call of `release`; the last `release` leaves the cluster.
 
     Raises:
-        ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
+        ValueError: Ray is not installed, cannot be started or reached, or has too few CPUs.
     """
     address, ranks = cluster.address, learner.processes if learner.processes > 1 else 0
     cpus = cluster.workers + cluster.engines + ranks
@@ -86,14 +88,16 @@ def release(ray: Any) -> None:
         _USERS.pop()
     if not _USERS:
         for room in _ROOMS:
-            with suppress(Exception):  # the cluster may be gone, which is no second error
+            with suppress(Exception):  # if the cluster is gone, there is no group to remove
                 ray.util.remove_placement_group(room.placed)
         _ROOMS.clear()
         ray.shutdown()
 
 
 def room(ray: Any, settings: Settings, device: str) -> Room:
-    """The placement group of a run: a bundle per process of the learner that is an actor, then one per engine.
+    """The placement group of a run: one bundle per process of the learner, then one per engine.
+
+    A learner with one process, or with processes that torchrun started, gets no bundle.
 
     Args:
         ray: the module, from `connect`.
@@ -172,7 +176,7 @@ def _start(ray: Any, options: dict[str, Any]) -> None:
 
 
 def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
-    """Connect to a cluster that is there; ValueError if none answers."""
+    """Connect to a running cluster; ValueError if no cluster answers at the address."""
     try:
         _knock(address)
         ray.init(address=address, **options)
@@ -184,7 +188,7 @@ def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _said(error: Exception) -> str:
-    """The first line of what an error says, or else its type."""
+    """The first line of an error's message; the error's type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -1,19 +1,20 @@
-"""Rollouts on a Ray cluster: workers play whole groups, engines generate for them, and this process decides.
+"""Rollouts on a Ray cluster: workers play whole groups, engines generate for them, and this process does the rest.
 
 This process keeps the sampler, the filter, records and graph, and makes updates and evaluations. With workers, a batch
-is one call per worker with all its groups, and all its records come back together. Noise is keyed by seed, iteration,
-group, copy and turn, so that a group does not depend on the worker that plays it, except that another batch rounds
-differently. Without workers this process plays. Without `cluster.engines` each worker generates with an engine of its
-own. With them, the actors of `agentrl.run.ray_engines` generate for all workers; for an engine that has servers, those
-of `agentrl.run.ray_servers` do.
+is one call per worker: the call names all groups of the worker, and returns all records of these groups. Noise is keyed
+by seed, iteration, group, copy and turn, so that a group does not depend on the worker that plays it, except for
+rounding, which differs with the requests that are computed together. Without workers this process plays. Without
+`cluster.engines` each worker generates with an engine of its own. With `cluster.engines`, the actors of
+`agentrl.run.ray_engines` generate for all workers; for an engine that has servers, the servers of
+`agentrl.run.ray_servers` do.
 
 When a worker dies in the middle of a batch, only its groups are played again: Ray restarts it (`ActorUnavailableError`
-until then), or a new worker takes its place (`ActorDiedError`). A restarted worker has the first weights of the run. It
-refuses groups that are meant for other weights, gets the current weights, and is asked again. The graph is then the
-same as in an undisturbed run, and no episode becomes an `env_error`. The metric `retried_shards` counts the calls that
-were made again because a worker was lost.
+until then), or a new worker takes its place (`ActorDiedError`). A restarted worker has the weights with which the
+workers were first started. It refuses groups that are meant for other weights, gets the current weights, and is asked
+again. The graph is then the same as in an undisturbed run, and no episode becomes an `env_error`. The metric
+`retried_shards` counts the calls that were made again because a worker was lost.
 
-The processes of the learners are `agentrl.run.ray_learners`.
+The processes of the learners are in `agentrl.run.ray_learners`.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class Shard:
 
     Attributes:
         iteration: part of the noise keys.
-        mark: mark of the weights with which they are played.
+        mark: mark of the weights with which the groups are played.
         copies: `batch.copies` of the recipe.
         draws: number of a group -> its draw; the numbers are consecutive and ascending.
     """
@@ -92,7 +93,7 @@ class Worker:
     ) -> None:
         settings = Settings({**tables, "cluster": {}}, stored=True)
         if team is None:
-            weights = weights.copy()  # CPU kernels round by the alignment of tensors; sent tensors lie at any address
+            weights = weights.copy()  # CPU kernels round by a tensor's alignment, which is arbitrary in received ones
         torch.set_num_threads(max(1, settings.tables.run.threads))
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
@@ -152,7 +153,7 @@ class RayRollouts(Rollouts):
     """Rollouts for which workers of a cluster play, or engines of a cluster generate; see the module.
 
     Raises:
-        ValueError: Ray is not installed, cannot be reached, or has too few CPUs.
+        ValueError: Ray is not installed, cannot be started or reached, or has too few CPUs.
     """
 
     def __init__(self, settings: Settings, tokenizers: Mapping[str, Any] | None = None) -> None:
@@ -247,7 +248,7 @@ class RayRollouts(Rollouts):
         return replace(collected, metrics={**collected.metrics, **metrics}) if metrics else collected
 
     def close(self) -> None:
-        """See `Rollouts`. The workers end as well, and so does a cluster that this process started."""
+        """See `Rollouts`. The workers and engine actors end too, and so does a cluster that this process started."""
         super().close()
         for actor in [*self._workers, *(self._team.actors if self._team is not None else ())]:
             self._ray.kill(actor)
@@ -269,7 +270,7 @@ class RayRollouts(Rollouts):
         worker.load.remote(self._state if self._team is None else self._team.state, self._mark)
 
     def _new(self) -> Any:
-        """A worker with the first weights of the run."""
+        """A worker with the weights with which the workers were first started."""
         actor = self._ray.remote(Worker).options(num_cpus=1, max_restarts=-1, max_task_retries=0)
         return actor.remote(*self._born)
 

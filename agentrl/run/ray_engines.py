@@ -1,12 +1,12 @@
 """Engines as actors of a Ray cluster: they generate for the run and for its workers, on any machine of the cluster.
 
 A client collects the requests of one round of its event loop, and sends them in one call per actor. Each answer comes
-back as soon as it is finished. A session stays with one actor, which keeps its keys and values.
+back as soon as it is finished. A session stays with one actor, which keeps the session's keys and values.
 
-When an actor dies, Ray restarts it with the first weights of the run. The new actor refuses requests for later
-weights; the client then gives it the current weights and sends the unanswered requests again. Noise is keyed by seed,
-iteration, group, copy and turn, so that the answers are those of an undisturbed run, except that another batch rounds
-differently.
+When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
+requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise
+is keyed by seed, iteration, group, copy and turn, so that the answers are those of an undisturbed run, except for
+rounding, which differs with the requests that are computed together.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from agentrl.model import Mark, Weights
 from agentrl.settings import Settings
 from agentrl.types import Generation, Observation, Request
 
-PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # time for an actor to come back, and between two tries
+PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # time for an actor to come back; pause between two tries
 START_S = 900.0  # time for the actors to start
 
 
@@ -81,7 +81,7 @@ class EngineActor:
 
         self._settings = Settings({**tables, "cluster": {}}, stored=True)
         torch.set_num_threads(max(1, self._settings.tables.run.threads))
-        # Copied, because CPU kernels round by the alignment of tensors, and sent tensors lie at any address.
+        # Copied, because CPU kernels round by a tensor's alignment, which is arbitrary in received tensors.
         models = weights.copy().models
         self._weights = Weights({name: model.to(device) for name, model in models.items()})
         self._tokenizers, self._mark = tokenizers, mark
@@ -99,7 +99,7 @@ class EngineActor:
         return self._engine(setup).describe()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:
-        """Generate with these weights from now on; unfinished answers continue with them."""
+        """Generate with these weights from now on; unfinished answers continue with the new weights."""
         if mark.load > self._mark.load:
             self._weights.take(state)
             self._mark = mark
@@ -194,7 +194,8 @@ class Team:
         ray: the module; None in a process to which the team was sent, which imports Ray itself.
         actors: handles of the actors.
         mark: answers must come from these weights, or from later ones.
-        state: a list with a reference to these weights in the store of Ray, which then sends no tensors.
+        state: a list of one item, a reference to these weights in Ray's object store. A call with this list as argument
+            sends no tensors.
         retried: number of requests that were sent again because an actor was lost.
     """
 

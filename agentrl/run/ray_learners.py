@@ -30,7 +30,7 @@ class RayLearnerGroup(LearnerGroup):
     """See `LearnerGroup`; the followers are actors.
 
     Raises:
-        ValueError: Ray is not installed, cannot be reached, or has no room for the processes.
+        ValueError: Ray is not installed, cannot be started or reached, or has no room for the processes.
     """
 
     _ray: Any = None
@@ -79,7 +79,7 @@ class RayLearnerGroup(LearnerGroup):
         except self._ray.exceptions.RayError as error:
             raise ValueError(
                 f"the Ray cluster at cluster.address = {self.cluster.address!r} starts no actor on this machine "
-                f"({first_line(error)}): look at it (ray status)"
+                f"({first_line(error)}): look at the cluster (ray status)"
             ) from None
         return card
 
@@ -99,7 +99,7 @@ class RayLearnerGroup(LearnerGroup):
     def _leave(self) -> None:
         if self._ray is not None:
             if self._holder is not None:
-                with suppress(Exception):  # the cluster may be gone, which is no second error
+                with suppress(Exception):  # if the cluster is gone, there is no actor to end
                     self._ray.kill(self._holder)
             release(self._ray)
             self._ray = self._room = None
@@ -116,14 +116,14 @@ class _RayFollower:
         """Wait until the rank has joined the process group; ValueError if it ends before, or needs longer."""
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
-        except Exception as error:  # noqa: BLE001  whatever kept it from beginning
+        except Exception as error:  # noqa: BLE001  any error means that the rank did not begin
             raise ValueError(f"process {self.rank} of the learner did not begin: {first_line(error)}") from None
 
     def wait(self) -> None:
         """Wait until the rank has failed or ended, then kill its actor, so that the other ranks notice."""
         try:
             self._words = f"ended: {self._ray.get(self._alive)}"
-        except Exception as error:  # noqa: BLE001  however it was lost
+        except Exception as error:  # noqa: BLE001  any error means that the rank was lost
             self._words = f"was lost: {first_line(error)}"
         self._kill()
 

@@ -1,4 +1,5 @@
-"""vLLM servers on the machines of a Ray cluster. One actor per server starts, watches and ends it there.
+"""vLLM servers on the machines of a Ray cluster. Each server has an actor, on the same machine, that starts,
+watches and ends it.
 
 The run sends requests to these servers over HTTP, as it does to servers that it starts itself. If an actor is lost, the
 guard process of its server ends the server. A new actor in the same bundle then starts a server with the current

@@ -1,4 +1,4 @@
-"""An actor that keeps a CPU, and on GPUs a GPU, of a Ray cluster for a process that is no actor."""
+"""An actor that reserves a CPU of a Ray cluster, and a GPU if there are GPUs, for a process that is no actor."""
 
 import os
 

@@ -61,8 +61,8 @@ class RewardCheck:
         tasks: number of tasks with an honest wrong answer; only these are compared.
         right: number of these tasks that have a right answer too.
         separates: column -> share of the tasks with a right answer on which the right and the wrong answer have
-            different values. If the share is 0, the column cannot tell answers apart, and that no attack fools it
-            means nothing.
+            different values. If the share is 0, the column cannot tell answers apart, and it means
+            nothing if no attack fools the column.
         notes: what was not checked, one sentence per note.
         paid: number of answers of judges that were paid for, and number of their tokens.
     """
@@ -189,7 +189,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
         if not wrong:
             raise ValueError(
                 f"no honest wrong answer could be played in {settings.env.name}, so there is nothing to compare with: "
-                "its environment fails, or calls every answer a success"
+                "the environment fails, or calls every answer a success"
             )
         measured = [_Measured(check, stage, attack, right, wrong) for attack in attacks]
     finally:

@@ -53,7 +53,7 @@ from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
 BEST = 10  # if no episode of a batch was won, about one in BEST is cloned
-UNKNOWN = 0.01  # least share of steps that look alike (`look_alike`) that the rules of health get
+UNKNOWN = 0.01  # a smaller share of look-alike observations (`look_alike`) is not given to the rules of health
 
 
 class Evaluated(NamedTuple):
@@ -71,7 +71,8 @@ class Rollouts:
         tokenizers: the tokenizer of every policy, by name; None if `speak` sets them before anything is played.
 
     Raises:
-        ValueError: training and held-out tasks overlap, or there are none.
+        ValueError: training and held-out tasks overlap, there are no tasks, or the sampler cannot work with the other
+            options.
     """
 
     def __init__(self, settings: Settings, tokenizers: Mapping[str, Any] | None = None) -> None:
@@ -117,7 +118,7 @@ class Rollouts:
         self._version = 0
 
     def _check_sampler(self) -> None:
-        """Raises ValueError if the sampler looks at rollouts at a moment at which this run cannot show them."""
+        """Raises ValueError if this run cannot show rollouts to the sampler when the sampler needs them."""
         settings, sampler = self.settings, self.sampler
         which = f"sampler.name={settings.sampler.name}"
         if settings.score and isinstance(sampler, Allocator):
@@ -143,8 +144,8 @@ class Rollouts:
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.
 
-        If `weights` refers to the same models as before, the engines only clear their caches. An engine that reads
-        folders of weights gets the folders. For other engines, the folders are read into models first.
+        If `weights` refers to the same models as before, the embedded engine only clears its cache. An engine that
+        reads folders of weights gets the folders. For other engines, the folders are read into models first.
 
         Args:
             weights: weights of every policy, as models or folders.
@@ -267,7 +268,8 @@ class Rollouts:
         return both
 
     def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
-        """`unlisted_share`: share of an expert's moves that are none of the listed actions; empty if it is 0."""
+        """`unlisted_share`: share of an expert's moves that are not listed actions. Empty if it is 0, or any action is
+        allowed."""
         steps = [step for record in records for chain in record.chains() for step in chain.steps if not step.rewrites]
         left = sum(bool(one.observation.actions) and one.action not in one.observation.actions for one in steps)
         free = self.settings.engine.config.actions == "free"
@@ -421,7 +423,7 @@ class Rollouts:
             try:
                 engines[name] = engine.hooks.make(engine.config, serving)
             except BaseException:
-                if not self.engines:  # else these engines share servers with those of training, which go on
+                if not self.engines:  # else the servers belong to the training engines too, and must run on
                     self._end(engines)
                 raise
         return engines

@@ -1,7 +1,7 @@
-"""The state of a run, read from its folder alone: not begun, running, stopped, dead or finished. Nothing is written.
+"""The state of a run (`State`), read from its folder alone. Nothing is written.
 
-The run may write while it is read. Files that it replaces appear whole, and of files that it appends to only whole
-lines are read.
+The run may write its files while they are read. A file that the run replaces appears whole. Of a file to which the run
+appends, only whole lines are read.
 """
 
 import json
@@ -23,9 +23,9 @@ class RunStatus:
     """The state of a run.
 
     Attributes:
-        state: absent (no folder), starting (nothing measured), running, silent (the process runs and has not written
-            for SILENT_S), stopped (closed before its end), dead (the process is gone), finished, or unknown (the
-            process is on another machine and has not written for SILENT_S).
+        state: absent (no folder with a config.toml), starting (nothing measured), running, silent (the process runs and
+            has not written for SILENT_S), stopped (closed before its end), dead (the process is gone), finished, or
+            unknown (the process is on another machine and has not written for SILENT_S).
         sentence: the state as a sentence.
         pid: id of the process; 0 if not known.
         news_s: seconds since the run wrote something; None if it has written nothing.

@@ -1,8 +1,9 @@
 """The teacher, which gives log-probs of the tokens that the policy sampled.
 
 A teacher is a model, an endpoint, or the policy with another prompt; see `agentrl.rollout.Teaching`. The log-probs
-become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. It scores only sampled
-tokens of steps that train the main policy and were sampled in this batch: no demonstration and no replayed step.
+become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. The teacher scores only
+sampled tokens of steps that train the main policy and were sampled in this batch, so no demonstration and no replayed
+step.
 """
 
 import time
@@ -20,7 +21,7 @@ from agentrl.secret import expand, hidden_url
 from agentrl.settings import Settings
 from agentrl.trainer import logprobs, step_temperatures
 
-TRIES, PAUSE_S = 4, 1.0  # tries of a request to an endpoint; pause before the second try, which then doubles
+TRIES, PAUSE_S = 4, 1.0  # tries of a request to an endpoint; pause before the second try, doubled for each later try
 PROBE = (0, 1)  # token ids of a first short request, which finds a wrong address before files are written
 
 
@@ -81,7 +82,8 @@ class Teacher:
         learner = self.policies.learners[self.policies.main]
         asked = np.intersect1d(taught.rows, rows)
         there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
-        first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]  # joined steps come after
+        # The batch's own tokens come first; those of replayed steps and demonstrations were joined after them.
+        first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]
         said[first] = there[taught.tokens.sampled]
         return said
 
@@ -105,7 +107,10 @@ class Endpoint:
         self.path_logprobs(PROBE)
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
-        """[S] log-probs of the sampled tokens of `rows`, NaN elsewhere; one request per path that holds new tokens."""
+        """[S] log-probs of the sampled tokens of `rows`, NaN elsewhere.
+
+        There is one request per path that has tokens which no earlier request covers.
+        """
         wanted = np.zeros(len(tokens.ids), bool)  # [S]
         for row in rows.tolist():
             wanted[tokens.offsets[row] : tokens.offsets[row + 1]] = True

@@ -162,7 +162,7 @@ def _due_bytes(path: Path) -> int | None:
 
 
 def _in_cache(name: str) -> str | None:
-    """The path of the model's config.json in the hub's cache."""
+    """The path of the model's config.json in the hub's cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -271,7 +271,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # file modes alone do not tell: they let a superuser write to /proc
+        with tempfile.TemporaryFile(dir=there):  # not by file modes: they let a superuser write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

@@ -156,7 +156,7 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
-            if turn == 0 or not rewords(prompt):  # else the model reads " 84", in `turn`
+            if turn == 0 or not rewords(prompt):  # else the model reads the text of `turn` instead, with " 84" for "84"
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text

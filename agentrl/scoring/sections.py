@@ -27,10 +27,10 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
 
     Attributes:
         answers: most paid answers per run, such as those of a judge; answers from the cache are free.
-        tokens: most tokens, of the prompts and texts of all paid answers together, per run.
+        tokens: most tokens per run, of the prompts and the texts of all paid answers together.
         price: most USD per run, as far as the endpoint's options name prices.
-        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by this
-            number of answers.
+        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by at
+            most this number of answers.
         at_limit: what happens at a limit. `stop` stops the run with an error message. `env_error` ends each chain that
             cannot be scored as `env_error`, so that no statistic counts the chain. A chain is never given 0.
         second: a judge that is held out.

@@ -181,7 +181,7 @@ class ScoreStage:
                 continue
             for name, values in one.items():
                 column = columns[SIGNAL + name]
-                fresh = np.isnan(column[chain.rows])  # [T] a shared step keeps what the first of its chains got
+                fresh = np.isnan(column[chain.rows])  # [T] a shared step keeps the signal of the first of its chains
                 column[chain.rows[fresh]] = values[fresh]
 
 
@@ -189,7 +189,8 @@ def _checked(entry: Entry[ScoreFile], chain: Chain, signals: Signals) -> dict[st
     """The signals of a chain, each [T].
 
     Raises:
-        ScoreFault: a signal is unknown, absent or infinite, or has another number of steps than the chain.
+        ScoreFault: a signal is unknown, absent or infinite, is a single NaN, or has another number of steps than the
+            chain.
     """
     named = set(entry.hooks.signals(entry.config))
     if set(signals) != named:

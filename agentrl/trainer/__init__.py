@@ -66,7 +66,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, its module imported when it is first asked for."""
+    """A public name, whose module is imported at the first use of the name."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -1,7 +1,8 @@
 """Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
-This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, it adds
-importance weights of the policy-gradient terms (`agentrl.trainer.importance`).
+This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, or if the
+batch has replayed steps, demonstrations or changed prompts, it computes importance weights of the policy-gradient terms
+(`agentrl.trainer.importance`). Otherwise all these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ def annotate(
     mine: np.ndarray | None = None,
     entropies: bool = False,
 ) -> Annotated:
-    """Add the columns that an update needs: log-probs, importance weights, values, and those of the `fillers`.
+    """Add the columns that an update needs: log-probs, importance weights, values, and the columns of the `fillers`.
 
     The token columns are `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64. Rows that
     cannot be trained (probes, and rollouts that an environment error ended) keep the engine's log-probs. At temperature

@@ -143,7 +143,9 @@ class Critic:
     def backward(
         self, graph: StepGraph, targets: Targets, rows: np.ndarray, max_tokens: int, trunk_coef: float = 0.0
     ) -> tuple[float, float]:
-        """Add the gradient of the loss over `rows`; returns the loss and the share of values whose clip was active.
+        """Add the gradient of the loss over `rows`.
+
+        Returns the loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
 
         A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0, and then the gradient of
         `trunk_coef` * loss.
@@ -171,7 +173,7 @@ class Critic:
         return loss_of_all, hit_of_all
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient; returns its norm. A norm that is not finite: no step."""
+        """One optimiser step with the accumulated gradient, unless its norm is not finite; returns the norm."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
         )  # the trunk's gradients are summed already

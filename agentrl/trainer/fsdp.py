@@ -2,8 +2,8 @@
 
 The layers are gathered one after another in each pass. Gradients are summed over ranks, never averaged, because
 agentrl's loss is a sum that is already divided by the denominator of the whole mini-batch. Trained weights in half
-precision become float32 shards, which the optimiser changes. Every pass computes in half precision, as with
-`agentrl.trainer.float32_masters` in one process.
+precision become float32 shards, which the optimiser changes. The passes of such a model still compute in half
+precision, as with `agentrl.trainer.float32_masters` in one process.
 """
 
 import copy
@@ -34,7 +34,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
 
     Args:
         model: a causal language model of transformers, with adapters already inside.
-        ranks: the number of ranks of torch's default process group.
+        ranks: the ranks of torch's default process group.
         offload: keep shards, gradients and optimiser state in the CPU's memory; the optimiser then runs there.
         device: the device on which the passes run; None takes the device of the weights.
 
@@ -177,7 +177,7 @@ def _finish(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)  # else float32 takes PREMUL_SUM, which gloo does not have
+            module.set_force_sum_reduction_for_comms(True)  # else torch sums float32 by PREMUL_SUM, which gloo lacks
     # The hooks that gather the root's weights run around the root's own methods only.
     setattr(model, Network.DECODE, types.MethodType(_decode, model))
     register_fsdp_forward_method(model, Network.DECODE)

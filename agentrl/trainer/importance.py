@@ -60,7 +60,7 @@ def importance_weights(
     low, high = own_low if low is None else low, own_high if high is None else high
     if kind == "none" or not len(log_ratio):
         return Weighed(np.ones(len(log_ratio)), {})
-    with np.errstate(over="ignore"):  # exp of a large ratio is inf, which every kind bounds
+    with np.errstate(over="ignore"):  # exp of a large log-ratio is inf, which every kind bounds
         ratio = np.exp(log_ratio)  # [K]
     if kind == "truncate":
         weight = np.minimum(ratio, high)  # [K]

@@ -19,7 +19,7 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
 
     The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before the charge. The
     columns `env_reward` and `env_score` [N] hold the environment's reward and score. If the environment does not report
-    success, `env_score` decides it.
+    success, `env_score` decides whether an episode succeeded.
     """
     if config.kl_in == "loss" or not config.kl_coef:
         return annotated

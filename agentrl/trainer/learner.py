@@ -57,7 +57,7 @@ class Learner:
         config: section [learner].
         ranks: the processes that share this learner. Every process makes the learner from the same weights and calls
             the same methods; `config.divided` says whether the model is divided.
-        known: the network of the model, if it was found before; None finds it out (`agentrl.model.network`).
+        known: the network of the model, if it was found before; None: the learner finds it (`agentrl.model.network`).
 
     Attributes:
         half: does the model compute in half precision?

@@ -1,8 +1,8 @@
 """Stores and loads the tensors of a learner's state, whole or divided over ranks.
 
-A learner in one process stores its state whole. A divided learner stores one safetensors file per rank by
-torch.distributed.checkpoint. Each tensor is named after the parameter that it belongs to, so that any number of ranks
-(also one) can read the files:
+An undivided learner stores its state whole. A divided learner stores one safetensors file per rank by
+torch.distributed.checkpoint. Each tensor in these files is named after its parameter, so that any number of
+ranks (also one) can read the files:
 
     optimiser.PARAMETER/KEY    state of the optimiser, such as exp_avg
     weight.PARAMETER           float32 weight of a model that computes in half precision
@@ -91,7 +91,7 @@ class _Parts:
         read = {name: target.detach() for name, target in targets.items()}  # the same memory
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as asked for
+                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is what no_dist asks for
                 load_parts(read, storage_reader=self._reader, process_group=self._group, no_dist=self._group is None)
         except CheckpointException as error:
             raise ValueError(f"{self._folder} cannot be read: {_first_cause(error)}") from None
@@ -255,7 +255,7 @@ def _blank_states(
 
 
 def _named(learner: "Learner", state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a state of `tensors`, by the names that the files of a divided learner use."""
+    """The tensors of a state that `tensors` returned, by the names that the files of a divided learner use."""
     try:
         named = {f"weight.{name}": x for name, x in zip(_half(learner), state.get("masters") or [], strict=True)}
         named |= {f"reference.{name}": x for name, x in (state["reference"] or {}).items()}

@@ -37,7 +37,7 @@ def value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | N
 
     Source: PPO's released code: max((V - G)^2, (old + clip(V - old, -clip, clip) - G)^2). That code also multiplies by
     0.5, which belongs to the critic's coefficient and is left out here. With `clip` None it is the plain square, which
-    the critic uses on branched graphs, where the target of a shared step is the weighted mean of its paths' returns.
+    the critic uses on branched graphs, where the target of a shared step is a mean of its paths' returns.
     """
     error = (value - target) ** 2  # [V]
     if clip is not None:

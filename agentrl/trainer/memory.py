@@ -126,8 +126,8 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest runs of unbranched episodes.
 
-    The other runs would take the same memory, one after another, and most of the time of a forecast. Two runs are
-    needed, because tensors of one run are alive while the next is computed.
+    The other runs would need the same memory, one after another, and most of the forecast's time. Two runs are needed,
+    because tensors of one run are alive while the next is computed.
     """
 
     def plan(self, layout: Any) -> Any:
@@ -203,7 +203,7 @@ def forecast_update(
     learner: LearnerConfig,
     reference: bool,
 ) -> Need:
-    """What the update on one micro-batch needs, on a process of `learner.processes`.
+    """What the update on one micro-batch needs, on one of the `learner.processes` processes.
 
     Args:
         empty: a transformers model on the meta device, with adapters already inside.
@@ -217,7 +217,7 @@ def forecast_update(
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
     if not learner.divided:  # FSDP2 refuses tensors on meta, whose operators take a fifth of a fake tensor's time
-        with suppress(RuntimeError):  # of an operator that reads values or that meta lacks; fakes then say which
+        with suppress(RuntimeError):  # an operator reads values, or meta lacks it; the run with fakes names it
             return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)

@@ -1,10 +1,14 @@
 """The policy update: packed forward passes, one loss per token, sums over the whole mini-batch.
 
-The loss of a mini-batch is the sum over decisions of a * (P * l(u, +1) + M * l(u, -1) + W * (KL - entropy bonus)),
-where a is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`) and P,
-M, W are the step's credit times the row's weight. Micro-batches are summed, so their number changes only rounding. On a
-branched graph, ratios and means over whole episodes are computed per path (`agentrl.trainer.path_weights`), for all
-paths of a tree after one forward pass.
+The loss of a mini-batch is the sum over decisions of
+
+    a * (P * l(+1) + M * l(-1) + W * (kl_coef * KL - entropy_coef * entropy) + terms of regularizers)
+
+where a is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`), l(+1)
+and l(-1) are the policy loss for an advantage of 1 and of -1, and P, M, W are `positive`, `negative` and `weight` of
+the step's credit, times the row's weight. The importance weight of the token multiplies P and M. Micro-batches are
+summed, so their number changes only rounding. On a branched graph, ratios and means over whole episodes are computed
+per path (`agentrl.trainer.path_weights`), for all paths of a tree after one forward pass.
 """
 
 from collections.abc import Callable, Sequence, Set

@@ -3,7 +3,7 @@ ranks.
 
 Every rank packs the same mini-batch from the same graph, which is cheap, so every rank knows all micro-batches and no
 message is needed to divide them. A sharded model (`agentrl.trainer.fsdp`) gathers weights in each forward pass and sums
-gradients in each backward pass, and every rank has to take part in each of them. A rank with fewer micro-batches than
+gradients in each backward pass, and every rank has to take part in each pass. A rank with fewer micro-batches than
 the others therefore runs dummies: micro-batches of one token, whose loss is 0 times a logit.
 
 Letters: S tokens of the graph, V values.

@@ -27,10 +27,10 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
         mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
-            `value` gives all values the same weight.
+            `value` gives all values the same weight, as does any choice on a branched graph.
         warmup: number of first iterations in which only the critic learns.
-        cut_value: how a truncated episode without a next observation is bootstrapped, because `limits.cut_turn=end` or
-            `limits.calls` ended it with a turn that was not carried out: `before` takes the value before that turn,
+        cut_value: the value beyond the end of an episode that has no next observation, because `limits.cut_turn=end`
+            or `limits.calls` ended it with a turn that was not carried out. `before` takes the value before that turn,
             because the environment is still in that state; `zero` takes 0.
     """
 
@@ -90,8 +90,8 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
     processes (FSDP2), and so are the micro-batches; each process takes one GPU, or a share of the CPU.
 
     Attributes:
-        processes: number of processes that share each policy. agentrl starts them on this machine; under torchrun it
-            is the number that torchrun started.
+        processes: number of processes that share each policy. agentrl starts them on this machine or, with
+            cluster.address, on the cluster; under torchrun it is the number that torchrun started.
         checkpointing: compute the layers' activations again in the backward pass, and do not store them.
         offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
     """
@@ -125,23 +125,27 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             published (`AGGREGATION` of its file).
         sequence: the sequence of these means: a step or an episode. Default: the sequence with which the loss was
             published (`SEQUENCE` of its file).
-        norm_tokens: number by which the sum of a sequence is divided; default: the tokens of the longest sequence.
+        norm_tokens: number by which the sum of a sequence is divided; default: the tokens of the longest sequence of
+            the mini-batch.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
             its steps.
-        max_tokens: most packed tokens per micro-batch; at least the longest path.
+        max_tokens: most packed tokens per micro-batch; it must be at least the tokens of the longest path.
         train_invalid: also train steps whose answer was not in the right format.
-        train_unfinished: also train rollouts that a limit ended (SUPO does not; they stay in the statistics).
+        train_unfinished: also train rollouts that a limit or a refusal ended. If false, as in SUPO, such rollouts
+            still count in the statistics of the credit method.
         old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
         importance: weight of tokens whose log-probs differ between the engine that sampled them and the trainer before
             the update, because the rollouts are older (run.staleness) or the two compute differently. `none` corrects
             nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
             [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence whose
-            geometric mean of ratios is outside. Formulas: `agentrl.trainer.importance`. It needs old_logprob=trainer.
-        importance_low, importance_high: bounds of the ratio; left out: none and 2 (truncate), 0.5 and 5 (mask), 0.5
-            and 2 (sequence_mask).
-        mismatch_tolerance: nats; if engine and trainer differ by no more than this on any token, nothing is corrected.
+            geometric mean of ratios is outside. Formulas: `agentrl.trainer.importance`. With old_logprob=engine
+            nothing is corrected, and the two masks are refused.
+        importance_low, importance_high: bounds of the ratio. Defaults: no lower bound and 2 (truncate), 0.5 and 5
+            (mask), 0.5 and 2 (sequence_mask).
+        mismatch_tolerance: nats; if the log-probs of engine and trainer differ by at most this much on every token,
+            nothing is corrected, except in batches with replayed steps, demonstrations or changed prompts.
         mismatch_tolerance_half: the same for weights in bfloat16 or float16, whose rounding alone moves the log-probs
             of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the mean; see docs/models.md).
         regularizers: entries of `algorithms/regularizer/` with their options, terms added to the policy loss.

@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def options(load: dict[str, Any], folder: str) -> Any:
-    """What both sides share, in TRL's words: GRPO without a reference model, one optimiser step per batch."""
+    """What both sides share, as TRL's options: GRPO without a reference model, one optimiser step per batch."""
     return trl.GRPOConfig(
         output_dir=folder,
         use_cpu=True,

@@ -1,9 +1,9 @@
 """Plays random and hostile actions against real environments in this process.
 
-Half of the answers go the way of a model's (the environment's `parse`, then `step`), half go to `step` as they are. No
-exception may leave either, what `step` returns must pass the core's checks, and no action may take longer than
-BOUND_S seconds of CPU time: an agent that could break its environment would turn an episode it loses into one that does
-not count, and one that could keep it busy would stop the trainer.
+Half of the answers pass through the environment's `parse` and then `step`, as answers of a model do; the other half go
+to `step` unchanged. Neither may raise an exception, what `step` returns must pass the core's checks, and no action may
+take longer than BOUND_S seconds of CPU time. Otherwise an agent could break its environment, so that an episode that it
+loses does not count, or could keep the environment busy and stop the trainer.
 """
 
 import math
@@ -22,8 +22,8 @@ from agentrl.types import Observation
 from benchmarks.reliability import hostile
 
 BOUND_S = 1.0  # CPU seconds of one action; the longest have some six million characters
-TURNS = 40  # of an episode that nothing ends
-MOST_TOLD = 20  # sentences about one environment
+TURNS = 40  # most turns of an episode
+MOST_TOLD = 20  # most sentences in `lost` about one environment
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"name": "alfworld", "subgoal_reward": 0.1},
     "webshop": {"name": "webshop", "num_products": 1000},
@@ -86,7 +86,7 @@ class Attack:
         try:
             action = self.prompt.parse(text, seen).action if parsed else text
             result = self.slot.step(action)
-        except BaseException as error:  # the test looks for any exception that leaves it
+        except BaseException as error:  # the attack looks for exceptions of every kind
             if isinstance(error, KeyboardInterrupt):
                 raise
             self.lose(f"{type(error).__name__}: {error!s:.200}", kind, text, parsed)
@@ -101,13 +101,13 @@ class Attack:
         return result.observation, result.terminated or result.truncated
 
     def lose(self, why: str, kind: str, text: str, parsed: bool) -> None:
-        """Note what no action may do."""
+        """Note that an action did what no action may do."""
         way = "parsed" if parsed else "as it is"
         if len(self.lost) < MOST_TOLD:
             self.lost.append(f"{self.name}: {why}; {kind} {way}, {len(text)} characters, begins {text[:80]!a}")
 
     def report(self) -> dict[str, Any]:
-        """As plain values."""
+        """The counts as JSON values."""
         return {
             "actions": self.actions,
             "episodes": self.episodes,

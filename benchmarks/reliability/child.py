@@ -1,4 +1,4 @@
-"""A process that runs `agentrl train`, tells the campaign where it is, and may kill itself at a file operation."""
+"""A process that runs `agentrl train`, tells the campaign its stage, and may kill itself at a file operation."""
 
 import json
 import mmap
@@ -35,7 +35,7 @@ class Aim(NamedTuple):
 
 
 def kind_of_file(path: str) -> str:
-    """What a file of a run folder is; empty for those that are only opened with the run."""
+    """The kind of a file of a run folder; empty for files that are only written when the run is opened."""
     if "/checkpoints/" in path:
         return "checkpoint"
     if "/graphs/" in path:
@@ -46,7 +46,7 @@ def kind_of_file(path: str) -> str:
 
 
 def written_path(event: str, arguments: Sequence[Any]) -> str:
-    """The path that an audit event is about, if the event writes, or reads what is being written; else empty."""
+    """The path of an audit event that writes a file, or that opens a partial file (`part` in its name); else empty."""
     if event not in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"):
         return ""
     path = arguments[0]
@@ -67,7 +67,7 @@ class Watch:
         folder: of the run.
         marker: the marker file.
         aim: when to die.
-        campaign: told when the run begins to roll out, and when the operation aimed at is reached.
+        campaign: gets a message when the run begins to roll out, and when the operation of the aim is reached.
     """
 
     def __init__(self, folder: Path, marker: Path, aim: Aim, campaign: Connection) -> None:

@@ -1,9 +1,10 @@
-"""Trains in an environment that fails at a tenth of its steps and asks whether every failure was counted.
+"""Trains in an environment that fails at a tenth of its steps, and checks whether every failure was counted.
 
 With one retry, an episode that failed once is in the metric `retried`; one that failed twice is there too and in
-`env_error_share`. Together they are the number of failures, which the environment itself has written down. (Among
-worker processes that die, `deaths`, the metrics may count fewer: where a process dies of another episode's failure
-before it has sent a failure's answer, the episode is played again in a new process, and there it may fail or not.)
+`env_error_share`. The sum of both metrics is the number of failures, which the environment itself has written down.
+(With `deaths`, where worker processes die, the metrics may count fewer failures: if a process dies of another episode's
+failure before it has sent the answer with this failure, the episode is played again in a new process, where it may
+succeed.)
 """
 
 import json
@@ -29,7 +30,7 @@ from benchmarks.reliability.recipes import MODEL
 
 ROOT = Path(__file__).parents[2]
 TASKS, COPIES = 12, 4
-# A step takes microseconds; the limits are long enough that a loaded machine breaks none by itself.
+# A step takes microseconds, so no step reaches these limits by itself, even on a loaded machine.
 LIMITS = {"turns": faulty.LENGTH, "turn_tokens": 8, "call_seconds": 4.0, "retries": 1, "fault_share": 0.9}
 MAKER = [
     "env.share=0",
@@ -66,7 +67,7 @@ def run(place: str, seed: int, iterations: int, limit_s: float, say: Callable[[s
         (folder / "recipe.toml").write_text(recipe(place, folder, seed, iterations))
         lost: list[str] = []
         began = time.monotonic()
-        for name, more in (("maker", MAKER), (place, [])):  # the first run makes the model, and nothing fails there
+        for name, more in (("maker", MAKER), (place, [])):  # in the first run, which makes the model, nothing fails
             code, left = train([str(folder / "recipe.toml"), f"run.name={name}", *more], folder / "log", limit_s)
             lost += [f"{place}: {why}" for why in ([code] if code else []) + left]
         report = {"seconds": round(time.monotonic() - began, 1), **accounts(place, folder, lost), "lost": lost}

@@ -43,7 +43,7 @@ def raises(error: BaseException) -> Any:
 
 
 def changed(**changes: Any) -> Callable[[Observation], Any]:
-    """A step result with a part of the wrong kind."""
+    """A function that returns a step result with these parts in place of correct ones."""
 
     def garbage(seen: Observation) -> Any:
         good = {"observation": seen, "reward": 0.0, "terminated": False, "truncated": False, "info": {}}
@@ -62,7 +62,9 @@ def hang(seen: Observation) -> Any:
 
 
 def hang_outside_python(seen: Observation) -> Any:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # as deaf as a loop inside a C extension
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGALRM}
+    )  # no signal interrupts it, as in a loop inside a C extension
     time.sleep(HANG_S)
 
 

@@ -1,4 +1,4 @@
-"""Is the folder of a run that was killed and resumed the folder of the uninterrupted run?"""
+"""Compares the folder of a run that was killed and resumed with the folder of the uninterrupted run."""
 
 import json
 from collections.abc import Iterator, Mapping

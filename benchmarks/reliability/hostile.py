@@ -1,4 +1,4 @@
-"""Random and hostile answers of a model, each a pure function of a seed and of what the environment has listed."""
+"""Random and hostile answers of a model, each a function of a random generator and of the current observation."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ def listed(rng: np.random.Generator, seen: Observation) -> str:
 
 
 def mutated(rng: np.random.Generator, seen: Observation) -> str:
-    """A listed action with letters dropped, doubled, replaced or in another case."""
+    """A listed action with one change: a letter less, an odd piece more, cut off, doubled, in capitals, ..."""
     text = listed(rng, seen)
     at = int(rng.integers(len(text) + 1))
     changes = (

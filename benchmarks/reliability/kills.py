@@ -1,9 +1,9 @@
 """Kills training runs at random moments and at their file operations, resumes them, and compares every byte they leave.
 
 A run is a real process. Most are forked from a process that has imported torch (`multiprocessing`'s fork server), which
-spares some five CPU seconds per start; every twelfth is a fresh interpreter. It dies by SIGKILL, SIGTERM or SIGINT, is
-started again with --resume, is killed again, until it ends; then its folder is compared with that of a run of the same
-recipe and seed without a kill.
+spares some five CPU seconds per start; every twelfth is a fresh interpreter. A run is killed by SIGKILL, SIGTERM or
+SIGINT and started again with --resume, until it ends. Then its folder is compared with that of a run of the same recipe
+and seed without a kill.
 """
 
 import json
@@ -35,7 +35,7 @@ PRELOADED = [
 ]
 HANGS_S = 300.0  # a run that is this old hangs
 MOST_KILLS = 20  # of one run, so that it ends
-SOON = 8  # a process lives for about this part of a run, so that a run is killed several times
+SOON = 8  # a process lives for about an eighth of a run, so that a run is killed several times
 TORCHS = "torchinductor_"  # beginning of a folder that torch keeps for each user among the temporary files
 FRESH = 12  # number of kills between two starts with a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}

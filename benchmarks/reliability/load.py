@@ -30,7 +30,7 @@ from agentrl.types import Generation, Request
 ROOT = Path(__file__).parents[2]
 SIZES = (100, 1_000, 10_000)
 COPIES = 4
-GROWTH = 1.5  # an episode among 10,000 may cost this much more than one among 1,000
+GROWTH = 1.5  # an episode among 10,000 may cost at most this many times one among 1,000
 JOURNAL = str(Path(tempfile.gettempdir()) / "agentrl-campaign-unused")
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"env": {"name": "alfworld", "prompt": "compact", "max_steps": 6}, "turns": 6},

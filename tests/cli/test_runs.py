@@ -118,7 +118,7 @@ def test_a_new_run_stores_the_name_of_its_recipe(tmp_path, capsys):
         (["runs", "--where", "sucess>1"], "--where sucess: no run has it: did you mean success?"),
         (["runs", "--where", "qqqq=1"], "--where qqqq: no run has it: columns are path, name, "),
         (["runs", "--where", "success"], "--where 'success' is no condition: write KEY=VALUE"),
-        (["runs", "--where", "env>3"], "only numbers are larger or smaller"),
+        (["runs", "--where", "env>3"], "< and <= compare two numbers: use =, != or ~"),
         (["runs", "--sort", "gama"], "--sort gama: no run has it"),
         (["runs", "--sort"], "expected one argument"),
     ],

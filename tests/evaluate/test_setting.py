@@ -121,6 +121,9 @@ def test_a_panel_of_training_tasks_is_found(tmp_path, capsys):
         capsys.readouterr()
         assert main(["eval", "calculator", "--policy", "expert", "--panel", str(panel)]) == 0
         assert f"panel {panel}" in capsys.readouterr().out
+    first = ["eval", "calculator", "--policy", "expert", "--panel", str(panel), "--tasks", "1", "--json"]
+    assert main(first) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 1
 
 
 def test_a_finished_report_is_written_over_with_force_alone(tmp_path, capsys):

@@ -1,7 +1,7 @@
 """The system calls that sandboxed code may not make, as a classic BPF program for seccomp(2).
 
-A deny list on top of namespaces or Landlock: what reaches into the kernel's rarely used corners, makes new
-namespaces, or holds memory that no limit counts (memfd, System V shared memory, message queues, rings of
+A deny list on top of namespaces or Landlock. It has the calls that reach rarely used parts of the kernel, make new
+namespaces, or hold memory that no limit counts (memfd, System V shared memory, message queues, rings of
 asynchronous input and output, pages given to pipes, shared memory without a file).
 
 A request for a file lock returns success, and no lock is taken. A real lock would have effects outside the sandbox,

@@ -20,7 +20,7 @@ from agentrl.tools._sandbox.usage import (
     stopped,
 )
 
-FREEZE_S = 5.0  # for killing children that go on making children, on a busy machine
+FREEZE_S = 5.0  # time for killing processes that keep starting new ones, on a busy machine
 QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
 PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
 TABLES = 4  # times the descriptors of one process that all processes together may hold

@@ -1,4 +1,4 @@
-"""Which Python runs inside, and which files it needs from this machine: those alone are shown to it.
+"""Which Python runs inside, and which files of this machine it needs; only these files are shown to it.
 
 Site packages are hidden, this project's own sources (with the answers to its generated tasks) among them; packages
 are let in by name.
@@ -46,7 +46,7 @@ def find(python: str, for_others: bool) -> Interpreter:
         for_others: any user must be able to run it, because the sandbox runs as another user and copies no files.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no such interpreter is found.
     """
     return _find(python, for_others, os.getuid())
 
@@ -139,7 +139,7 @@ def entries(packages: Sequence[str]) -> tuple[str, ...]:
     """Files and folders of some installed distributions and of all they require.
 
     Raises:
-        ValueError: one is not installed.
+        ValueError: one of `packages` is not installed.
     """
     paths: set[str] = set()
     seen: set[str] = set()

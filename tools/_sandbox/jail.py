@@ -1,8 +1,8 @@
 """How a process gives up its rights before it runs a model's code.
 
 The source of this module is sent to the process before the source of `kernel`. With bubblewrap the process only sets
-limits and its user id. With the other backends it also mounts its own temporary folder, restricts itself with Landlock
-(landlock(7)) and loads the filter of system calls.
+limits and its user id or, as an ordinary user, divides (`divide`). With the other backends it also mounts its own
+temporary folder, restricts itself with Landlock (landlock(7)) and loads the filter of system calls.
 """
 
 # ruff: noqa: SIM105  contextlib would be one more import

@@ -86,7 +86,7 @@ def expire(signum: int, frame: object) -> None:
 
 
 def give_input(text: bytes) -> None:
-    """Make some text the standard input; none is the end of it at once."""
+    """Make a text the standard input; with an empty text the input ends at once."""
     source = os.open("/dev/null", os.O_RDONLY)
     if text:
         path = ".stdin"
@@ -101,7 +101,7 @@ def give_input(text: bytes) -> None:
 
 
 def run_cell(code: str, name: str, echo: bool) -> str:
-    """Run a cell; the text of its last expression if asked for and there is one."""
+    """Run a cell; returns the `repr` of its last expression if `echo` is set and there is one, else an empty text."""
     import _ast
 
     tree: Any = compile(code, name, "exec", _ast.PyCF_ONLY_AST)

@@ -1,4 +1,4 @@
-"""Does a backend hold on this machine? Asked of the sandbox itself: what must not work is tried inside it."""
+"""Tests whether a backend holds on this machine: inside a sandbox, it tries what must not work there."""
 
 import functools
 import os
@@ -91,7 +91,7 @@ def _check(backend: str, python: str, uid: int, path: str) -> str:
         # With loopback, so that the namespace is tried and not the filter of system calls before it.
         limits = Limits(loopback=True)
         with _bait() as given, LocalSession(backend, limits, python=python, timeout_s=20.0) as session:
-            given["SIGNALS"] = backend == "landlock"  # elsewhere process ids mean others inside
+            given["SIGNALS"] = backend == "landlock"  # in other backends an id means another process inside
             lines = "".join(f"{name} = {value!r}\n" for name, value in given.items())
             result = session.run(lines + PROBE)
             written = given["SECRET"] != Path(str(given["FILE"])).read_text("utf-8")

@@ -35,8 +35,8 @@ class Lost(Exception):
 
 
 class Stopped(Exception):
-    """The sandbox is gone: `reason` (timeout, memory, disk, flood or exit), what was printed until then, and the
-    code it ended with, if it ended by itself."""
+    """The sandbox is gone: `reason` (timeout, or a key of `session.REASONS`), what was printed until then, and the exit
+    code, if the sandbox ended by itself."""
 
     def __init__(self, reason: str, words: str, exit_code: int | None, stdout: str, stderr: str) -> None:
         super().__init__(words)
@@ -213,7 +213,7 @@ class Process:
         answer = self._ask(_frame(marshal.dumps({**command, "nonce": nonce}, 2)), nonce, timeout_s)
         if not family.freeze():
             raise self._left(answer, "processes", "processes went on that could not be stopped")
-        if time.monotonic() - self._looked >= POLL_S:  # a row of short cells is looked at too
+        if time.monotonic() - self._looked >= POLL_S:  # so that a series of short cells is checked too
             excess = family.excess(self._limits)
             self._looked = time.monotonic()
             if excess is not None:
@@ -267,7 +267,7 @@ class Process:
             return os.write(self._commands, data)
         except BlockingIOError:
             return 0
-        except BrokenPipeError:  # it is gone, which the reply pipe tells
+        except BrokenPipeError:  # the process is gone, as the end of the reply pipe shows
             return len(data)
 
     def _read(self, pipe: int, capture: Capture) -> bool:

@@ -69,7 +69,7 @@ class LocalSession:
         try:
             result = self._run(code, seconds, stdin, tuple(fetch))
         except BaseException:
-            self.close()  # interrupted in the middle of a cell: the next one must not meet its reply
+            self.close()  # interrupted in a cell: the next cell must not read the reply of this one
             raise
         if not self.stateful:
             self.close()

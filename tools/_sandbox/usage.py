@@ -1,7 +1,7 @@
 """What processes and folders of a sandbox use, counted from outside by the host's /proc and by open folders.
 
-Everything counted here was arranged by hostile code: a main thread that ended hides its process's memory, a folder
-without rights hides its files, a deleted file occupies the disk as long as somebody holds it.
+Hostile code can arrange everything that is counted here: a main thread that ended hides its process's memory, a folder
+without rights hides its files, and a deleted file occupies the disk as long as a process holds it.
 """
 
 import os
@@ -43,7 +43,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Every process below one."""
+    """Yields the ids of all descendants of a process."""
     for child in children(pid):
         yield child
         yield from descendants(child)
@@ -167,7 +167,7 @@ def _open_up(name: str, parent: int | None) -> None:
 
 
 def add_deleted(tally: Tally, pids: Sequence[int], folder: str, largest: int) -> None:
-    """Add files without a name that some processes still hold.
+    """Add deleted files that some processes still hold open or mapped.
 
     Args:
         tally: where they are added.

@@ -1,8 +1,8 @@
 """BM25 over a corpus of your own, by bm25s; the index lies next to the corpus.
 
-Scores are bm25s's; equal scores keep the corpus's order, and passages without a word of the query are no result, so a
-query has one answer. (bm25s does not round lengths as Lucene does: for rankings equal to pyserini's, serve pyserini
-and use `backend = "http"`.)
+Scores are bm25s's; equal scores keep the corpus's order, and passages without a word of the query are no result, so
+that a query always has the same result. (bm25s does not round lengths as Lucene does: for rankings equal to
+pyserini's, serve pyserini and use `backend = "http"`.)
 """
 
 from collections.abc import Iterable

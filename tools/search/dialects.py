@@ -1,4 +1,4 @@
-"""What the servers of the Search-R1 protocol and its relatives want to be asked, and what they answer.
+"""The requests and answers of servers that speak the Search-R1 protocol or a related one.
 
 | dialect | asks | answers |
 | --- | --- | --- |
@@ -22,7 +22,7 @@ from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
 SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query per request
-RERANKED = 10  # passages the rerank dialect asks the first stage for, for each one it keeps
+RERANKED = 10  # passages that the first stage returns per passage that the rerank dialect keeps
 
 
 class Body(NamedTuple):
@@ -54,7 +54,7 @@ def ask(dialect: Dialect, queries: list[str], k: int) -> Body:
 
 
 def read(dialect: Dialect, body: bytes, count: int, k: int) -> list[list[Passage]]:
-    """The passages of an answer to `count` queries, at most `k` each; Garbled if it is none."""
+    """The passages of an answer to `count` queries, at most `k` each; Garbled if it has another form."""
     try:
         told = msgpack.unpack(body) if dialect == "gem" else json.loads(body)
     except (ValueError, RecursionError) as error:

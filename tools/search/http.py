@@ -1,7 +1,8 @@
 """A retriever on a server, over HTTP: connections and answers are kept, and concurrent queries share a request.
 
-A failure that may pass (a lost connection, a time-out, 408, 429, 5xx, a body that is no answer) is followed by another
-try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; it is never a result.
+A failure that may pass (a lost connection, a time-out, 408, 425, 429, 5xx, a body that is no answer) is followed by
+another try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; a failure is never a
+result.
 """
 
 import itertools
@@ -27,9 +28,9 @@ class HttpConfig(BaseModel, frozen=True, extra="forbid"):
 
     urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path. dialect: see
     `agentrl.tools.search.dialects`. timeout_s: seconds per try. retries: further tries after the first one (each
-    address is tried at least once). backoff_s: after every address has failed, the wait before try n is n times this
-    many seconds. rest_s: seconds for which an address that failed comes last. max_batch: most queries per request.
-    connections: requests at once. cache: answers that are kept, by query and k; 0 for none.
+    address is tried at least once). backoff_s: when every address has failed n times, the client waits n times this
+    many seconds before the next tries. rest_s: seconds for which an address that failed comes last. max_batch: most
+    queries per request. connections: most requests at once. cache: answers that are kept, by query and k; 0 for none.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)
