@@ -80,7 +80,8 @@ class BatchSection(Section):
 
     Attributes:
         tasks: groups per iteration.
-        copies: chains per group. `rollout.name=tree` does not use this option: see its options `trees` and `leaves`.
+        copies: chains per group, as the rollout method counts them. `rollout.name=tree` does not use this option: its
+            own options are `trees` and `leaves`.
         tokens: largest number of sampled tokens per batch. The number of groups, at least one, is estimated from the
             mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
         actions: largest number of carried-out actions per batch, counted in the same way.
