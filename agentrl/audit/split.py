@@ -19,8 +19,8 @@ class Split:
     """One split of a source.
 
     Attributes:
-        name: name of the split, such as train. Without a name of its own, as for a file, it is empty, or `the source`
-            or `held-out rows` if there are two sources.
+        name: name of the split, such as train. The only split of a file has no name: the value is then empty, or, if
+            there are two sources, `the source` or `held-out rows`.
         source: the name by which `agentrl.rows.read_rows` reads the split.
         rows: the rows.
         held_out: True if the split serves for evaluation and not for training.
