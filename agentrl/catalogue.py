@@ -1,10 +1,10 @@
 """Finds catalogue entries by name and reads them into typed values.
 
-An entry is a Python file in a catalogue folder, an entry point of an installed package, or any module by its dotted
-path. The hooks of a file are the functions and constants in it that have fixed names. Each catalogue has a class whose
-fields are these hooks (`agentrl.credit.CreditMethod`, `agentrl.env.EnvironmentFile`, ...); `load` imports the file
-once, checks its hooks, and returns a frozen value of that class. No other module of the core asks a catalogue file
-for an attribute.
+An entry is a Python file in a catalogue folder, an entry point of an installed package, any module by its dotted path,
+or a `.py` file by its path. The hooks of a file are the functions and constants in it that have fixed names. Each
+catalogue has a class whose fields are these hooks (`agentrl.credit.CreditMethod`, `agentrl.env.EnvironmentFile`, ...);
+`load` imports the file once, checks its hooks, and returns a frozen value of that class. No other module of the core
+asks a catalogue file for an attribute.
 """
 
 import importlib

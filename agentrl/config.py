@@ -15,7 +15,7 @@ from agentrl.catalogue import CatalogueFile, File
 from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
-MOST_CHARS = 200  # of a wrong value in an error
+MOST_CHARS = 200  # most characters of a wrong value in an error
 
 
 class Entry(NamedTuple, Generic[File]):
@@ -36,7 +36,7 @@ def parse_value(text: str) -> Any:
         read = tomllib.loads(f"x = {text}")
     except (ValueError, RecursionError):
         return text
-    return read["x"] if len(read) == 1 else text  # a value with line breaks could define further keys; it is a text
+    return read["x"] if len(read) == 1 else text  # line breaks could add further keys; such a value is taken as text
 
 
 def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

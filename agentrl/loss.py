@@ -6,9 +6,8 @@ The loss returns one number per token; `agentrl.trainer.update` multiplies it by
 entropy terms, and sums. A published loss also defines how the losses of tokens become one number. The file states
 this: `AGGREGATION` and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
 
-One call holds all tokens of a step. If `Config.whole_episodes` is true, one call also holds all tokens of an episode;
-on a branched graph, each root-to-leaf path then counts as an episode
-(`agentrl.trainer.path_weights`).
+All tokens of a step are in the same call. If `Config.whole_episodes` is true, all tokens of an episode are in the same
+call; on a branched graph, each root-to-leaf path then counts as an episode (`agentrl.trainer.path_weights`).
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +25,10 @@ SequenceUnit = Literal["step", "episode"]  # what "seq" means in an Aggregation
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossInputs:
-    """Inputs of a loss, all [T] on one device. T counts the decisions of the assigned steps in this micro-batch.
+    """Inputs of a loss, all [T] on one device. T is the number of decisions in this micro-batch.
 
-    If the loss counts a step once per path, T counts the step's decisions once per path.
+    A decision is a sampled token that had an alternative. If the loss counts a step once per path through it, T counts
+    the step's decisions once per path.
 
     Attributes:
         logprob: log pi_new of the token under its allowed set and temperature; carries the gradient.
@@ -70,7 +70,8 @@ class Loss(CatalogueFile):
         aggregation: how the tokens of a mini-batch are summed (`agentrl.trainer.path_weights.aggregation_weights`), as
             the loss was published. Where the source states none, the file says so.
         sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
-        behaviour: the ratio of the loss is to the policy that sampled, so that `update.old_logprob` must be `engine`.
+        behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
+            `update.old_logprob` must be `engine`.
         zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
     """
 

@@ -21,7 +21,7 @@ NAME = re.compile(
 )
 VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
 SHORTEST = 8  # characters; shorter values are not searched for in texts, because they are often ordinary words
-TABLES = ("env", "headers")  # tables of a tool or an endpoint whose values are secrets, as of an MCP server
+TABLES = ("env", "headers")  # tables of a tool or an endpoint with secret values, such as those of an MCP server
 
 
 def hidden_url(text: str) -> str:
@@ -76,7 +76,8 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
-    """A stored table whose hidden values are replaced by the values at the same places in `given`, if they fit."""
+    """A stored table in which a value from `given` replaces the value at the same place, if hiding its secrets gives
+    the stored value."""
     if isinstance(stored, Mapping):
         others = given if isinstance(given, Mapping) else {}
         return {key: restored(one, others.get(key), (*path, str(key))) for key, one in stored.items()}

@@ -12,9 +12,9 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    Rollouts with a status that the agent caused are scored. A rollout that ends in `ENV_ERROR` (crash, hang, lost
-    service) is not scored: it is played again, and if that fails too, it is left out of every statistic and counted in
-    the reported share of lost rollouts.
+    Every rollout is scored, except a rollout that ends in `ENV_ERROR` (crash, hang, lost service). Such a rollout is
+    played again. If the last attempt fails too, the rollout is left out of every statistic and counted in the reported
+    share of lost rollouts.
     """
 
     OK = 0
@@ -90,8 +90,8 @@ class Errand(NamedTuple):
     """A task that an environment gives to another agent; `agent` is that agent's name in the recipe.
 
     If the `info["errands"]` of a step holds errands, the turn is not over: each errand is played by its agent, then the
-    environment is stepped once more with the tuple of their `Reply`s, in the order of the errands. The result of the
-    turn is the result of that second step.
+    environment's method `returned` (`agentrl.env.Delegates`) gets the tuple of their `Reply`s, in the order of the
+    errands. The result of the turn is what `returned` returns.
     """
 
     agent: str
@@ -102,8 +102,9 @@ class Reply(NamedTuple):
     """The outcome of an errand.
 
     `status` is how the called agent's episode ended. `text` is that agent's answer (its last `info["answer"]`, else its
-    last action); it is empty if the episode failed (`ENV_ERROR`), if the answer did not fit (`TOKEN_LIMIT`) or if the
-    agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the episode's rewards, `info` its last `info`.
+    last action); it is empty if the episode failed (`ENV_ERROR`), if the first prompt did not fit (`TOKEN_LIMIT`) or if
+    the agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the episode's rewards, `info` its last
+    `info`.
     """
 
     text: str
@@ -112,7 +113,7 @@ class Reply(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
-Action = str | tuple[Reply, ...]  # the argument of an environment's `step`
+Action = str | tuple[Reply, ...]  # what `agentrl.env.Handle.step` takes: an agent's action, or replies to errands
 
 
 Finish = Literal["stop", "length", "abort", "context", "refused"]
@@ -144,8 +145,8 @@ class Generation:
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
         refusal: the remote policy's own text about why it refused; empty if it did not.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
-        cut_by: the limit below that of the request at which a remote policy cut the answer off, with advice; empty if
-            there was none, or if it is not known.
+        cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the
+            limit, with advice; empty otherwise, or if the limit is not known.
     """
 
     text: str
@@ -204,8 +205,8 @@ class Request:
         choices: token id sequences, end token included, one of which must be the answer; None for free text.
         choice_texts: the text of each choice.
         max_tokens: most tokens to sample.
-        noise_key: integers that name this turn, (seed, iteration, task, copy, turn); sampling noise is a
-            function of the key and the token's index alone.
+        noise_key: integers that name this answer, such as (seed, stage, iteration, group, copy, attempt, turn);
+            sampling noise is a function of the key and the token's index alone.
         rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
         tools: JSON schemas of the tools that the server gets as data; empty if the messages describe the tools.
         temperature: sampling temperature of this answer; None takes the engine's temperature.

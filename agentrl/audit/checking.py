@@ -47,7 +47,7 @@ def check_rows(
         most_played: most rows per split whose own solution is played.
 
     Raises:
-        ValueError: the environment reads no user's rows, or refuses its options.
+        ValueError: the environment cannot read rows of a user, or refuses its options.
     """
     audit = Audit(splits={split.name or "all": len(split.rows) for split in splits})
     entries = [None if section is None else of_split(section, split) for split in splits]
@@ -76,7 +76,7 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
         part: all, train or test: the part of the rows that the environment takes, by the keys of its tasks.
 
     Raises:
-        ValueError: the environment reads no user's rows, or refuses its options.
+        ValueError: the environment cannot read rows of a user, or refuses its options.
     """
     file = load(EnvironmentFile, str(section.get("name", "")))
     if file.read_row is None:

@@ -12,7 +12,7 @@ COMMON = 0.9  # if at least this share of rows has a value in a column, rows wit
 
 
 def check_fields(split: Split, *, with_env: bool) -> Iterator[RowFinding]:
-    """Findings on the columns of one split. With an environment, its own check finds missing columns instead."""
+    """Findings on the columns of one split. If an environment reads the rows, it reports missing columns itself."""
     names = dict.fromkeys(name for row in split.rows for name in row)
     for name in names:
         values = [row.get(name) for row in split.rows]
@@ -76,7 +76,7 @@ def _absent(split: Split, name: str, values: list[Any]) -> Iterator[RowFinding]:
 
 
 def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
-    """Findings on rows without a question, and on rows without an answer, in all columns with usual names for it."""
+    """Findings on rows that are empty in every column with a usual name for a question, or for an answer."""
     for kind, known in (("question", QUESTIONS), ("answer", ANSWERS)):
         columns = [name for name in known if name in names]
         wrong = [i for i, row in enumerate(split.rows) if all(empty(row.get(name)) for name in columns)]

@@ -19,7 +19,8 @@ class Split:
     """One split of a source.
 
     Attributes:
-        name: name of the split, such as train; empty if the source has one split.
+        name: name of the split, such as train. The only split of a file has no name: the value is then empty, or, if
+            there are two sources, `the source` or `held-out rows`.
         source: the name by which `agentrl.rows.read_rows` reads the split.
         rows: the rows.
         held_out: True if the split serves for evaluation and not for training.

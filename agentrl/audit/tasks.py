@@ -40,7 +40,7 @@ class Lengths:
     Attributes:
         unit: tokens, or words if there is no tokenizer.
         median, high, longest: median, 95th percentile and largest length over all rows.
-        cut: number of rows whose prompt leaves room for fewer tokens than the longest answer has.
+        cut: number of rows whose prompt leaves room for fewer tokens than `Context.answer`.
     """
 
     unit: str

@@ -66,9 +66,9 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Is the line that says what is played printed before the first episode?
+        """Is the header, a line on what is played, printed before the first episode?
 
-        On a terminal it is. Elsewhere the line is printed above the report; with --json it is a part of the object.
+        On a terminal it is. Elsewhere the header is printed above the report; with --json it is a part of the object.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -116,7 +116,7 @@ class Session:
         def ended(record: EpisodeRecord, outcome: Outcome) -> None:
             self.tally.add(record)
             bar.step(str(self.tally))
-            if self.files is not None and record.ending != Status.ENV_ERROR:  # lost episodes are played again
+            if self.files is not None and record.ending != Status.ENV_ERROR:  # --resume plays lost episodes again
                 self.files.add(record, outcome)
                 self.done += 1
 
@@ -180,7 +180,7 @@ class Session:
             progress.say(text)
 
     def _facts(self, player: Player) -> dict[str, Any]:
-        """The facts of the evaluation for the report: the line that says what is played, the seed and the limits."""
+        """The facts of the evaluation for the report: the header, the seed and the limits."""
         arguments = self.arguments
         played = header(
             self.entry,

@@ -29,7 +29,7 @@ class TITLE:
     """One object per episode: its attributes are the episode's state, its typed public methods are the tools."""
 
     def reset(self, low: int, high: int, seed: int) -> str:
-        self.low, self.high = low, high  # between them the number must lie
+        self.low, self.high = low, high  # the number lies between them
         self.numbers = range(low, high + 1)
         self.number = low + seed % len(self.numbers)
         return f"I think of a number from {low} to {high}. Find it with compare, then answer with the number alone."
@@ -74,8 +74,8 @@ ENV_RECIPE = """\
 iterations = 30
 
 [env]
-name = "agentrl_NAME"      # the module in this folder; installed, NAME is enough
-split = "train"            # by the key of each row
+name = "agentrl_NAME"      # the module in this folder; after an installation NAME is enough
+split = "train"            # the key of a row decides its split
 
 [eval.env]
 split = "test"
@@ -109,7 +109,7 @@ agentrl play agentrl_NAME                     # by hand
 agentrl eval agentrl_NAME --policy expert     # the demonstrator, on all tasks
 agentrl train NAME.toml                       # clones the demonstrator, then learns from rewards
 agentrl eval agentrl_NAME --policy runs/NAME --out run.json                 # on the tasks that it was not trained on
-agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same ones
+agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same tasks
 agentrl compare run.json random.json
 ```
 

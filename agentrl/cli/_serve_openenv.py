@@ -2,7 +2,7 @@
 
 The server is that of the package openenv, in the Python that --python names (docs/foreign.md). Each session plays an
 instance of its own. A seed of `reset` chooses a task by its position in the list, `task=KEY` by its key; without them
-the tasks come in turn. An environment of plain actions takes {"action": TEXT}; of an environment with tools the actions
+the tasks come in turn. An environment of plain actions takes {"action": TEXT}. If the environment has tools, actions
 are calls of its tools, and `final_answer` ends the episode. Ctrl-C stops the server.
 """
 

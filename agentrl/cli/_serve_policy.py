@@ -1,6 +1,6 @@
 """`agentrl serve policy RUN|MODEL [--port N] [--out FILE]`: an OpenAI-compatible endpoint that records its answers.
 
-It serves /v1/chat/completions and /v1/responses (tools, streaming, n, logprobs). The API key, any text, names the
+It serves /v1/chat/completions and /v1/responses (tools, streaming, n, logprobs). The API key (any text) names the
 episode; POST /v1/agentrl/end with {"task": ..., "reward": ..., "success": ...} ends it. When the server stops (Ctrl-C),
 the ended episodes are stored in --out as a step graph, with the sampled tokens and their log-probs, for example for
 `agentrl credit METHOD --steps FILE`. Requests do not set the sampling: --temperature does.

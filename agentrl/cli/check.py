@@ -5,9 +5,9 @@
 It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
 promise: an environment without a reward, a tool that always raises, a column that divides rows into train and test. An
 environment with a reference engine (ALFWorld) is compared with that engine on N walks per game under DIR. With
---reward, empty, repeated, copied, injected and degenerate answers play the recipe's first tasks, and its scores and
-rewards judge them: the table has the share that fools each; exit code 1 if the reward is fooled in more than SHARE of
-the tries.
+--reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first tasks. The table
+has the share of attacks that fool each signal and the recipe's reward. The exit code is 1 if more than SHARE of the
+attacks fool the reward, or if the reward gives right and wrong answers the same.
 """
 
 import json
@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="one JSON object: env, tasks, holds, findings, branches, notes; or hooks",
+        help="one JSON object: env, tasks, holds, findings, branches, notes; other keys with --hooks and --reward",
     )
     arguments = parser.parse_intermixed_args(words)
     if arguments.hooks is not None:

@@ -22,7 +22,7 @@ from agentrl.graph import DEMO, PROBE, StepGraph, read_any
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
-    """Print the credit of each step in the file `steps`, in the file's order.
+    """Print the credit of the steps in the file `steps`: one JSON object per step, or a table with one line per group.
 
     Returns:
         Exit code: 0, or 2 with one sentence on standard error.
@@ -239,12 +239,14 @@ def names_method(word: str) -> bool:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
     parser = Parser("agentrl credit", "Credit methods on stored steps.")
-    parser.add_argument("method", nargs="?", help="or several methods, which are compared")
+    parser.add_argument("method", nargs="?", help="a credit method; several methods are compared")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument(
         "--steps", type=Path, help="steps.jsonl, a log of verl, TRL or chat messages, a stored graph, or a run folder"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per step (per pair, per method)")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object per step (--compare: per pair; --list: per method)"
+    )
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
     parser.add_argument("--top", type=positive, default=5, help="steps to show per compared pair")
@@ -266,7 +268,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.compare is not None:
         methods = arguments.compare.split(",")
         beside = [] if arguments.method is None else [arguments.method, *arguments.options]
-        # A word without `=` is one more method, unless it begins like an option of a compared one: gigpo.gamma.
+        # A word without `=` is one more method, unless it names a compared method before a dot, as gigpo.gamma does.
         further = [word for word in beside if "=" not in word and word.partition(".")[0] not in methods]
         options = [word for word in beside if word not in further]
         methods = [*further, *methods]

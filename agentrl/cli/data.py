@@ -85,7 +85,7 @@ def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:
     """The tokenizer of the recipe's model; None, with a note, if there is none yet."""
     model = settings.tables.model
     if model.new is not None:
-        return None, ["lengths are in words, because the recipe's model is made from scratch, its tokenizer too"]
+        return None, ["lengths are in words, because the recipe's model and its tokenizer are made from scratch"]
     from agentrl.model import load_tokenizer
 
     try:

@@ -4,8 +4,8 @@ Every stored action is carried out in the environment again, and observations, r
 exit code 1 means that something differs (the environment has changed, or is not deterministic). With --rescore no
 environment is needed: rewards are computed from the stored signals, by the run's [reward] section and the options of
 this command, such as reward.name=weighted_sum reward.weights.format=0.5. With --score the scores of the [[score]]
-sections are computed again, too, on the stored texts; answers of judges that the run has paid for cost nothing. The
-stored graphs do not change; --out FOLDER writes graphs with the new signals and rewards.
+sections are computed again from the stored texts, and then the rewards; answers of judges for which the run has paid
+are not paid for again. The stored graphs do not change; --out FOLDER writes graphs with the new signals and rewards.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl replay", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options to change, such as env.NAME=value")
-    parser.add_argument("--rescore", action="store_true", help="score the stored signals, without an environment")
+    parser.add_argument("--rescore", action="store_true", help="compute the rewards from the stored signals again")
     parser.add_argument("--score", action="store_true", help="compute the scores of [[score]] again, then the rewards")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="with --score: write the scored graphs there")
     parser.add_argument("--graphs", type=positive, help="the last N stored graphs; default: all")

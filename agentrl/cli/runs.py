@@ -1,9 +1,9 @@
 """`agentrl runs [DIR] [--where KEY=VALUE ...] [--sort KEY] [--best] [--json]`: the runs in a folder.
 
 One line per run: its state, its environment and credit method, iterations, the success of its newest held-out
-evaluation with the 95% interval, the best one, and its disk use. A folder that cannot be read says why.
+evaluation with the 95% interval, its best success, and its disk use. If a run cannot be read, the line says why.
 --where takes one or more conditions that must all hold: KEY=VALUE, and != > >= < <= or ~ (contains) in place of =. In a
-shell they are quoted: --where env=alfworld 'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state,
+shell, quote < and >: --where env=alfworld 'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state,
 recipe, env, credit, model, step, success, best, training, changed, bytes, bytes.graphs, ...) or a key of config.toml.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentrl import catalogue, cli
 
-PREFIX = "_serve_"  # a service is a module of this package whose name begins so, with `main(words) -> exit code`
+PREFIX = "_serve_"  # a module whose name begins with this is a service, and has `main(words) -> exit code`
 
 
 def main(words: Sequence[str]) -> int:

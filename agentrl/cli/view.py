@@ -4,10 +4,10 @@ RUN is a run folder, whose newest graph is taken, GRAPH a file in its folder gra
 an option it prints one line per episode, with --json one JSON object per episode (`caller`: the [episode, turn] that
 called an agent). With --group or --episode it prints the states and steps of a group or an episode in node-link form,
 `nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node. N is the
-number in the list, from 0. `ending` is done, or the limit that cut the episode (turn_limit also if the environment cut
-the episode at a limit of its own), and `truncated` is true on the last step of an episode that was cut. For the report
-of an evaluation the command prints the episodes (--failed, --json), and with --episode everything that was said in one
-episode.
+number in the list, from 0. `ending` is done, the limit that cut the episode (turn_limit also if the environment cut
+the episode at a limit of its own), refused, or env_error if the episode was lost. `truncated` is true on the last step
+of an episode that was cut. For the report of an evaluation the command prints the episodes (--failed, --json), and with
+--episode everything that was said in one episode.
 """
 
 import json

@@ -1,8 +1,9 @@
 """`agentrl watch RUN [--once | --json] [--every S]`: a run in the terminal, while it trains or afterwards.
 
-It shows the state of the run (running, finished, stopped, dead, or not begun, which it waits for), curves with their
-intervals, where the time goes, speeds, the episodes of the moment, the time that is left, faults and what the rules of
-health found. It only reads, ends with the run, and needs no terminal: --once prints one frame, --json its data.
+It shows the state of the run (starting, running, silent, finished, stopped, dead or unknown), curves with their
+intervals, where the time goes, speeds, the episodes in progress, the time that is left, faults and what the rules of
+health found. It waits for a run that has not begun, only reads, and ends with the run. It needs no terminal: --once
+prints one frame, --json its data.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from agentrl.cli._parser import Parser
 from agentrl.cli._watch_frame import drawn
 from agentrl.run import Frame, frame
 
-OVER = ("finished", "stopped", "dead", "unknown")  # states in which a run will not change any more
+OVER = ("finished", "stopped", "dead", "unknown")  # states at which the command ends
 
 
 def main(words: Sequence[str]) -> int:

@@ -94,7 +94,7 @@ def check_env(
 
 
 def _joined(findings: Sequence[str]) -> list[str]:
-    """The findings, of which one stays of those that name the same exception, with the number of the others."""
+    """The findings. Of those that name the same exception, only the first stays, with the number of the others."""
     alike: dict[str, list[str]] = {}
     for finding in findings:
         _, raised, exception = finding.partition(" raised ")

@@ -1,7 +1,7 @@
 """Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
 
 Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry points
-since version 1.0, so write `import agentrl.gym` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+since version 1.0, so write `import agentrl` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 """
 
 import copy
@@ -133,7 +133,7 @@ def register() -> None:
             continue  # still being imported: its import of Gymnasium called us; such an environment registers no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
-        except Exception as error:  # noqa: BLE001  one broken package must not take the other environments with it
+        except Exception as error:  # noqa: BLE001  one broken package must not stop the others
             warnings.warn(f"environment {name} is not registered with Gymnasium: {error!r}", stacklevel=2)
             continue
         for gymnasium_id, options in file.gymnasium_ids.items():

@@ -249,4 +249,4 @@ def _recipe(config: Mapping[str, Any], name: str) -> Iterator[str]:
             table = table.setdefault(part, {})
         if option.value is not None:
             table[key] = option.value
-    yield f"Those that are not the defaults:\n\n```toml\n{tomli_w.dumps(tables)}```\n"
+    yield f"Settings that differ from the defaults:\n\n```toml\n{tomli_w.dumps(tables)}```\n"

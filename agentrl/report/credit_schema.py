@@ -1,7 +1,7 @@
 """The data of the credit page, as typed and versioned classes.
 
-The page reads nothing else, and `agentrl credit ... --html OUT --json` prints the data. Values per step are columns
-with one entry per shown step. NaN becomes null: a step without credit has null and not 0.
+The page reads nothing else. Values per step are columns with one entry per shown step. NaN becomes null: a step without
+credit has null and not 0.
 """
 
 from collections.abc import Mapping, Sequence

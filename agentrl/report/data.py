@@ -37,7 +37,7 @@ def credit_data(
         options: the options of each method.
         title, subtitle: title and subtitle of the page.
         groups: numbers of the groups to show; default: those that `choose` takes.
-        at_most: most steps to show. Groups are shown whole, and at least one; `shown` gives the numbers.
+        at_most: most steps to show. Groups are shown whole, and at least one; `CreditData.shown` says how many.
         decode: function from token ids to one text each; default: ids are shown as numbers.
         text_chars: most characters of one text; the page says how many were cut off.
 
@@ -46,7 +46,7 @@ def credit_data(
     """
     chosen = choose(graph, credits, at_most) if groups is None else _known(graph, groups)
     rows = np.flatnonzero(np.isin(graph.group, chosen))  # [M] the shown steps
-    place = np.full(len(graph) + 1, -1, np.int64)  # [N+1] row -> shown step; the last entry serves -1
+    place = np.full(len(graph) + 1, -1, np.int64)  # [N+1] row -> shown step; the last entry is for row -1
     place[rows] = np.arange(len(rows))
     at = _Places(place, columns_of_time(graph), lanes(graph), values_below(graph, rows))
     episodes, by_group = _episodes(graph, chosen, at)
@@ -115,7 +115,7 @@ class _Places(NamedTuple):
     """Arrays [N] that say where the rows of a graph stand.
 
     Attributes:
-        place: [N+1], row -> shown step, -1 for others; the last entry serves -1.
+        place: [N+1], row -> shown step, -1 for rows that are not shown; the last entry is for row -1.
         column: see `columns_of_time`.
         lane: see `lanes`.
         value: see `values_below`.

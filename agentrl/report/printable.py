@@ -22,7 +22,7 @@ def _printable(value: Any) -> Any:
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` characters; lone surrogates become a question mark."""
+    """The first `most` characters, with a note on how many follow; lone surrogates become a question mark."""
     text = printable(text)
     if len(text) <= most:
         return text

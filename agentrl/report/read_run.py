@@ -49,13 +49,13 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-RECENT = 10  # number of latest stored iterations that are counted, and of first ones that they are compared with
+RECENT = 10  # number of newest stored iterations that are counted, and of oldest ones for the comparison
 SITUATIONS = 15  # most situations on the page; the most frequent ones are shown
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # names with these endings: numbers
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # endings of the names of numbers
 Situation = Callable[..., str] | None
 
 

@@ -43,7 +43,7 @@ def about_data(
 
 
 def run_word(run: Path) -> str:
-    """A run's folder as runs/NAME, whatever the working folder is."""
+    """The last two parts of the path of a run's folder, such as runs/NAME."""
     return "/".join(run.resolve().parts[-2:])
 
 

@@ -15,7 +15,7 @@ from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
-PAIRS = 6  # tasks that only A solved, and tasks that only B solved, which are shown side by side
+PAIRS = 6  # most tasks that only A solved, and most that only B solved, with both episodes side by side
 TEXT_CHARS = 400  # characters of a state or an action in these tables
 
 

@@ -20,7 +20,7 @@ from agentrl.report.run_schema import (
 )
 from agentrl.types import Status
 
-MOST = 8  # entries of a list
+MOST = 8  # most entries of a list
 EXAMPLES = 3  # most steps that an entry links to
 LOOP = 3  # an episode that leaves one state so often is in a loop
 TEXT_CHARS = 200
@@ -59,7 +59,7 @@ def failures_of_graphs(
     scored = [one for one in ended if one.ending != LOST]
     failed = [one for one in scored if not one.succeeded]
     back = [_goes_back(graphs[one.graph], one) for one in scored]
-    looping = [_loops(graphs[one.graph], one) for one in scored]  # per episode: the states that it left too often
+    looping = [_loops(graphs[one.graph], one) for one in scored]  # per episode: the states that it left `LOOP` times
     rows = [(number, int(row)) for number, graph in enumerate(graphs) for row in np.flatnonzero(graph.kind == PLAYED)]
     return FailureData(
         source=source,

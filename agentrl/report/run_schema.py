@@ -58,7 +58,7 @@ class EvaluationPoint(BaseModel, frozen=True):
         iteration: updates of training before it; 0 for `start` and `clone`.
         success, low, high: success rate and its 95% interval (Wilson).
         episodes: scored episodes.
-        panel: hash of the task keys; only evaluations of the same panel can be compared.
+        panel: hash of the task keys; evaluations with the same hash played the same tasks.
         tokens: number of tokens sampled in training before the evaluation.
         cpu_s: CPU seconds of the run up to and including this evaluation; null if the timings are incomplete.
         reward, steps: means per episode.
@@ -183,7 +183,7 @@ class FailureData(BaseModel, frozen=True):
 
     Attributes:
         source: which episodes, in words.
-        episodes, failed: scored episodes, and those without success; episodes lost to the environment are in `cells`.
+        episodes, failed: scored episodes, and those without success; `cells` also count episodes that were lost.
         cells: numbers of episodes by ending and type of task.
         last: most frequent last steps of failed episodes; null if only the outcomes of the episodes are stored.
         last_kinds: the last steps of failed episodes, counted by situation.
@@ -232,7 +232,7 @@ class PartData(BaseModel, frozen=True):
     """Steps that the page can open: groups of one stored iteration with their credit, or held-out episodes.
 
     Attributes:
-        title: such as `iteration 79` or `end, sampled`.
+        title: such as `iteration 79` or `held-out, end, sampled`.
         kind: `training` or `evaluation`.
         reasons: for each group of `data`, why it is shown.
         story: one sentence on what the credit singles out; empty for an evaluation.

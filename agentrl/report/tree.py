@@ -68,8 +68,8 @@ def tree_nodes(
 def values_below(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
     """[N] float64, the value of each row: the mean of the values of its children (`tree_up`); of a leaf, the score.
 
-    Played steps and probes are averaged separately. NaN for candidates, which were not played on, and for episodes that
-    ended by an environment error.
+    Played steps and probes are averaged separately. All other rows are NaN, such as candidates (which were not played
+    on) and episodes that an environment error ended.
     """
     value = np.full(len(graph), np.nan)
     score, lost = graph.score, graph.failed()

@@ -36,7 +36,8 @@ class TookTooLong(Exception):
 class CreditWorker:
     """The server's handle of the process. The process gets one request at a time.
 
-    It is started on the first request, and killed if an answer takes too long; the next request starts it again.
+    The first request starts the process. The process is killed if an answer takes too long; the next request starts it
+    again.
 
     Args:
         seconds: longest time for an answer, including the wait for earlier requests.
@@ -105,7 +106,7 @@ class CreditWorker:
                 )
             chunk = os.read(pipe.fileno(), 1 << 20)
             if not chunk:
-                raise TookTooLong("the process that computes the credit has ended, as for lack of memory: ask again")
+                raise TookTooLong("the process that computes the credit has ended, perhaps out of memory: ask again")
             data += chunk
             if size < 0 and b"\n" in data:
                 head, _, data = data.partition(b"\n")

@@ -15,7 +15,7 @@ from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status
 
 MOST_METHODS = 9  # the page has one key (1 to 9) per method
-SEARCH_S = 3.0  # one request searches this long; the page then asks to go on, so that others are answered in between
+SEARCH_S = 3.0  # seconds of one search; the page then requests the rest, and other requests are answered in between
 Query = Mapping[str, list[str]]
 
 
@@ -98,13 +98,14 @@ class InspectedRun:
     def episodes(self, query: Query) -> dict[str, Any]:
         """The request for a search, with the optional conditions `task`, `ending`, `success` (yes or no) and `text`.
 
-        The place to search is either `source`, the key of stored steps, or `within`: `iterations` or `evaluations`.
-        The latter searches all of the run's in reverse order, beginning at the key `from` if it is given.
+        The place to search is either `source`, the key of stored steps, or `within`. `within` is `iterations` or
+        `evaluations`: all of these that the run has stored are searched, the last first, or beginning at the key
+        `from`.
         """
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
         if ending and ending not in endings:
-            raise Refused(400, f"ending={ending!r:.40} is none{catalogue.nearest(ending, endings)}")
+            raise Refused(400, f"ending={ending!r:.40} is no ending{catalogue.nearest(ending, endings)}")
         if success not in ("", "yes", "no"):
             raise Refused(400, f"success={success!r:.40}: write yes or no")
         succeeded = {"yes": True, "no": False}.get(success)

@@ -172,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
         except ValueError:
-            raise Refused(400, "the query is none: write name=value&name=value") from None
+            raise Refused(400, "the query cannot be read: write name=value&name=value") from None
 
     def _json(self, status: int, value: Any, **headers: str) -> None:
         self._send(status, json.dumps(value).encode(), "application/json", **headers)

@@ -1,8 +1,8 @@
 """Serves an environment by the protocol of OpenEnv, with the server of the package openenv.
 
-The server is a process (`openenv_app.py`) in a Python that has this package. For each session, the server asks this
-process for a channel. At this process's end of the channel, one instance of the environment plays. Calls and answers
-are lines of JSON.
+The server is a process (`openenv_app.py`) in a Python that has the package. For each session, the server asks agentrl's
+process for a channel. At agentrl's end of the channel, one instance of the environment plays the session. Calls and
+answers are lines of JSON.
 """
 
 import itertools
@@ -32,7 +32,7 @@ CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
-LOG_BYTES = 4000  # the end of the server's output, in which the reason of its end is looked for
+LOG_BYTES = 4000  # read from the end of the server's output, which says why the server ended
 
 
 @dataclass(frozen=True, kw_only=True)

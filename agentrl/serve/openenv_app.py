@@ -95,7 +95,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, task: str = "", **others: Any
     ) -> TextObservation:
-        """Begin an episode of the task with the key `task`; without a key, of the task of `seed`, else of the next."""
+        """Begin an episode of the task with the key `task`, else the one at position `seed`, else the next one."""
         if others:
             raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
         value = self._ask(method="reset", seed=seed, task=task)

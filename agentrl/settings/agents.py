@@ -16,8 +16,8 @@ from agentrl.trainer.sections import OptimConfig
 POLICY = "policy"  # name of the policy whose model is [model]
 
 
-MAIN, ALONE = "main", "agent"  # the name of the agent that tasks are given to, with others and without
-# Options of a called agent -> where the same is set for the agent that tasks are given to.
+MAIN, ALONE = "main", "agent"  # names of the agent that gets the tasks: with other agents, and alone
+# Options of a called agent -> where the same is set for the agent that gets the tasks.
 NOT_OF_MAIN = {"env": "[env]", "context": "[context]", "limits": "[limits]", "expert": "warmup.expert"}
 
 
@@ -73,7 +73,7 @@ def agent_sections(
     """The sections of the agents by name: the recipe's options, then the environment's proposals, then defaults.
 
     Args:
-        env: the environment of the agent that tasks are given to.
+        env: the environment of the agent that gets the tasks.
         given: the sections of the recipe.
         model: section [model]; None where nothing is trained.
         rates_chosen: the rates of [optim] were chosen for `model`, not set by the recipe.
@@ -95,7 +95,10 @@ def agent_sections(
 
 
 def _check_main(section: AgentSection) -> None:
-    """Raises ValueError for an option that is set elsewhere for this agent; a stored recipe holds the defaults too."""
+    """Raises ValueError for an option that is set elsewhere for this agent.
+
+    Default values are allowed, because a stored recipe holds them.
+    """
     default = AgentSection()
     for option, place in NOT_OF_MAIN.items():
         if getattr(section, option) != getattr(default, option):
@@ -120,7 +123,7 @@ def resolve_agents(
     expert: str,
     chosen: Mapping[str, AgentSection],
 ) -> dict[str, Agent]:
-    """Every agent by name, the one that tasks are given to first."""
+    """Every agent by name. The first one is the agent that gets the tasks."""
     main = chosen.get(MAIN, AgentSection())
     name = MAIN if set(chosen) - {MAIN} else ALONE
     agents = {
@@ -173,7 +176,8 @@ def policy_plans(
         if section.policy == POLICY:
             if section.model is not None or section.optim:
                 raise ValueError(
-                    f"agents.{name} shares the policy of [model]: set its own policy, or drop model, optim"
+                    f"agents.{name} shares the policy of [model]: name another policy in agents.{name}.policy, or "
+                    f"leave out agents.{name}.model and agents.{name}.optim"
                 )
             plan = PolicyPlan(model, optim, clone_optim)
         else:

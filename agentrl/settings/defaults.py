@@ -67,18 +67,18 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # chosen together 
 )
 BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen values, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
-    "warmup.updates": "50 for a model made from scratch, 30 if its environment has no expert, else 0",
-    "warmup.clone": '"best" for a model made from scratch whose environment has no expert, else "all"',
+    "warmup.updates": '50 for a model made from scratch, 30 if its expert is "random", else 0',
+    "warmup.clone": '"best" for a model made from scratch whose expert is "random", else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
     "model.new.max_positions": "4096, or engine.max_context if that is larger",
-    "engine.hf.max_context": "model.new.max_positions for a model made from scratch",
+    "engine.hf.max_context": "for a model made from scratch: model.new.max_positions, or a smaller one of an agent",
     "context.name": '"last_k" with k = 0 for a model made from scratch whose environment shows everything in each '
     'observation (`MARKOV` of its file), else "full"',
     "limits.turns": "for a model made from scratch that clones an expert: twice the turns of its longest episode, from "
     "10 to 50, counted when the run begins",
 }
 WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
-RANDOM_UPDATES = 30  # the same without an expert, when the best random episodes are cloned
+RANDOM_UPDATES = 30  # the same if the expert is `random`, and the best random episodes are cloned
 POSITIONS = 4096  # tokens of a context; only the tokens that episodes use cost memory and time
 ROOM = 2  # turns that a model may take per turn of the expert's longest episode
 FEWEST_TURNS = 10

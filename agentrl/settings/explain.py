@@ -71,7 +71,7 @@ def explained(path: str, settings: Settings | None = None) -> str:
 
 
 def _in_recipe(path: str, settings: Settings) -> str:
-    """The value of a key in a recipe, or those of the keys of a section, as TOML."""
+    """The value of a key in a recipe, or the values of all keys of a section, as TOML."""
     shown, (first, _, rest) = settings.shown(), path.partition(".")
     entry, _, option = rest.partition(".")
     if first in CATALOGUE and entry in catalogue.names(CATALOGUE[first]):  # credit.gigpo.gamma is the key credit.gamma
@@ -113,7 +113,7 @@ def _nearest_top(path: str, known: list[str]) -> str:
 
 
 def overview() -> str:
-    """Text with every section and the first sentence of its meaning."""
+    """Text with every section and the first paragraph of its meaning."""
     lines = ["the sections of a recipe; agentrl train --explain SECTION lists its keys", ""]
     names = {**{name: first_line(model) for name, model in models()}, **{name: choice(name) for name in CATALOGUE}}
     width = max(map(len, names))
@@ -185,7 +185,10 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _named(text: str, names: list[str]) -> dict[str, str]:
-    """Name -> the text after `NAME:`, where that stands at the beginning of a line or (for `names`) of a sentence."""
+    """Name of a field -> the text after `NAME:`. `names` are the fields.
+
+    `NAME:` stands at the beginning of a line, or after a full stop, a semicolon or a closing bracket.
+    """
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
     word = r"[a-z_]\w*"
     line, sentence = rf"^\s*({word}(?:(?:, | and ){word})*):\s", rf"[.;)]\s+((?:{known})(?:, (?:{known}))*):\s"
@@ -199,7 +202,7 @@ def _named(text: str, names: list[str]) -> dict[str, str]:
 
 
 def first_line(model: type[BaseModel]) -> str:
-    """The first sentence of a class's docstring, without the section's name."""
+    """The first paragraph of a class's docstring, without `Section [NAME]:`."""
     text = " ".join(inspect.cleandoc(model.__doc__ or "").partition("\n\n")[0].split())
     return re.sub(r"^Section \[[^\]]*\][^:;.]*[:;.]\s*", "", text)
 

@@ -52,7 +52,7 @@ def check_guide(
         able = [one for one in names("credit") if load("credit", one).demonstrations]
         raise ValueError(
             f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with a "
-            f"group: choose credit.name from {', '.join(able)}, or imitate alone: guide.train='imitation', "
+            f"group: choose credit.name from {', '.join(able)}, or only imitate them: guide.train='imitation', "
             "guide.statistics=false and by='one' of the regularizer"
         )
     if compared and tables.score:
@@ -66,8 +66,8 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
     """Raises ValueError if chains with hints cannot be added to groups, or cannot be trained without the hints."""
     if rollout.hooks.fills or not rollout.hooks.uneven:
         raise ValueError(
-            f"guide.name={guide.name} gives groups further chains, and rollout.name={rollout.name} plays the same "
-            "number of chains or samples of its own for each: choose rollout.name=chain"
+            f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} plays the same "
+            "number of chains in every group, or samples of its own: choose rollout.name=chain"
         )
     if plain and agents > 1:
         raise ValueError(

@@ -28,9 +28,9 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
         )
     if keeps_leftover(rollout) and run.staleness <= run.lead:
         raise ValueError(
-            f"rollout.leftover = 'keep' lets groups go on for an update or more, and run.staleness = {run.staleness} "
-            f"allows the {run.lead} of run.ahead alone: raise run.staleness to {run.lead + 1} or more, or lower "
-            "run.ahead"
+            f"rollout.leftover = 'keep' makes groups an update older or more, and run.staleness = {run.staleness} "
+            f"leaves no room for that beside the {run.lead} batches that are played ahead: raise run.staleness to "
+            f"{run.lead + 1} or more, or lower run.ahead"
         )
     if provision > 1 and (tables.batch.tokens or tables.batch.actions):
         raise ValueError(
@@ -67,8 +67,8 @@ def _check_stages(tables: Tables, provision: float) -> None:
             raise ValueError(f"{by} cannot be combined with [{name}], which needs each batch in turn: drop one of them")
     if ahead and tables.learner.processes > 1:
         raise ValueError(
-            f"{ahead} updates in a second thread, and an update of learner.processes = {tables.learner.processes} "
-            "needs the main thread: set one of them to its default"
+            f"with {ahead}, updates run in a second thread, and with learner.processes = "
+            f"{tables.learner.processes} they must run in the main thread: set one of the two to its default"
         )
 
 
@@ -103,7 +103,8 @@ def note(tables: Tables) -> str:
     """A note if the loss does not correct for stale rollouts; else empty."""
     if tables.run.staleness and tables.update.old_logprob == "engine":
         return (
-            "run.staleness is above 0 and update.old_logprob is engine: the loss measures its ratio to the stale "
-            "policy, and update.importance corrects nothing; old_logprob=trainer corrects it"
+            "run.staleness is above 0 and update.old_logprob is engine: the ratio of the loss is to the stale "
+            "policy that sampled, and update.importance has no effect; with update.old_logprob=trainer it corrects for "
+            "the age of the rollouts"
         )
     return ""

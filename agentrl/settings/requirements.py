@@ -2,8 +2,8 @@
 
 Every step has the columns `COLUMNS`, and the trainer adds `old_logprob` and `importance`. A critic fills further
 columns. A rollout method fills those that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
-method and the context policy fill those that they name in `fills`. If the environment knows the right answers
-(`gold`), `agentrl.credit.GoldAnswer` is one more filler.
+method and the context policy fill those that they name in `fills`. If the environment knows the right answers (`gold`)
+and the credit method reads their log-probability, `agentrl.credit.GoldAnswer` is one more filler.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def wanted_columns(method: CreditMethod) -> Iterator[str]:
 def check_agents(method: CreditMethod, agents: int, program: bool) -> None:
     """Raise ValueError if the recipe has one agent, and the credit method is for agents that call others (`CALLS`).
 
-    A program may call agents: what it asks at the same time becomes chains of called agents.
+    A recipe with a program passes: requests that the program sends at the same time become chains of called agents.
     """
     if agents == 1 and not program and method.called_agents:
         raise ValueError(

@@ -34,8 +34,8 @@ class RunSection(Section):
         graphs_every: iterations between two stored step graphs, 0 for never.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         actions: training ends after the iteration in which the total of carried-out actions reaches this number.
-        staleness: largest age of a group, in updates: its first weights may be this many updates older than the weights
-            that it trains. 0 plays and updates in turn. See docs/overlap.md.
+        staleness: largest age of a group, in updates: the weights that sampled its first tokens may be this many
+            updates older than the weights that it trains. 0 plays and updates in turn. See docs/overlap.md.
         ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
     """
 
@@ -80,7 +80,8 @@ class BatchSection(Section):
 
     Attributes:
         tasks: groups per iteration.
-        copies: chains per group, as [rollout] reads them (`tree` counts its own roots).
+        copies: chains per group, as the rollout method counts them. `rollout.name=tree` does not use this option: its
+            own options are `trees` and `leaves`.
         tokens: largest number of sampled tokens per batch. The number of groups, at least one, is estimated from the
             mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
         actions: largest number of carried-out actions per batch, counted in the same way.
@@ -126,7 +127,7 @@ class EvalSection(Section):
 
     Attributes:
         every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
-        tasks: number of tasks of the evaluation's environment.
+        tasks: number of held-out tasks that an evaluation plays.
         during: number of tasks in the evaluations that `every` asks for; the other evaluations take all tasks.
         panel: a file of task keys instead of `tasks`.
         modes: greedy, sampled or both.

@@ -35,7 +35,7 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
 SHOWN_CHARS = 80  # most characters of a wrong value in an error message
-MOST_PARTS = 20_000  # of a schema without references; n definitions that each hold the next one twice have 2^n parts
+MOST_PARTS = 20_000  # most parts once references are followed; n definitions that each hold the next one twice give 2^n
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # longest text of an exception in a result
-# Exceptions of a tool's code that become the call's result. Others (KeyboardInterrupt, an expired time limit) pass on.
+# Exceptions of a tool's code that become the call's result. Others, such as an expired time limit, end `step`.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 

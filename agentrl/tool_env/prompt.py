@@ -22,8 +22,8 @@ class ToolWords:
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`).
         keep_text: add the model's whole answer to the action, for rewards that read it.
         show: False leaves the tools out of the prompt, for models that have learned them.
-        native: the server gets the schemas as data and gives calls as data; `form` must be `hermes`, in which the
-            policy writes them.
+        native: the server takes the schemas and returns the calls as data. The policy writes these calls as text in
+            the format `hermes`, so `form` must be `hermes`.
     """
 
     def __init__(

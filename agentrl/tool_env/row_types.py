@@ -15,7 +15,7 @@ HOLDERS = (list, dict, Sequence, Mapping, typing.Union, types.UnionType)
 def complaint(name: str, value: Any, hint: Any) -> str:
     """What is wrong with the value of a column, such as `size['a'][0] = '3', and reset takes dict[str, list[int]]`.
 
-    Empty if the value has the type, or if the type is another one than of JSON values, such as a class of the user.
+    Empty if the value has the type, or if the type is no type of JSON values, such as a class of the user.
     """
     if not _is_checked(hint):
         return ""

@@ -41,8 +41,8 @@ class Division(NamedTuple):
         """The division as a sentence, with advice if the division is uneven."""
         told = (
             f"the column {self.column!r} decides which rows are for training and which for tests, and rows with one "
-            f"value stay together: {self.values} values in {self.rows} rows, {self.test} of them "
-            f"({self.test / self.rows:.0%}) test rows where test_share is {self.wanted:.0%}"
+            f"value stay together: {self.values} values in {self.rows} rows; {self.test} rows "
+            f"({self.test / self.rows:.0%}) are test rows, and test_share is {self.wanted:.0%}"
         )
         if not self.uneven:
             return told

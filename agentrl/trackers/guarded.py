@@ -17,7 +17,7 @@ from agentrl.files import write_atomically
 from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
 
 FILE = "trackers.json"
-GIVE_UP = 20  # failures of one tracker in a row, after which it is left alone
+GIVE_UP = 20  # failures of one tracker in a row, after which it gets no more lines
 
 
 class Trackers:
@@ -97,7 +97,7 @@ def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
         if re.fullmatch(r"[\w.-]{1,120}", known, re.ASCII):
             return known, True
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass  # none yet, or a damaged one: a new id harms nothing but the curve, which begins anew
+        pass  # no id yet, or a damaged file: with a new id, only the curve in the tool begins anew
     made = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:80]}-{secrets.token_hex(4)}"
     _write(folder, {"id": made})
     return made, False

@@ -1,4 +1,4 @@
-"""Weights & Biases. `mode` auto sends to the server if there is a key for it, and else stores offline in RUN/wandb.
+"""Weights & Biases. With `mode` auto, lines go to the server if there is an API key, else to files in RUN/wandb.
 
 The key comes from WANDB_API_KEY or from `wandb login`, never from a recipe. `wandb sync RUN/wandb/offline-*` sends an
 offline run later. If the environment variable WANDB_MODE is set, it overrides `mode`.

@@ -197,7 +197,7 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
         ({**AHEAD, "guide": {"name": "interleave"}}, "run.staleness = 1 cannot be combined with [guide]"),
         ({**AHEAD, "replay": {"name": "recent"}}, "run.staleness = 1 cannot be combined with [replay]"),
         ({**AHEAD, **SECOND}, "run.staleness = 1 cannot be combined with [scoring.second]"),
-        ({**AHEAD, "learner": {"processes": 2}}, "learner.processes = 2 needs the main thread"),
+        ({**AHEAD, "learner": {"processes": 2}}, "learner.processes = 2 they must run in the main thread"),
         ({**AHEAD, "sampler": {"name": "prioritised"}, "batch": {"copies": 1}}, "choose another sampler, or run.stal"),
         ({**FIRST, "guide": {"name": "interleave"}}, "rollout.provision = 1.5 cannot be combined with [guide]"),
         ({**FIRST, "score": {"name": "length_rules"}}, "rollout.provision = 1.5 cannot be combined with [score]"),
@@ -214,8 +214,8 @@ def test_mistakes_are_told_before_anything_is_played(more, sentence, tmp_path, c
 
 def test_stale_rollouts_without_a_correction_are_named():
     stale = merge(TABLES, {"run": {"staleness": 1}, "update": {"old_logprob": "engine"}})
-    assert any("old_logprob=trainer corrects it" in note for note in Settings(stale).notes)
-    assert not any("corrects it" in note for note in Settings(merge(stale, {"run": {"staleness": 0}})).notes)
+    assert any("old_logprob=trainer it corrects for the age" in note for note in Settings(stale).notes)
+    assert not any("corrects for the age" in note for note in Settings(merge(stale, {"run": {"staleness": 0}})).notes)
 
 
 def test_importance_weights_repair_what_staleness_does_to_old_log_probs(tmp_path):

@@ -1,4 +1,4 @@
-"""Tools that take one text: formats without JSON can call only such tools."""
+"""Tools that take one text. The formats `fenced` and `search_r1` can call only such tools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

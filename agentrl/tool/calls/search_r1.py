@@ -1,4 +1,6 @@
-"""Search-R1 tags: `<search>query</search>` is a call, `<answer>text</answer>` ends; the first pair in the text counts.
+"""Search-R1 tags: `<search>query</search>` is a call, `<answer>text</answer>` is the final answer.
+
+Only the first pair of tags in the text counts.
 
 Source: Search-R1 (arXiv:2503.09516) and its released generation loop. The name of any tool that takes one text can be
 a tag.
