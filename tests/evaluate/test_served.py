@@ -227,7 +227,10 @@ def test_a_refused_prompt_is_an_ending_and_no_invalid_action(serve, capsys, tmp_
     assert report["invalid_share"] == 0.0 and report["mean_steps"] == 1.0
     assert words in report["failures"][f"episodes.{ending}"]["line"]
     assert main(["view", str(out), "--episode", "0"]) == 0
-    assert f"why it ended: Error code: 400 - {refused['error']['message']}" in capsys.readouterr().out
+    (why,) = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("why it ended: Error code: 400 - ")
+    ]
+    assert refused["error"]["message"] in why  # openai 1.66 quotes the whole body
 
 
 def test_a_prompt_that_never_fits_leaves_an_episode_without_steps(serve, capsys, tmp_path):
@@ -342,7 +345,7 @@ def test_a_server_that_fails_at_the_first_request_is_named_at_once(serve, capsys
     server = serve(lambda body: (500, error("out of memory")))
     assert main(["eval", WALK, "--policy", server.word]) == 2
     said = capsys.readouterr().err
-    assert "failed twice at a first short request: Error code: 500 - out of memory; read the server's log" in said
+    assert "failed twice at a first short request: Error code: 500 - " in said and "out of memory" in said
     assert said.count("\n") == 1 and len(server.bodies) == 2 and server.played == []
     again = serve(lambda body: (503, error("loading")) if len(again.bodies) == 1 else walks(body))
     assert main(["eval", WALK, "--policy", again.word, "--tasks", "1"]) == 0

@@ -254,7 +254,7 @@ def test_evaluations_name_their_panel_and_situations_their_meaning(tmp_path):
     rows = [eval_row("clone", 0, 0.25), train_row(0), {**eval_row("iteration 1", 1, 0.5, episodes=2), "panel": "p0"}]
     data = run_data(make_run(tmp_path / "r", rows=[*rows, eval_row("end", 2, 0.75)]))
     assert [(e.panel, e.episodes) for e in data.curve.evaluations] == [("p1", 4), ("p0", 2), ("p1", 4)]
-    assert data.situation_words.startswith("Where the agent stood towards its task")
+    assert data.situation_words.startswith("The agent's situation in its task")
     assert '"It" is a thing that the task asks for' in data.situation_words and "state_key" not in data.situation_words
 
 

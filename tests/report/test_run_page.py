@@ -98,7 +98,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(words, sentence, run, tmp_p
         ("metrics.jsonl", '{"stage": "train", "step": 1}\n', "line 1 of {path} is no line of metrics: "),
         ("metrics.jsonl", '{"stage": "clone", "step": 1, "loss": "x"}\n', "loss is no number"),
         ("metrics.jsonl", '{"stage": "eval", "step": 1, "name": 5}\n', "name is no text"),
-        ("health.json", '{"findings": [{}]}', "{path} is damaged: remove it"),
+        ("health.json", '{"findings": [{}]}', "{path} is damaged: remove this file"),
         ("versions.json", "[", "{path} is not JSON"),
         ("graphs/000001.safetensors", "abc", "{path} is not a step graph"),
         ("evaluations/end-sampled.json", "{}", "{path} is not a report with episodes"),

