@@ -98,8 +98,8 @@ class Holder:
 @pytest.mark.parametrize("function", [plain, optional, nested, chosen, nothing, Holder().method, Holder.method])
 def test_the_schema_is_that_of_transformers(function):
     wanted = get_json_schema(function)
-    if function is chosen:
-        wanted["function"].pop("return", None)  # transformers 5.16 alone gives a class as the type of the result
+    if function is chosen and "enum" not in wanted["function"]["parameters"]["properties"]["c"]:
+        pytest.skip("transformers 5.16 does not know enumerations")
     assert tool_spec(function).schema == wanted
 
 
