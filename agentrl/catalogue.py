@@ -29,7 +29,7 @@ class Kind(NamedTuple):
         word: the word for an entry in error messages.
         home: the class of the entries, as `module:class`.
         only: names of the entries, if the package also holds modules that are no entries; empty: every module of the
-            package is an entry.
+            package whose name does not begin with an underscore is an entry.
     """
 
     package: str
@@ -92,7 +92,7 @@ class CatalogueFile:
     """The hooks of one catalogue file; base class of the class of each catalogue.
 
     Attributes:
-        name: the name that the entry was loaded by.
+        name: the name by which the entry was loaded; if that was an alias, the name that the alias stands for.
         module: the module's dotted name, by which another process imports it.
         about: the module's docstring.
         config: the pydantic model of the entry's options.
@@ -184,8 +184,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         name: name of an entry, an alias, the path of a `.py` file, or the (dotted) name of an importable module.
 
     Raises:
-        ValueError: there is no such entry (the sentence names the nearest known names), its module cannot be imported,
-            or its hooks are wrong (see `read`).
+        ValueError: there is no such entry (the sentence names the nearest known names), a module that is given by its
+            path cannot be imported, or the hooks of the entry are wrong (see `read`).
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
     name, _ = aliases(entry_class.KIND).get(name, (name, {}))
@@ -218,7 +218,7 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
 
 
 def _fits(value: Any, declared: Any) -> bool:
-    """Does the value of a hook have the type of the hook's field? A field of type Any, as `config`, takes a class."""
+    """Does the value of a hook have the type of the hook's field? For type Any (`config`), a class fits."""
     base = get_origin(declared) or declared
     if base in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(declared))
@@ -314,7 +314,7 @@ def _is_module(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
-    """The end of an error message: names near to `name`, also from `besides`; if none is near, all `known` names."""
+    """The end of an error message: names from `known` and `besides` that are near to `name`; if none, all `known`."""
     known = sorted(known)
     close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)
     return f": did you mean {' or '.join(close)}?" if close else f": known are {', '.join(known) or 'none'}"

@@ -39,7 +39,7 @@ PROBE_TOKENS = 32  # most tokens of the answer to the first short request
 PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
 # Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
-AGAIN_S = 1.0  # seconds until a refused connection, or a request that a server failed at, is tried once more
+AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above
 
 
 class EndpointLost(EnvFault):
@@ -97,12 +97,18 @@ class OpenAIPolicy(Wordless):
 
     A request sends messages, tools, a token limit, sampling settings and a seed.
 
-    `usage` of a generation has `prompt_tokens`, `completion_tokens`, `requests`, `retries` and, if the endpoint's
-    options name prices, `cost` in USD. `traffic` tells what waits for an answer.
+    `usage` of a generation has `requests` and `retries`. If the endpoint reports its counts of tokens, it also has
+    `prompt_tokens`, `completion_tokens` and, if the endpoint's options name prices, `cost` in USD. `traffic` tells
+    which requests wait for an answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises ValueError if the package openai, the key, a variable that the options name or a price is missing."""
+        """See the class.
+
+        Raises:
+            ValueError: the package openai, the key, or a variable that the options name is missing; or one of the two
+                prices is set without the other.
+        """
         self.endpoint, self.name, self.traffic = endpoint, f"openai:{endpoint.model}", Traffic()
         if (endpoint.price_in is None) != (endpoint.price_out is None):
             given, other = ("in", "out") if endpoint.price_out is None else ("out", "in")
@@ -330,7 +336,7 @@ class OpenAIPolicy(Wordless):
         return f"endpoint.max_tokens = {own} was reached: raise endpoint.max_tokens" if own < request.max_tokens else ""
 
     def _no_answer(self, error: Exception) -> Literal["context", "refused"] | None:
-        """Why the endpoint gives this prompt no answer, if the prompt is what it refuses; None for other errors."""
+        """`context`: the prompt is too long. `refused`: a content filter refused the prompt. None: any other error."""
         if not isinstance(error, self._openai.BadRequestError):
             return None
         code, words = getattr(error, "code", None), str(error)

@@ -38,7 +38,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
 
 
 def clipped(observation: Observation, chars: int | None) -> Observation:
-    """The observation; of its text and of each message longer than `chars` characters, only head and tail remain."""
+    """The observation. If its text or a message exceeds `chars` characters, its middle is left out. None: no limit."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
     messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)
@@ -46,7 +46,7 @@ def clipped(observation: Observation, chars: int | None) -> Observation:
 
 
 def checked_result(value: object) -> StepResult:
-    """The value as a step result; EnvFault if it is none.
+    """The value as a step result; EnvFault if the value is not a step result.
 
     `info` is copied. If the value is both terminated and truncated, the result is only terminated.
     """

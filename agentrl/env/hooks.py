@@ -21,7 +21,7 @@ ENDLESS = 100_000  # tasks of a longer list are drawn at random, and the list is
 
 
 class Asked(NamedTuple):
-    """The whole question of a row of a user's data, and its right answers; `answers` is empty if none is a text."""
+    """The whole question of a row of a user's data, and the right answers, if they are texts (otherwise empty)."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ def kind_of(entry: Entry[EnvironmentFile], task: Task) -> str:
 
 
 def _reported(entry: Entry[EnvironmentFile]) -> str:
-    """The environment's name; of a file, the name without its folders."""
+    """The environment's name; if the name is the path of a file, only the file's name, without `.py`."""
     return entry.hooks.label if entry.name.endswith(".py") else entry.name
 
 

@@ -51,8 +51,8 @@ class GymEnv(gymnasium.Env[str, str]):
         Args:
             env: name in the catalogue, dotted path, or an entry with its options.
             render_mode: None or "ansi".
-            observation_chars: characters of the longest observation of the space.
-            action_chars: characters of the longest action of the space.
+            observation_chars: most characters of an observation, as the observation space declares it.
+            action_chars: most characters of an action, as the action space declares it.
             options: options of the environment's Config.
 
         Raises:
@@ -130,7 +130,7 @@ def register() -> None:
     for name in catalogue.names("envs"):
         spec = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
         if getattr(spec, "_initializing", False):
-            continue  # still being imported: its import of Gymnasium called us; such an environment registers no ids
+            continue  # half imported: the environment imports Gymnasium, which imports us; such a module has no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not stop the others

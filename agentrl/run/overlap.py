@@ -36,8 +36,12 @@ def reinforce_ahead(run: Run) -> None:
     with Updates(run, bar) as updates:
         for iteration in run.iterations():
             watch, spent = Stopwatch(clock=time.thread_time), run.spent
+            # now.json tells what this thread does; the update of an earlier batch runs beside it.
+            run.now.begin("training", iteration, run.settings.tables.run.iterations, run.settings.episodes)
+            run.now.phase("wait")
             with watch.phase("wait"):
                 updates.reach(max(iteration - lead, pause))
+            run.now.phase("rollout")
             with watch.phase("rollout"):
                 batch = run.rollouts.batch(iteration, pauses=run.pauses_after(iteration))
             run.state.count(batch.metrics)

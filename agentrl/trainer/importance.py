@@ -1,4 +1,4 @@
-"""Importance weights of tokens that older weights, or another implementation of the model, have sampled.
+"""Importance weights of tokens that an older version or another implementation of the model has sampled.
 
 The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update
 over the probability that the engine sampled with. It differs from 1 if rollouts are older than the update
@@ -12,12 +12,12 @@ decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.242
   INTELLECT-3, arXiv:2512.16144); defaults 0.5 and 5, as in Ring-1T.
 - `sequence_mask`: w = 1 on all tokens of a sequence if low <= g <= high, else 0, where g is the geometric mean of r
   over the decisions of the sequence. Rejection by the geometric mean, verl, docs/algo/rollout_corr_math.md, section
-  3.3.3 and A_geo of 3.4; defaults 0.5 and 2. verl's 1.001 is meant for engine and trainer of equal weights. A sequence
-  is an answer or an episode, as in `update.sequence`.
+  3.3.3 and A_geo of 3.4; defaults 0.5 and 2. verl's upper bound of 1.001 is meant for the case that engine and trainer
+  hold the same weights. A sequence is an answer or an episode, as in `update.sequence`.
 
 Masked tokens stay in the denominators of the aggregation, as in IcePop's objective.
 
-Letters: S tokens of the graph, K decisions, Q sequences.
+Letters: K decisions, Q sequences.
 """
 
 from typing import NamedTuple

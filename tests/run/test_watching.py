@@ -153,9 +153,13 @@ def test_half_a_line_is_not_read_and_damaged_lines_are_left_out(run):
     assert read_lines(run / "metrics.jsonl", end_of) == ([], end_of) and len(rows) == 5
 
 
-def test_a_working_run_tells_its_phases_and_episodes_and_leaves_no_trace(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("ahead", "phases"), [({}, ["rollout", "annotate", "credit", "update"]), ({"staleness": 1}, ["wait", "rollout"])]
+)
+def test_a_working_run_tells_its_phases_and_episodes_and_leaves_no_trace(tmp_path, monkeypatch, ahead, phases):
     toy = recipe(
         TOY,
+        run=ahead,
         env={"name": "tests.toys.walk"},
         eval={"env": {"first": 99}, "tasks": 3, "modes": ["greedy"]},
         batch={"tasks": 2, "copies": 3},
@@ -180,8 +184,7 @@ def test_a_working_run_tells_its_phases_and_episodes_and_leaves_no_trace(tmp_pat
     for work, due in (("cloning", 4), ("training", 6), ("evaluation end greedy", 3)):
         last = [one for one in told if one["work"] == work][-1]
         assert last["episodes"] == last["episodes_due"] == due, work
-    phases = [one["phase"] for one in told if one["work"] == "training"]
-    assert list(dict.fromkeys(phases)) == ["rollout", "annotate", "credit", "update"]
+    assert list(dict.fromkeys(one["phase"] for one in told if one["work"] == "training")) == phases
     assert max(one["tokens"] for one in told if one["work"] == "training") > 0
     folder = tmp_path / "runs" / "toy"
     assert not (folder / "now.json").exists() and frame(folder).state == "finished"

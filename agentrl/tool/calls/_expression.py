@@ -39,7 +39,7 @@ def read_expression(text: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The JSON value of a literal; `true`, `false` and `null` are known too."""
+    """The JSON value of a literal. `true`, `false` and `null` are read too, but not inside a list or a dict."""
     if isinstance(node, ast.Name) and node.id in LITERALS:
         return LITERALS[node.id]
     try:
