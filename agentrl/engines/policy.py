@@ -38,7 +38,7 @@ class Sessions(Protocol):
 
 
 class Policy(Sessions, Protocol):
-    """Answers turns. Many `generate` calls run at once, and the policy batches the requests that are ready.
+    """Answers turns. Many `generate` calls run at once, so that an engine can batch the requests that are ready.
 
     A policy with a chat `tokenizer` gets and returns token ids; a policy without one works on messages and text.
     """
@@ -53,12 +53,12 @@ class Policy(Sessions, Protocol):
         ...
 
     def describe(self) -> dict[str, object]:
-        """Description of the policy for reports: model, sampling settings, actions=free|admissible."""
+        """Description of the policy for reports, such as its model, its sampling settings and the option `actions`."""
         ...
 
 
 class Wordless(Sessions):
-    """Base of policies without a model: the session hooks do nothing, and reports name the policy only."""
+    """Base of policies that need no session hooks: the hooks do nothing, and `describe` returns only the name."""
 
     name = "policy"
 

@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a server returned: tokens, why they ended (`stop`, `length`, `abort`), and labels of the weights."""
+    """What a server returned: tokens, why the answer ended (`stop`, `length`, `abort`), and labels of the weights."""
 
     tokens: Sequence[Token]
     finish: str
@@ -74,7 +74,7 @@ def body(
         asked: what is wanted.
         sampling: the sampling distribution and its stop strings.
         end_ids: ids that end a free answer.
-        salt: prompts with another salt share no cached keys and values.
+        salt: prompts with different salts share no cached keys and values.
         model: name of the adapters; empty for the served model itself.
         entropies: ask for the most probable tokens.
         vocabulary: number of token ids; a server refuses to return more log-probabilities.
