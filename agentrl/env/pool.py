@@ -68,7 +68,7 @@ class Handle(ABC):
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
         """Go back to a snapshot of the task, which may come from another instance.
 
-        Returns the observation of the snapshot, or None if the environment's `restore` returns none.
+        Returns the observation of the snapshot, or None if the environment's `restore` returns None.
         """
         observation: Observation | None = await self.call("restore", task, snapshot)
         return observation

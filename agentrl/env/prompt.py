@@ -35,7 +35,7 @@ class Past(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """How a prompt presents tools: the system message, and the schemas left to the chat template."""
+    """How a prompt presents tools: its system message, and the schemas that the chat template describes instead."""
 
     system: str
     tools: tuple[Mapping[str, Any], ...] = ()

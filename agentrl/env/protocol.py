@@ -73,7 +73,7 @@ class Delegates(Protocol):
 
 
 class Move(NamedTuple):
-    """A demonstrator's action and its share in the cloning loss (0 for an injected mistake)."""
+    """A demonstrator's action and its weight in the cloning loss (0 for an injected mistake)."""
 
     action: str
     weight: float = 1.0
