@@ -11,7 +11,7 @@ from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
-_TAIL = 8  # further tokens that are decoded before the last `reach` tokens: a character may take several tokens
+_TAIL = 8  # tokens that are decoded in addition to the last `reach` tokens: a character may take several tokens
 
 
 class Words:

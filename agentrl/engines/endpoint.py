@@ -152,5 +152,8 @@ class Traffic:
             self.answered, self.last = self.answered + 1, time.monotonic()
 
     def silence(self) -> float:
-        """Seconds since the later of two times, the last answer and the start of the oldest waiting request; else 0."""
+        """Seconds that the endpoint has been silent; 0 if no request waits.
+
+        They count from the last answer or from the start of the oldest waiting request, whichever is later.
+        """
         return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -299,11 +299,11 @@ class HfEngine:
             answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
 
     def _admit(self) -> None:
-        """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
+        """Give waiting requests a slot while slots and the token budget last.
 
-        Sessions that have a slot come first. A session loses its slot only while running answers use less than
-        half of the slots. If there are more sessions than slots, evicting the least recently used session each time
-        would lose every cache.
+        Requests of sessions that have a slot come first, then the others, both in the order of their sessions. A
+        session loses its slot only while running answers use less than half of the slots. If there are more sessions
+        than slots, evicting the least recently used session each time would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]

@@ -14,7 +14,7 @@ from agentrl.engines.sampling import Sampling
 
 ROUTE = "/inference/v1/generate"
 EXCLUDED = -9000.0  # servers write -9999.0 for the log-probability of a token outside the allowed set
-SPARE = 8  # log-probabilities beyond top_k: tokens that tie with the last one are allowed too
+SPARE = 8  # log-probabilities that are asked for beyond top_k: tokens that tie with the k-th token are allowed too
 MASS = 1e-2  # largest difference between 1 and the sum of the probabilities of an allowed set
 TOP = 10  # tokens that an entropy is computed from, see `agentrl.engines.distribution.top_entropy`
 SEEDS = 2**63

@@ -26,7 +26,7 @@ from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
-BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls; either makes a missing instance
+BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which makes the instance if needed
 
 
 class Handle(ABC):
