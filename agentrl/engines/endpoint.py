@@ -130,7 +130,8 @@ class Traffic:
 
     Attributes:
         answered: number of requests that got an answer; an answer that reports an error counts too.
-        waiting: number of each request that waits for an answer -> the request's start in seconds of `time.monotonic`.
+        waiting: each request that waits for an answer, by the number that `sent` gave it -> its start in seconds of
+            `time.monotonic`.
         last: time of the last answer, in seconds of `time.monotonic`.
     """
 
@@ -154,6 +155,6 @@ class Traffic:
     def silence(self) -> float:
         """Seconds that the endpoint has been silent; 0 if no request waits.
 
-        They count from the last answer or from the start of the oldest waiting request, whichever is later.
+        The seconds count from the last answer or from the start of the oldest waiting request, whichever is later.
         """
         return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -1,12 +1,11 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
-Episodes send requests independently of each other. Each forward pass takes what is ready, prompts of new turns and
-running answers alike, as one packed sequence, as far as slots and `max_batch_tokens` allow. A session's keys and values
-stay in its slot between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the
-tokens of another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and
-values.
+Episodes send requests independently of each other. Each forward pass is one packed sequence of all running answers and
+of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. A session's keys and values stay in
+its slot between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of
+another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and values.
 
-A model that cannot run packed computes one sequence after the other, and the whole prompt in every turn
+For a model that cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
 (`agentrl.engines.forwards.PlainRunner`).
 """
 

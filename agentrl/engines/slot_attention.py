@@ -187,7 +187,7 @@ def _similar(segments: Sequence[Segment]) -> list[list[int]]:
     """Groups of segment numbers: each long segment alone, and short segments of similar size together.
 
     Two segments are of similar size if the next power of two above the number of queries is the same for both, and also
-    the next power of two above the number of keys. All numbers of keys below 128 count as similar.
+    the next power of two above the number of keys. All numbers of keys below 128 count as one number.
     """
     groups: dict[tuple[int, int], list[int]] = {}
     for number, segment in enumerate(segments):

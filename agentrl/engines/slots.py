@@ -74,9 +74,10 @@ class Slots:
         return session in self._slot
 
     def acquire(self, session: int, busy: set[int], *, evict: bool) -> int:
-        """The slot of the session, which gets one if it has none; -1 if no slot can be had.
+        """Give the session a slot if it has none; returns the session's slot, or -1 if no slot is available.
 
-        A free slot comes first, then, with `evict`, the least recently used slot that is not busy.
+        The session gets a free slot. If no slot is free and `evict` is set, the session gets the least recently used
+        slot that is not busy.
 
         Args:
             session: the session that needs a slot.
@@ -141,7 +142,7 @@ class Slots:
         self.planned[slot] = end
 
     def source(self, session: int, prompt: np.ndarray) -> Donor | None:
-        """The slot whose tokens the session continues, as the donor of its first prompt; None if there is none.
+        """The slot whose tokens the session continues, as donor for the session's first prompt; else None.
 
         The call also forgets the `fork` of this session, so a second call returns None.
         """

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Largest difference of two logits, as a share of the largest logit; 0.1 for other types.
+# Largest difference between a plain and a packed logit, as a share of the largest logit; 0.1 for other types.
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 
 

@@ -214,7 +214,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. It is not imported, which would take far longer."""
+    """Raises ValueError if the interpreter does not find vLLM. To import vLLM would take far longer."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}

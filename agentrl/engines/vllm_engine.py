@@ -125,8 +125,8 @@ class VllmEngine:
     def load(self, weights: Any, version: int) -> None:
         """Generate with these weights from now on.
 
-        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter` a request that a
-        server is answering ends with the earlier adapters.
+        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter` a server finishes the
+        requests that it is answering with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -256,7 +256,7 @@ class VllmEngine:
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
         """The versions that sampled an answer; None if the answer cannot be used.
 
-        It cannot be used if a token is from weights that were loaded before `sent`, or from weights that no run loaded.
+        An answer cannot be used if a token is from weights that were loaded before `sent`, or that no run loaded.
 
         Raises:
             EngineLost: another run has loaded its weights into the server.

@@ -39,7 +39,10 @@ CPU_VARIABLES: Mapping[str, str] = {
 
 
 class ServerFailed(ValueError):
-    """A server did not start or did not answer in time; the message of a started server has its output's last words."""
+    """A server did not start, or did not answer in time.
+
+    If this run started the server, the message contains the last words of the server's output.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,8 +121,8 @@ class Servers:
     def load(self, weights: Any, tokenizer: Any, version: int) -> None:
         """Give the weights to every server; the first call starts the servers.
 
-        Answers that are being generated continue. Their further tokens come from the new weights; but with adapters, a
-        request that a server is answering ends with the earlier adapters.
+        Answers that are being generated continue. Their further tokens come from the new weights. With adapters, a
+        server finishes the requests that it is answering with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -259,8 +259,8 @@ class Servers:
         self.restarts += 1
         if self.restarts > self.retries * max(1, len(self.servers)):
             raise EngineLost(
-                f"vLLM servers were lost {self.restarts} times, the last time {server.shown} ({fault}): see why they "
-                f"fail, then resume the run; engine.retries = {self.retries} allows so many losses per server"
+                f"vLLM servers were lost too often ({self.restarts} times, the last time {server.shown}: {fault}): see "
+                f"why, then resume the run; engine.retries = {self.retries} allows {self.retries} losses per server"
             )
         if self._transfer is not None:
             self._transfer.drop(server)

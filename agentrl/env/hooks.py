@@ -67,7 +67,7 @@ class EnvironmentFile(CatalogueFile):
     find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
     expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
     experts: tuple[str, ...] | None = hook(
-        "EXPERTS", "the names that `expert` takes; a recipe's default is `expert`, else the first name", None
+        "EXPERTS", "names that `expert` takes; a recipe that names none gets 'expert' if listed, else the first", None
     )
     heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
@@ -77,7 +77,7 @@ class EnvironmentFile(CatalogueFile):
         None,
     )
     gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
-    kind: Callable[[Task], str] | None = hook("", "(task) -> its type; tables of results have one row per type", None)
+    kind: Callable[[Task], str] | None = hook("", "(task) -> its type; tables of results count each type apart", None)
     situation: Callable[[Observation, str], str] | None = hook(
         "",
         "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
@@ -89,7 +89,7 @@ class EnvironmentFile(CatalogueFile):
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
     measures: tuple[str, ...] = hook(
-        "MEASURES", "entries of the last step's info; reports give the mean of each over the episodes", ()
+        "MEASURES", "names of numbers in the last step's info; reports give the mean of each over the episodes", ()
     )
     held_out: Mapping[str, Any] = hook(
         "HELD_OUT_OPTIONS",

@@ -18,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. For an action that it does not understand it returns a text and raises nothing."""
+        """Carry out one action. An action that the environment does not understand gets a text as answer, no exception."""
         ...
 
     def close(self) -> None:

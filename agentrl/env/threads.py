@@ -1,8 +1,8 @@
 """Environment pool of threads, for environments whose steps wait for a network, a process or another machine.
 
 While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives up the
-call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once,
-and C code in which the thread waits is left to return first.
+call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once;
+if the thread waits in C code, it stops when the C code returns.
 """
 
 import asyncio

@@ -106,7 +106,8 @@ def _carry_out(
         shared.now.value = call
         slot = slots.setdefault(number, Slot(*build))
         answer = _answer(call, slot, method, arguments, shared.making)
-        if answer.kind == "no memory" and was_half_full:  # earlier calls filled the memory: another process repeats it
+        if answer.kind == "no memory" and was_half_full:
+            # Earlier calls filled the memory: another process carries out this call again.
             write_frame(end, pickle.dumps(answers))
             return True
         if method == "close" or answer.kind != "value":
