@@ -65,7 +65,7 @@ class PackedRunner:
     reuses = True
 
     def __init__(self, model: Any, slots: int, capacity: int, *, gather: bool | None = None) -> None:
-        """`gather` chooses how attention forms its blocks (see `Planner`); None takes the way that is faster on the device."""
+        """`gather` chooses how attention forms its blocks (see `Planner`); None takes the faster way on the device."""
         config = base_config(model)
         self.model, self.config, self.device = model, config, model.device
         self.gather = self.device.type != "cpu" if gather is None else gather

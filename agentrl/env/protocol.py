@@ -18,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. An action that the environment does not understand gets a text as answer, no exception."""
+        """Carry out one action. To an action that the environment does not understand, it answers with a text."""
         ...
 
     def close(self) -> None:
