@@ -98,7 +98,7 @@ def native(prompt: Prompt) -> bool:
 
 
 def rewords(prompt: Prompt) -> bool:
-    """Does a model read the text of `turn` instead of the messages in which an observation has the answers of tools?"""
+    """Does a model read the text of `turn` instead of the observation's messages, which hold the answers of tools?"""
     return bool(getattr(prompt, "rewords", False))
 
 

@@ -18,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. To an action that the environment does not understand, it answers with a text."""
+        """Carry out one action. An action that makes no sense gets an observation that says so; it raises nothing."""
         ...
 
     def close(self) -> None:
