@@ -14,7 +14,10 @@ class Sessions(Protocol):
     # Each `return` makes its method a default: to mypy, a protocol's method without a statement is abstract.
 
     def open(self, session: int) -> None:
-        """An episode begins. A deterministic engine runs no batch before every open session waits for an answer or rests."""
+        """An episode begins.
+
+        A deterministic engine runs no batch before every open session waits for an answer or rests.
+        """
         return
 
     def fork(self, session: int, of: int, tokens: int) -> None:
