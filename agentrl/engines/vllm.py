@@ -380,7 +380,7 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
         **(ON_A_CPU if config.device == "cpu" else {}),
     }
     if not options["skip_tokenizer_init"]:
-        del options["skip_tokenizer_init"]  # vLLM has no option that turns this off
+        del options["skip_tokenizer_init"]  # vLLM has no option --no-skip-tokenizer-init
     dtype = getattr(serving.model, "dtype", None)
     if dtype is not None:
         options["dtype"] = str(dtype).removeprefix("torch.")

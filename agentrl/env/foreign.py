@@ -281,7 +281,7 @@ class Process:
 
     def __del__(self) -> None:
         with suppress(AttributeError):
-            self._end.close()  # the process reads the end of its channel and ends itself
+            self._end.close()  # the process sees that its channel is closed, and ends itself
 
 
 class ForeignEnv:
