@@ -11,7 +11,7 @@ from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
-Situation = Callable[[Observation, str], str]  # (observation, action) -> the name of the situation and what was done
+Situation = Callable[[Observation, str], str]  # (observation, action) -> name of the situation and of what was done
 _WORD = re.compile(r"\w+")
 
 
@@ -121,9 +121,10 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
 
 
 def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
-    """One `SituationRow` per situation, from those of several iterations; the most frequent situation first.
+    """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
     If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
+    With several agents, these are the episodes of the agent that has most of them.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
     episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones

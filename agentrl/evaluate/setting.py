@@ -15,8 +15,9 @@ def evaluated_entry(
 ) -> Entry[EnvironmentFile]:
     """The environment as an evaluation plays it.
 
-    Unless the user gives other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`), and a
-    language model that was not trained here gets the options `EnvironmentFile.for_models`.
+    Unless the user gives other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`). A
+    language model that was not trained here gets the options `EnvironmentFile.for_models`, except those that
+    `base` sets to another value than the default.
 
     Args:
         name: name of the environment.
