@@ -55,7 +55,7 @@ def _compact(columns: dict[str, np.ndarray], names: Mapping[str, Sequence[str]])
 
 
 def _tails_of(tails: Mapping[str, np.ndarray], episodes: np.ndarray) -> dict[str, np.ndarray]:
-    """The tails of some episodes [E]; empty if there are none."""
+    """The tails of the episodes with the numbers `episodes` [E]; empty if the graph has no tails."""
     if not tails:
         return {}
     sizes = np.diff(tails["tail_offsets"])

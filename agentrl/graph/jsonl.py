@@ -177,8 +177,9 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    A called episode belongs to the rollout of its caller, any other episode to its own. A branch belongs to the tree of
-    its parent.
+    A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
+    to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
+    `tree`.
     """
     index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
     n = len(rows)

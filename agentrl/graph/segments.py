@@ -11,7 +11,7 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
-CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| (or of 1)
+CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| or of 1, whichever is larger
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
@@ -133,7 +133,7 @@ def group_norm(
         singleton: what a group of one gets: 0 (`zero`), x normalised with mean 0 and standard deviation 1 (`pass`), or
             the sign of x (`sign`).
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
-            normalised by them.
+            normalised by them. A group whose rows all have weight 0 gets 0.
 
     Returns:
         [N] float64.

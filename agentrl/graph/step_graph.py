@@ -33,8 +33,8 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
         "turn": np.int64,
         "kind": np.int8,
         "parent": np.int64,  # the step before, -1 at a root
-        "tree": np.int64,  # roots with equal tree are children of one prompt
-        "state": np.int64,  # dense ids of canonical strings, unique inside a group
+        "tree": np.int64,  # rows of one tree have equal ids: their episodes grew from one root prompt
+        "state": np.int64,  # dense ids of state keys or texts; steps of different groups have different ids
         "action": np.int64,
         "next_state": np.int64,
         "agent": np.int64,
@@ -70,7 +70,9 @@ class StepGraph:
             as those of a policy without a tokenizer.
         names: `names[column][id]` is the text of an id of `group`, `episode`, `state`, `action`, `agent` or `policy`.
         texts: texts per row, such as `observation` and `answer`, each sequence of length N.
-        tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1].
+        tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1], and
+            `tail_continues` [E], whether these tokens continue the path of the last step (if absent, they do). Graphs
+            that were not made from rollouts may have no tails.
     """
 
     columns: Mapping[str, np.ndarray]

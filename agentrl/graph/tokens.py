@@ -9,7 +9,8 @@ Glossary:
     token: the place of one piece of text in the token table, 0 to S-1.
     token id: the number of a token's entry in the tokenizer's vocabulary.
     packed index: the place of a token in the packed input of one forward pass.
-    path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by its end.
+    path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by the end of
+        that step.
     decision: a sampled token that had an alternative.
     group: the rollouts of one task, which are compared with each other.
     rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
