@@ -23,8 +23,8 @@ class Network:
 
     Attributes:
         model: the transformers model; adapters (peft) are already part of its layers.
-        sharing: "tree" if all layers of the model are plain causal attention, else "paths".
-        reason: why the model needs "paths", for the report; empty for "tree".
+        sharing: "tree" if the model runs on a packed trie, "paths" if it runs on each path as a sequence of its own.
+        reason: why `sharing` is "paths", for the report; empty for "tree".
         DECODE: name of the method that runs the decoder of a model which is divided over processes.
     """
 

@@ -18,7 +18,8 @@ from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
 # What the libraries raise for damaged files of a model or a tokenizer.
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
-# Options that transformers adds to a tokenizer when it reads a folder. If they were saved, a resumed run would differ.
+# Options that transformers adds to a tokenizer when it reads a folder. They are removed, so that a resumed run saves
+# the same files as a run that was not stopped.
 HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
 
 
@@ -108,7 +109,8 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 def quietly() -> Iterator[None]:
     """Hide the progress bars of transformers, and its tables of missing weights.
 
-    With checkpoints every few iterations, the bars would bury the run's own progress. Missing weights raise an error.
+    With checkpoints every few iterations, the bars would bury the run's own progress. The tables are not needed,
+    because `_open` raises an error if weights are missing.
     """
     from transformers.utils import logging
 
@@ -188,7 +190,12 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
 
 
 def check_path(path: str) -> bool:
-    """Is `path` a folder, and not a name on the hub? ValueError if it is a folder that does not hold a model."""
+    """Is `path` a folder, and not a name on the hub?
+
+    Raises:
+        ValueError: the folder does not hold a model; or `path` does not exist and cannot be a name on the hub, because
+            it begins with ".", "~" or the path separator, or has two or more "/".
+    """
     folder = Path(path).expanduser()
     if not folder.exists() and not path.startswith((".", "~", os.sep)) and path.count("/") < 2:
         return False

@@ -60,15 +60,16 @@ def pack(
     min_shared: int = MIN_SHARED,
     targets: np.ndarray | None = None,
 ) -> Batch:
-    """One batch of all decisions of `rows`.
+    """One batch of all targets of `rows`.
 
     Args:
         tokens: the token table of the graph.
         rows: [R] int64, ascending, the rows to train.
-        weight: [S] aggregation weight of each token; read at the decisions of `rows`.
+        weight: [S] aggregation weight of each token; read at the targets.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
-        targets: [S] bool, the targets; None for the decisions. A critic, for example, reads values before other tokens.
+        targets: [S] bool, the targets; None for the decisions. A critic, for example, names the tokens before which it
+            reads a value.
 
     Raises:
         ValueError: a target has no token before it.
