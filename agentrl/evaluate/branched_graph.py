@@ -57,8 +57,8 @@ def with_run_rewards(
 ) -> StepGraph:
     """Apply the run's reward transforms to the new rows of a graph with branches; the stored rows have them already.
 
-    The rewards of the records' steps are set too. The new rows are probes, which no transform compares with other rows,
-    so the rewards of the stored rows do not change.
+    The rewards of the records' steps are set too. The new rows are probes. Reward transforms leave probes out of their
+    statistics, so the rewards of the stored rows do not change.
 
     Args:
         graph: [N + M] rows; the steps that the records played are the last M, in the records' order.

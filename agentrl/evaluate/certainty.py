@@ -30,8 +30,8 @@ def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
     - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;
     - less than `SOLVED` of the episodes with the decision succeed now;
-    - at the start, in the states where copies differed, the decision was followed by success no more often than the
-      alternatives were;
+    - at the start, in the states where copies differed, the success rate of the episodes with the decision was no
+      higher than that of the episodes with an alternative;
     - there were at least `ENOUGH_GROUPS` groups both at the start and now, and at the start, in the states where copies
       differed, the decision was made at least `ENOUGH_DECISIONS` times and the alternatives as often.
 

@@ -18,7 +18,7 @@ MOST_WITHOUT_ANSWER = 0.5  # if at least this share of the answers is empty, cut
 def read_report(path: Path) -> dict[str, Any]:
     """Read a report with episodes; ValueError if the file is not one.
 
-    A report in the folder `evaluations` of a run that has no `limits` gets those of the run's `config.toml`.
+    If a report in the folder `evaluations` of a run has no `limits`, it gets the limits of the run's `config.toml`.
     """
     text = read_text(path, "report")
     try:

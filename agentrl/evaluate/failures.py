@@ -192,7 +192,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
 
 def without_answer(found: Mapping[str, Any], least: float = 1.0) -> str:
-    """How many answers were empty, cut off or refused, in words; empty if their share is below `least`.
+    """How many answers were empty, cut off or refused, in words; "" if their share is below `least`.
 
     Args:
         found: the entry `failures` of a report, see `summary`.

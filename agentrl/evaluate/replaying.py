@@ -199,10 +199,10 @@ class _Walk:
         return str(self.graph.names["action"][int(self.graph.action[row])])
 
     async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
-        """The environment's result of the recorded action. None if it calls another number of agents than was stored.
+        """Carry out the recorded action and return the environment's result.
 
         If the action calls agents, their chains are played again, and the result is what the environment returns when
-        it gets their replies.
+        it gets their replies. None if the action calls another number of agents than in the stored rollout.
         """
         result = await handle.step(self.action(row))
         errands: tuple[Errand, ...] = result.info.get("errands", ())

@@ -120,7 +120,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
     """The episodes, each after the episodes to which it refers, else in the given order; ValueError on a cycle."""
-    done: dict[Key, bool] = {}  # False while its ancestors are being placed
+    done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:
         stack = [] if start in done else [start]

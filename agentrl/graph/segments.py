@@ -58,7 +58,7 @@ class Moments(NamedTuple):
 
     Attributes:
         n: sum of the weights.
-        mean: weighted mean; for a constant group exactly its largest value.
+        mean: weighted mean; for a constant group exactly its largest value; 0 if the weights sum to 0.
         std: standard deviation; 1 for groups without spread (see `moments`).
         constant: are all counted values of the group equal, up to rounding?
         tolerance: the largest difference that counts as rounding.

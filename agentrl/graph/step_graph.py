@@ -182,8 +182,9 @@ class StepGraph:
     def succeeded(self) -> np.ndarray:
         """[N] bool, did the row's episode succeed?
 
-        The `info.success` of the episode's last row decides if the environment reports one there, else a score above
-        0. A KL charge that training takes off the reward (`agentrl.trainer.charge_kl`) does not count.
+        If the environment reports `info.success` on the episode's last row, this value decides. Otherwise an episode
+        succeeded if its score is above 0. A KL charge that training takes off the reward (`agentrl.trainer.charge_kl`)
+        does not count.
         """
         score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
         word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]
@@ -231,7 +232,7 @@ class StepGraph:
 
 
 def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarray:
-    """Did an episode succeed? The environment's `info["success"]` decides if there is one, else a score above 0.
+    """Did an episode succeed? `info["success"]` decides; without it, an episode succeeded if its score is above 0.
 
     Args:
         word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN if the environment reports none.

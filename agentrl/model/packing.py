@@ -2,8 +2,9 @@
 
 Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
 
-A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member has
-log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
+The targets are the *decisions*, the sampled tokens that had an alternative, unless the caller of `pack` names others. A
+token whose allowed set has one member has log-probability 0 whatever the weights, so it carries no loss and is not
+counted in any mean over tokens.
 """
 
 from collections.abc import Iterator

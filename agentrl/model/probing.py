@@ -1,10 +1,10 @@
 """Finds out how a model may be called, from its configuration and from a test with a small tree.
 
-The structure of a model is judged in float32. In half precision the rounding of two correct evaluations of the same
-text may differ by more than a structural error would: pretrained models answer some tokens with huge activations. A
-model in half precision is therefore probed twice: a copy of its architecture with few layers and random weights in
-float32, which must give the same hidden states over a tree and over its paths; and the model itself, whose hidden
-states over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
+The structure of a model is judged in float32. In half precision, two correct evaluations of the same text may differ
+more, by rounding alone, than a right and a wrong evaluation do, because pretrained models have huge activations at some
+tokens. A model in half precision is therefore probed twice. First, a copy of its architecture with few layers and
+random weights in float32 must give the same hidden states over a tree and over its paths. Then the hidden states of the
+model itself over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
 
 Letters: T packed tokens, L tokens of a path, d width.
 """
