@@ -13,7 +13,7 @@ def add_adapters(model: Any, lora: Lora) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise ValueError("a [lora] section needs peft: pip install 'agentrl-stepgraph[lora]'") from None
+        raise ValueError("a [model.lora] section needs peft: pip install 'agentrl-stepgraph[lora]'") from None
     settings = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -26,7 +26,7 @@ def add_adapters(model: Any, lora: Lora) -> Any:
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # raised inside peft
             return get_peft_model(model, settings)
     except ValueError as error:
-        raise ValueError(f"lora.target_modules does not fit this model: {error}") from error
+        raise ValueError(f"model.lora.target_modules does not fit this model: {error}") from error
 
 
 def restore(model: Any, source: Path) -> None:

@@ -228,7 +228,7 @@ def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 
 def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
-    """The batch of the targets `which`: its packed tokens are the paths to their predictors, nothing else."""
+    """The batch of the targets `which`; its packed tokens are those on the paths to the targets' predictors."""
     keep = _paths_to(batch.layout, batch.at[which])
     offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
     return Batch(
