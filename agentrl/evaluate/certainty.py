@@ -24,8 +24,9 @@ CERTAIN_IN_WORDS = (
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain although their episodes still fail too often.
 
-    "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A decision is a
-    finding if all of these hold:
+    "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A group varies in a
+    decision if, in one such state, some copies made it and others did not. A decision is a finding if all of these
+    hold:
 
     - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
     - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;

@@ -23,9 +23,8 @@ class SituationRow:
         situation: name of the situation, from the environment's hook `situation`, or the kind of action.
         iteration: iteration of the rollouts; the last one if the rollouts of several iterations are counted together.
         decisions: number of steps.
-        entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it, else the mean
-            of minus the log-probability of each answer, whose expectation is the entropy. NaN if no log-probabilities
-            are stored.
+        entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it. Otherwise an
+            estimate of it, the mean of -log p(answer) over the steps; NaN if no log-probabilities are stored.
         episodes, won: number of episodes with such a step, and of those that succeeded.
         others, others_won: number of the agent's episodes without such a step, and of those that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.

@@ -76,7 +76,7 @@ def task_keys(graph: StepGraph) -> dict[int, str]:
 async def replay(
     graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits, called: Mapping[str, Stage] | None = None
 ) -> Replayed:
-    """Carry out every root-to-leaf path of played steps again.
+    """Carry out every root-to-leaf path of played steps again, except paths that an environment error had ended.
 
     Args:
         graph: a step graph with the texts of observations and actions, as runs store it.

@@ -59,7 +59,7 @@ class Network:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context for forward passes without gradient and dropout; it includes `attending`."""
+        """Context for forward passes without gradients and without dropout; it includes `attending`."""
         model: Any = self.model
         training = model.training
         model.eval()

@@ -40,7 +40,8 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
         entities: strings that are one token in a new model's tokenizer.
 
     Raises:
-        ValueError: there is no such folder or name, it holds no model, peft is missing, or a new model has no texts.
+        ValueError: there is no such folder, name or device; the model is damaged or no language model; peft is missing,
+            or `lora.target_modules` names no layer; or a new model has no texts and no entities.
     """
     import torch
 
@@ -62,7 +63,7 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
 
 
 def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
-    """The tokenizer in a folder of `save_model`; ValueError if there is none."""
+    """The tokenizer in a folder of `save_model`; ValueError if the folder is no model folder."""
     from transformers import AutoTokenizer
 
     source = Path(folder)
