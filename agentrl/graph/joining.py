@@ -208,7 +208,7 @@ def _column(columns: Mapping[str, np.ndarray], name: str, kind: str) -> np.ndarr
 
 
 def _all_tokens(tables: Sequence[Tokens]) -> Tokens:
-    """The tables one after the other; a token column that a table lacks is NaN there."""
+    """The tables one after the other; a token column that a table lacks is NaN on its tokens."""
     rows = np.cumsum([0, *(len(table.context) for table in tables)])
     kept = dict.fromkeys(name for table in tables for name in table.columns)
 

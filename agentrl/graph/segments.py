@@ -261,7 +261,7 @@ def gae(
 
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """[N] bool, did the step lead to a state that its path had visited before (the state it left included)?
+    """[N] bool, did the step lead to a state that its path had visited before? The state that the step left counts.
 
     Args:
         state, next_state: [N] ids of the states before and after each step, equal where the states are equal.
