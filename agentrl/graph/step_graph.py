@@ -222,7 +222,7 @@ class StepGraph:
         A parent or caller outside the selection becomes -1. Tokens, token columns and tails are dropped: the result
         serves credit and statistics.
         """
-        renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
+        renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry is for the index -1
         renumber[rows] = np.arange(len(rows))
         columns = {k: v[rows] for k, v in self.columns.items()}
         for relation in ("parent", "caller"):

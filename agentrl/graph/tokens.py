@@ -159,7 +159,7 @@ def take_rows(tokens: Tokens, rows: np.ndarray) -> Tokens:
     """The table of `rows` (ascending), with their contexts renumbered; each context must be one of `rows`, or -1."""
     mask = np.isin(token_rows(tokens), rows)  # [S]
     sizes = np.diff(tokens.allowed_offsets)  # [S]
-    place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry serves -1
+    place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry is for the index -1
     place[rows] = np.arange(len(rows))
     return Tokens(
         offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),

@@ -69,7 +69,8 @@ class Network:
         finally:
             model.train(training)
             if hasattr(model, "reshard"):
-                # Without a backward pass FSDP2 keeps the root's gathered weights, and uses them after an update too.
+                # Without a backward pass, FSDP2 keeps the gathered weights of the root module, and would use these old
+                # weights after the next update.
                 model.reshard()
 
     def hidden(self, batch: Batch) -> Tensor:

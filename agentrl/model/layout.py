@@ -183,8 +183,8 @@ class _Trie:
         if size == self.end[node] - self.start[node]:
             return node
         start, parent = self.start[node], self.parent[node]
-        # Two nodes may share a key, and the dict holds one. The other can no longer be found for merging: less sharing,
-        # same result.
+        # Two nodes may have the same key, and the dict holds one of them. The other can no longer be found for merging.
+        # Fewer tokens are then shared, and the result is the same.
         self.prompts.pop(self.prompt_key(node), None)
         top = self.add(parent, start, start + size, self.depth[node], listed=False)
         siblings = self.children[parent]

@@ -181,7 +181,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
 def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[Batch]:
     """Micro-batches of whole bundles [K], taken in the order of their first targets."""
     _, first, key, size = np.unique(bundle, return_index=True, return_inverse=True, return_counts=True)
-    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # of each bundle, ascending
+    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # the targets of each bundle, ascending
     in_piece = np.zeros(len(batch), bool)  # [T] tokens that the micro-batch has
     n_tokens = 0
     piece: list[np.ndarray] = []
