@@ -76,10 +76,10 @@ class Asked(NamedTuple):
     """The conditions of a search; an empty text and None set no condition.
 
     Attributes:
-        task: a part of the task's name, in upper or lower case.
+        task: a part of the task's name; upper and lower case are not distinguished.
         ending: name of the episode's ending, such as `turn_limit`.
         succeeded: True for episodes that succeeded, False for the others.
-        text: a part of an observation, an answer, a state or an action, in upper or lower case.
+        text: a part of an observation, an answer, a state or an action; upper and lower case are not distinguished.
     """
 
     task: str = ""
