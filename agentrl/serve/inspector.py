@@ -47,7 +47,7 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
         run: the run's folder.
         host: address to bind.
         port: port to bind; 0 for any free one.
-        seconds: longest time for one answer.
+        seconds: longest time for one answer to `credit` or `episodes`.
 
     Raises:
         ValueError: the folder holds no run, or no stored graph.

@@ -63,7 +63,7 @@ class Guests:
 
     def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
         self._actor.release(recorder.session)
-        calls = recorder.calls  # a copy: a request that is still being answered adds its step to the recorder's
+        calls = recorder.calls  # a copy, because a request that is still being answered may append to the original
         if not calls:
             return
         record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0)
