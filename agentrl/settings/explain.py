@@ -60,7 +60,7 @@ def explained(path: str, settings: Settings | None = None) -> str:
 
     Args:
         path: dotted name of a key or a section.
-        settings: of a recipe, whose value is then printed too.
+        settings: the settings of a recipe; then the text also has the value of the key in this recipe.
 
     Raises:
         ValueError: there is no such section or key. The message names the nearest ones.
@@ -347,7 +347,7 @@ def chosen_comments(settings: Settings) -> list[str]:
 
 
 def absent_comments(settings: Settings) -> list[str]:
-    """The sections and keys that a run's configuration does not show, because they are not used, as comments."""
+    """The sections and keys that a run's configuration does not show because they have no value, as comments."""
     shown, lines = settings.dump(), list[str]()
     for name, model in models():
         table = defaults.stored_value(shown, name)
