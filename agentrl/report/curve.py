@@ -46,7 +46,8 @@ def curve_svg(curve: CurveData) -> str:
         *_training(curve, last),
     ]
     most = max((point.episodes for point in curve.evaluations), default=0)
-    cloned = any(point.name == "clone" for point in curve.evaluations)  # iteration 0 shows the clone, else the start
+    # At iteration 0 the picture shows the evaluation after the warm-up, or the one before it if there is no warm-up.
+    cloned = any(point.name == "clone" for point in curve.evaluations)
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
         points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]
