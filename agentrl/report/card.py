@@ -141,7 +141,7 @@ def _origin(exported: Exported) -> str:
 
 
 def _cell(value: object) -> str:
-    """A value as one cell of a table: on one line, with the special characters of Markdown and HTML escaped."""
+    """A value as one cell of a table: on one line, with a backslash before |, <, >, ` and the backslash."""
     return re.sub(r"([|<>`\\])", r"\\\1", " ".join(str(value if value is not None else "").split()))
 
 

@@ -56,12 +56,12 @@ class MethodData(BaseModel, frozen=True):
 
 
 class EpisodeData(BaseModel, frozen=True):
-    """One agent's chain of steps, in the order of the page.
+    """One agent's chain of steps.
 
     Attributes:
         name, agent: names from the graph, or numbers if the graph stores no names.
         group: index into `groups`.
-        score: sum of the rewards on the episode's path, or the stored score.
+        score: the stored score; if none is stored, the sum of the rewards on the episode's path.
         succeeded: did the episode succeed?
         ending: how the episode ended, such as `done` or `turn_limit`; empty if the graph does not say.
         failed: True if an environment error ended the episode or its rollout; no statistic counts such an episode.
@@ -100,7 +100,7 @@ class TreeNode(BaseModel, frozen=True):
         steps: indices of the shown steps.
         value: mean of the steps' values (see `agentrl.report.tree.values_below`): the value of a step is the mean of
             the values of the steps that continue it, and the value of an episode's last step is the episode's score.
-            null if no step of the node has a value, as with candidates.
+            Null if no step of the node has a value; candidates, for example, have none.
     """
 
     parent: int
@@ -120,7 +120,7 @@ class GroupData(BaseModel, frozen=True):
         score: for each of `states`, the mean score over the played steps that leave it; null if no played step does.
         first: the column (see `StepsData.column`) of the first visit of each of `states`.
         edges: the actions that lead from state to state.
-        tree: the same steps as a tree by their histories, parents before children.
+        tree: all steps of the group as a tree by their histories, parents before children.
     """
 
     name: str

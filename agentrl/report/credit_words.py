@@ -126,8 +126,11 @@ class _Term(NamedTuple):
 def _less_mean(
     term: _Term, given: np.ndarray, assigned: np.ndarray, options: Mapping[str, Any], rows: np.ndarray
 ) -> list[str]:
-    """For each of `rows`, a text such as "name = value - mean of the group", divided by the standard deviation if the
-    options say so. The list is empty if `given` was not computed in this way."""
+    """For each of `rows`, the arithmetic of a term in words, such as "name = its value - the mean of its group".
+
+    If the options divide by the standard deviation, so do the words. The list is empty if `given` was not computed in
+    this way.
+    """
     m = moments(term.value, term.key, term.weight, options.get("std", "none"))
     size = count(term.key, (term.weight > 0).astype(np.float64))  # [N] members that count
     several = assigned & (size > 1)  # [N]

@@ -49,7 +49,9 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-RECENT = 10  # so many of the newest stored iterations are counted; the same number of the oldest is compared with them
+# Failures and situations are counted over this many of the newest stored iterations. The same number of the oldest is
+# read to find decisions that became certain too early.
+RECENT = 10
 SITUATIONS = 15  # largest number of situations on the page, which shows the most frequent ones
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),

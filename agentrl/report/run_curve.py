@@ -35,8 +35,8 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
         name: name of the run.
         run: the run's folder, for the outcomes of its evaluations.
         rows: the lines of metrics.jsonl.
-        timings: the lines of timings.jsonl. CPU seconds are unknown if these lines are not those of the same stages and
-            iterations as `rows`, in the same order.
+        timings: the lines of timings.jsonl. CPU seconds are known only if there is one line per entry of `rows`, with
+            the same stage and step.
     """
     spent = _cpu_seconds(rows, timings)  # [R]
     sampled = list(accumulate(_tokens(row) for row in rows))  # [R]
@@ -58,7 +58,7 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
 
 
 def thinned(indices: Sequence[int]) -> list[int]:
-    """Every n-th of the indices, at most `AT_MOST`, and the last one."""
+    """Every n-th of the indices, at most `AT_MOST` of them, and the last index if it is not among them."""
     stride = math.ceil(len(indices) / AT_MOST) or 1
     kept = list(indices[::stride])
     return kept if not indices or kept[-1] == indices[-1] else [*kept, indices[-1]]
@@ -72,7 +72,7 @@ def number(value: Any) -> float | None:
 
 
 def _tokens(row: Row) -> int:
-    """Number of tokens that were sampled in an iteration of training, filtered rollouts included; 0 for other lines."""
+    """Number of tokens sampled in the iteration of a training line, filtered rollouts included; 0 for other lines."""
     found = row.get("generated_tokens", row.get("tokens", 0)) if row["stage"] == "train" else 0
     return int(found)
 
@@ -137,7 +137,7 @@ def read_outcomes(report: Path) -> dict[str, Any]:
 
 
 def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two reports that `compare` accepts: both hold only the tasks that both played, and have the same panel.
+    """Two reports, reduced to the tasks that both played and with an empty panel, so that `compare` accepts them.
 
     This is needed because the evaluations during a run play only the first tasks of the panel of the other evaluations.
     Reports of one panel, of different benchmarks or without a common task are returned unchanged.

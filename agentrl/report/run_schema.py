@@ -91,7 +91,7 @@ class CurveData(BaseModel, frozen=True):
         cpu_s: CPU seconds of the run up to and including the iteration.
         evaluations: the evaluations on held-out tasks, in the order of the run.
         verdicts: one sentence per mode: success before and after training, and whether chance can explain the
-            difference.
+            difference, or why the two evaluations cannot be compared.
     """
 
     name: str
@@ -239,8 +239,9 @@ class PartData(BaseModel, frozen=True):
         title: such as `iteration 79` or `held-out, end, sampled`.
         kind: `training` or `evaluation`.
         reasons: for each group of `data`, why it is shown.
-        story: one sentence on what the credit singles out; empty for an evaluation.
-        singled_out: rows of the steps that the story names: the step with most credit, then the step with least.
+        story: a short text on the steps with most and with least credit; empty for an evaluation.
+        singled_out: rows of the steps that the story names: the step with most credit, then the step with least; empty
+            if the story names none.
         methods: method of `data` -> what it is, in a sentence.
         seconds: for each step of `data`, wall-clock seconds of [answer, environment]; empty if the run stored none.
         data: the steps.

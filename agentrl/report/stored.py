@@ -56,7 +56,7 @@ class Found(BaseModel, frozen=True):
         score: score of the episode; null if it is not finite.
         succeeded: did the episode succeed?
         steps: number of steps of the episode.
-        snippet: the text that was found, with some characters around it.
+        snippet: the text that was found, with some characters around it; empty if no text is searched for.
     """
 
     row: int
@@ -89,7 +89,7 @@ class Asked(NamedTuple):
 
 
 def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
-    """The episodes that meet all conditions, in the order of the graph."""
+    """The episodes that meet all conditions, in the order of their numbers in the graph."""
     hits = _hits(graph, asked.text)  # [N]
     score, succeeded = graph.score, graph.succeeded  # [N], [N]
     order = np.argsort(graph.episode, kind="stable")  # [N]
