@@ -26,7 +26,7 @@ from agentrl.graph import StepGraph, read_graph
 from agentrl.report import Asked, credit_data, search, token_words
 
 STORED = "as trained"  # name of the credit that the run used and stored with its steps
-MOST_FOUND = 200  # episodes in the answer to a search
+MOST_FOUND = 200  # largest number of episodes in the answer to a search
 
 
 class TookTooLong(Exception):
@@ -53,7 +53,7 @@ class CreditWorker:
 
         Raises:
             ValueError: the request has a mistake; the message says which.
-            TookTooLong: there was no answer in time.
+            TookTooLong: there was no answer in time, or the process has ended.
         """
         end = time.monotonic() + self.seconds
         if not self._turn.acquire(timeout=self.seconds):
@@ -85,7 +85,7 @@ class CreditWorker:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
             command = [sys.executable, "-c", "from agentrl.serve.credit_worker import main; main()"]
-            # The folder of the package comes first, so that the process loads the same agentrl as this one.
+            # The new process gets the module search path of this process, so that both load the same agentrl.
             path = os.pathsep.join(dict.fromkeys(one or os.getcwd() for one in sys.path))
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}

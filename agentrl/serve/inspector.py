@@ -1,4 +1,4 @@
-"""The inspector: the credit page of every stored iteration of a run, over HTTP on this machine, read-only.
+"""The inspector: the credit pages of the stored iterations and evaluations of a run, over HTTP, read-only.
 
 All routes are GET and lie below /TOKEN/, where TOKEN is random: the page itself; `run`, the state of the run and its
 stored graphs; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a

@@ -32,7 +32,7 @@ CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
-LOG_BYTES = 4000  # number of last bytes of the server's output in which the reason why it ended is searched
+LOG_BYTES = 4000  # so many last bytes of the server's output are read; their last line says why the server ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class OpenEnvTable:
     def task(self, seed: int | None, key: str) -> Task:
         """The task with this key. If the key is empty, the seed is the task's position, modulo the number of tasks.
 
-        If there is no seed either, each call returns the next task.
+        If there is no seed either, each call returns the next task, and after the last task the first one.
         """
         if key:
             return panel_tasks(self.entry, [key])[0]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from agentrl.tool import Passage, Retriever, ToolFault
 
 BODY_BYTES = 64 << 20  # longest request body
-MAX_TOPK = 1000  # passages per query
+MAX_TOPK = 1000  # largest number of passages per query, if the caller of `serve_retriever` sets none
 
 
 class Question(NamedTuple):

@@ -198,7 +198,7 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
 
 
 def note(given: Tables) -> str:
-    """A note if the recipe sets only a rate for a model made from scratch; else empty."""
+    """A note if the recipe sets `optim.lr` without `optim.name` for a model made from scratch; else empty."""
     if kind_of_model(given.model) != "new" or not as_written(given):
         return ""
     return (

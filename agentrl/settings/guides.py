@@ -83,7 +83,8 @@ def _check_teacher(
     regularizers: Sequence[Entry[RegularizerFile]],
     agents: int,
 ) -> None:
-    """Raises ValueError if a teacher or its regularizer is there without the other, or the teacher cannot be used."""
+    """Raises ValueError if the recipe has a teacher and no regularizer that reads its log-probs, or such a regularizer
+    and no teacher, or if the teacher does not fit the other sections."""
     learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
     who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
     if who is None:
