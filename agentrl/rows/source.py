@@ -171,7 +171,8 @@ def _of_folder(folder: Path) -> dict[str, Reader]:
         if files:
             return _by_name(files)
     raise ValueError(
-        f"{folder} holds no rows: name a file ({KNOWN}), a folder with one file per split, or one of save_to_disk"
+        f"{folder} holds no rows: name a file ({KNOWN}), a folder with one file per split, or a folder that "
+        "save_to_disk wrote"
     )
 
 

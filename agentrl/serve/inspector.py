@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):
             raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
         if not slash:
-            raise Refused(404, "the address ends with a slash")
+            raise Refused(404, "the address has no slash after its token: add one")
         if len(query) > MOST_QUERY_CHARS:
             raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
         try:

@@ -62,8 +62,8 @@ class OpenEnvTable:
         called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
         if called:
             raise ValueError(
-                f"{entry.name} calls other agents ({', '.join(called)}), and a session of OpenEnv has one: it cannot "
-                "be served"
+                f"{entry.name} calls other agents ({', '.join(called)}), and a session of OpenEnv has one agent: name "
+                "an environment that calls no agents"
             )
         self.entry = entry
         self._tasks, self._turns = tasks_of(entry), itertools.count()
@@ -100,7 +100,10 @@ def tools_of(seen: Observation) -> list[dict[str, Any]]:
     """
     tools = [dict(function_of(schema)) for schema in seen.tools]
     if ANSWER in [tool["name"] for tool in tools]:
-        raise ValueError(f"the environment has a tool named {ANSWER!r}, which the server adds: rename it")
+        raise ValueError(
+            f"the environment has a tool named {ANSWER!r}, which is also a tool of this server: rename the "
+            "environment's tool"
+        )
     tools = [*tools, answer_tool()] if tools else []
     return [
         {"name": one["name"], "description": one.get("description", ""), "input_schema": one["parameters"]}

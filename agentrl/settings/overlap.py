@@ -28,8 +28,8 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
         )
     if keeps_leftover(rollout) and run.staleness <= run.lead:
         raise ValueError(
-            f"rollout.leftover = 'keep' makes groups an update older or more, and run.staleness = {run.staleness} "
-            f"leaves no room for that beside the {run.lead} batches that are played ahead: raise run.staleness to "
+            f"rollout.leftover = 'keep' makes groups older by one or more updates, and run.staleness = {run.staleness} "
+            f"allows only the age of the {run.lead} batches that are played ahead: raise run.staleness to "
             f"{run.lead + 1} or more, or lower run.ahead"
         )
     if provision > 1 and (tables.batch.tokens or tables.batch.actions):
