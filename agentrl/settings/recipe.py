@@ -205,8 +205,8 @@ class Settings:
             return
         if self.rollout.hooks.fills:
             raise ValueError(
-                f"replay.name={self.replay.name} stores whole chains, and the chains of rollout.name="
-                f"{self.rollout.name} share steps or hold samples of their own: choose rollout.name=chain"
+                f"replay.name={self.replay.name} stores whole chains, and rollout.name={self.rollout.name} plays "
+                "branches, candidates or probes: choose rollout.name=chain"
             )
         if self.credit.hooks.filler is not None:
             raise ValueError(
