@@ -1,8 +1,8 @@
 """Answers that cost something: the run pays for each answer once, stores it in a file, counts it, and limits the cost.
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
-the answer depends on. `at` is the iteration that paid for the answer; by it, a run that is killed and resumed reports
-the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
+the answer depends on. `at` is the iteration that paid for the answer. Because `at` is stored, a run that is killed and
+resumed reports the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class _Window:
         return number
 
     def leave(self, number: int, tokens: int, price: float) -> None:
-        """Note that an answer has ended or failed, and let the next answer that waits for it be asked for."""
+        """Note that an answer has ended or failed, and wake the answers that may now be asked for."""
         self.ended[number] = (tokens, price)
         while self.first in self.ended:
             self.first += 1
