@@ -11,7 +11,7 @@ from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
 Split = Literal["all", "train", "test"]
-FEW = 20  # a column with fewer distinct values divides the rows too coarsely, unless most rows have their own value
+FEW = 20  # a column with fewer values divides the rows too coarsely, unless its values are more than half the rows
 
 
 class Division(NamedTuple):

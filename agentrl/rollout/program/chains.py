@@ -2,9 +2,9 @@
 
 A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that extends no earlier
 prompt still continues a conversation if three things hold: the prompts of both begin with the same messages, up to the
-first message of the user; no other conversation with this beginning could be continued; and no other prompt with this
-beginning came at the same time. An agent that rewrites its history thus has one conversation. Two conversations are
-played at the same time if a request of one was in flight together with a request of the other. The rules:
+first message of the user; no other conversation with this beginning could be continued; and no different prompt with
+this beginning came at the same time. An agent that rewrites its history thus has one conversation. Two conversations
+are played at the same time if a request of one was in flight together with a request of the other. The rules:
 
 - Several requests may ask the same first prompt, or extend the same step. Of those that were in flight together, the
   conversation contains the request that most later requests extend, directly or not (of equals, the first in the order
