@@ -1,4 +1,4 @@
-"""The protocol of context policies: a context policy makes a prompt of the history of an episode.
+"""The protocol of context policies: a context policy makes a prompt from the history of an episode.
 
 A file in `algorithms/context/` offers a frozen `Config` and
 

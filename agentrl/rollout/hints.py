@@ -1,7 +1,7 @@
 """Plays further chains with a guide's words in the prompts, and replaces these prompts for training.
 
-A chain with a hint was sampled with a prompt that the policy will not see later. If the chain is trained with the
-prompt without the hint, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
+A chain with such words was sampled with a prompt that the policy will not see later. If the chain is trained with the
+prompt without the words, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
 the trainer computes log-probs with the new prompt. `update.importance` corrects the difference between the two. With
 `update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
 """
@@ -92,7 +92,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     following = [*(step.observation for step in record.steps[1:]), record.final or first]
     for step, then in zip(record.steps, following, strict=True):
         ask = hooks.ask(config, player.prompt, history)
-        assert (ask.rewrites is not None) == step.rewrites, "other words changed the turns with a new memory"
+        assert (ask.rewrites is not None) == step.rewrites, "with these words, other turns ask for a new memory"
         step.added = ask.token_ids[len(ask.token_ids) - ask.added :]
         step.continues = ask.added < len(ask.token_ids)
         answer = step.generation

@@ -36,8 +36,8 @@ class StepRecord:
         asked: the messages of the whole prompt.
         answer_s: wall-clock seconds from the request to the answer, including the time during which the engine serves
             other episodes; NaN if the player is not timed or a program plays the episode.
-        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls. NaN also if the
-            action was not carried out.
+        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls; NaN in the same
+            cases as `answer_s`, and if the action was not carried out.
     """
 
     observation: Observation

@@ -63,8 +63,8 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """The tool of a typed function, bound method, or object with a typed `__call__` (whose `name` names the tool).
 
     Raises:
-        ValueError: the function yields, its name is no name for a tool, or an argument has no type hint or a hint that
-            JSON cannot carry. The sentence names the tool.
+        ValueError: the function yields, its name is not allowed for a tool, or an argument has no type hint or a hint
+            that JSON cannot carry. The sentence names the tool.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))

@@ -247,7 +247,7 @@ class ToolEnv:
         return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the state; carry out the actions again if the class's object could not be pickled."""
+        """Restore the state; carry out the actions again if the class's object could not be pickled."""
         again = state.pop("_again", False)
         vars(self).update(state)
         if again:

@@ -19,7 +19,7 @@ class Division(NamedTuple):
 
     Attributes:
         column: its name.
-        values: number of its distinct values; rows with one value stay together.
+        values: number of its distinct values; rows with the same value stay together.
         rows: number of rows.
         test: number of rows that are test rows.
         wanted: share of test rows that the configuration asks for (`test_share`).

@@ -96,7 +96,7 @@ class ProgramEpisode:
         return await _run(self.program.command, task, seconds)
 
     async def _score(self, first: Observation, ended: "_Ended", calls: int) -> None:
-        """Write the reward, info and status of the episode's outcome into its last step; `calls` answers were given."""
+        """Write the outcome's reward, info and status into the episode's last step; `calls` counts the answers."""
         last: StepRecord = self.record.steps[-1]
         self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
         counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(calls)}
