@@ -1,4 +1,4 @@
-"""The chains of a program's episode: one main chain, and a chain for each conversation that was played beside others.
+"""The chains of a program's episode: one main chain, and a chain per conversation that was played beside another.
 
 A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that extends no earlier
 prompt still continues a conversation if three things hold: the prompts of both begin with the same messages, up to the
@@ -25,10 +25,10 @@ are played at the same time if a request of one was in flight together with a re
 No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
 estimates need it.
 
-A request beside others is in a called chain and not in a branch (`parent`), for this reason. A branch is a further try
-of the whole task: it counts as an episode, and the steps before it are trained once per branch. A request beside the
-main chain is a part of the same try: it counts in the same rollout, and the main chain has one return. The token table
-still says that the request continues the caller's context, so the tokens of this context are computed once.
+A conversation that was played beside another one (at the same time) is a called chain and not a branch (`parent`). The
+reason: a branch is a further try of the whole task, so it counts as an episode, and the steps before it are trained
+once per branch. Such a conversation is a part of the same try: it counts in the same rollout, and the main chain has
+one return. If it extends the caller's step, the token table says so, and the shared tokens are computed once.
 
 The outcome of the episode is the outcome of each of its chains: the last step of a called chain gets the episode's
 score, success and signals (`share_outcome`). The policy gradient of a program's expected score multiplies the gradient
