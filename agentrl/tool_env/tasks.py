@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from agentrl.rows import Row, is_number, plain
 from agentrl.types import Task
 
-COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
+COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value names it
 Split = Literal["all", "train", "test"]
 FEW = 20  # a column with fewer values divides the rows too coarsely, unless its values are more than half the rows
 
