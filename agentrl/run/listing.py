@@ -214,7 +214,7 @@ def condition(text: str) -> Condition:
 
 
 def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list[ListedRun]:
-    """The runs that fit every condition.
+    """The runs that fit every condition, without the runs that cannot be read.
 
     Raises:
         ValueError: no run has such a key, or an operator compares sizes and a value is a text.

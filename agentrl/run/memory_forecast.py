@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 
 
 def check_card(name: str) -> None:
-    """Raises ValueError unless the card is in the table."""
+    """Raises ValueError if a card is named that is not in the table."""
     if name and name not in CARDS:
         raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; write --memory after the options")
 
@@ -178,7 +178,7 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _why_not(self, card: str, need: Any, fixed: float) -> str:
-        """Why the update has no room: its own `fixed` bytes alone, or what else is on the card."""
+        """Why nothing is left for activations: weights and optimiser (`fixed` bytes), and what else is on the card."""
         own = f"weights and optimiser alone need {fixed / GIB:.1f} GiB"
         if fixed >= CARDS[card] * USABLE * GIB:
             return own

@@ -5,8 +5,8 @@ back as soon as it is finished. A session stays with one actor, which keeps the 
 
 When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
 requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise
-is keyed by seed, iteration, group, copy and turn, so that the answers are those of an undisturbed run, except for
-rounding, which differs with the requests that are computed together.
+is keyed by seed, iteration, group, copy and turn, so the answers are those of an undisturbed run. Only rounding may
+differ, because it depends on which requests an actor computes together.
 """
 
 import asyncio
@@ -45,9 +45,10 @@ class Letter(NamedTuple):
 
     Attributes:
         client: name of the client.
-        setup: the engine that is asked.
+        setup: names the engine of the actor that is to answer.
         mark: the actor must have these weights, or later ones.
-        events: `(session, of, tokens)` for a branch, `(session,)` for a session that has ended.
+        events: `(session, of, tokens)` if the new session continues the first `tokens` tokens of the session `of`;
+            `(session,)` if the session has ended.
         requests: requests by their numbers; the answers name the numbers.
         dropped: numbers of earlier requests whose answers are no longer needed.
     """
@@ -175,7 +176,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # a restarted actor has forgotten the session, and computes the tokens again
+            if known is not None:  # else the actor was restarted, and computes the tokens of the session `of` again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)
@@ -224,7 +225,7 @@ class TeamEngine(Sessions):
     Args:
         name: name of the engine.
         team: the actors.
-        setup: the engine of each actor that is asked.
+        setup: names the engine, of the several engines of each actor, that answers.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:

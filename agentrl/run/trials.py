@@ -271,7 +271,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # not by file modes: they let a superuser write to /proc
+        with tempfile.TemporaryFile(dir=there):  # file modes would say that a superuser can write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

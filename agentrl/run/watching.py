@@ -19,7 +19,7 @@ FAULTS = 5  # number of faults that are named, the most frequent ones
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One number of a run over its steps.
+    """One metric of a run over its updates.
 
     Attributes:
         name: name of the metric.
@@ -45,7 +45,8 @@ class Frame:
         state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
         stage: warmup, train, or empty before the first line of metrics.
         step, of: number of updates of this stage that are done, and number of all its updates.
-        now: content of now.json, which says what the run does at this moment; empty if there is none.
+        now: content of now.json, which says what the run does at this moment; empty if there is no such file, and in
+            the states finished, stopped and unknown.
         curves: training first, then held-out success by mode (greedy, sampled).
         phases: phase -> share of the wall-clock time of the last iterations.
         speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
