@@ -27,8 +27,8 @@ FAULTS = 0.05  # share of episodes lost to the environment
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
 SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
-# If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are not
-# reported.
+# If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are
+# not reported.
 SOLVED = 0.9
 MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
 CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows

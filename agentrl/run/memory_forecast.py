@@ -192,10 +192,11 @@ class _Policy:
         return f"{own}, and {', and '.join(words for words, size in others.items() if size)}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """About the largest number of tokens that fits, a multiple of STEP unless it was tried; 0 if no try fits.
+        """Estimate the largest number of tokens that fits, from at most TRIES more forecasts; 0 if none of them fits.
 
-        As a function of the tokens, the peak is a maximum of straight lines. So between two tries the peak is never
-        above the line through both, and this line is used. A number outside of the tries is tried itself.
+        As a function of the tokens, the peak is a maximum of straight lines. So between two forecasts the peak is never
+        above the line through both. When one number of tokens fits and another does not, this line gives the result,
+        rounded down to a multiple of STEP. Until then, further numbers are tried.
         """
         tokens = self.update.max_tokens
         fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))

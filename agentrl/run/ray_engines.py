@@ -1,7 +1,8 @@
 """Engines as actors of a Ray cluster: they generate for the run and for its workers, on any machine of the cluster.
 
-A client collects the requests of one round of its event loop, and sends them in one call per actor. Each answer comes
-back as soon as it is finished. A session stays with one actor, which keeps the session's keys and values.
+A client (the run or a worker) collects the requests of one round of its event loop, and sends them in one call per
+actor. Each answer comes back as soon as it is finished. A session stays with one actor, which keeps the session's keys
+and values.
 
 When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
 requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise

@@ -157,8 +157,8 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
-            # After the first turn, a prompt that rewords replaces these messages by the text of `turn`, yielded above. The
-            # two texts differ in their words: " 84" is another word than "84".
+            # After the first turn, a prompt that rewords replaces these messages by the text of `turn`, yielded above.
+            # The two texts differ in their words: " 84" is another word than "84".
             if turn == 0 or not rewords(prompt):
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)

@@ -1,7 +1,7 @@
 """float32 copies ("master weights") of a model in half precision: the optimiser changes the copies.
 
-bfloat16 has 8 bits of mantissa, so a step of less than 1/256 of a weight is rounded away: at a learning rate of 1e-6 a
-model trained in place would never move (Micikevicius et al., arXiv:1710.03740, section 3.1).
+bfloat16 has 8 bits of mantissa, so a step of less than 1/512 of a weight is rounded away. At a learning rate of 1e-6, a
+model that is trained in place would hardly move (Micikevicius et al., arXiv:1710.03740, section 3.1).
 """
 
 from collections.abc import Sequence
