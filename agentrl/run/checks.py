@@ -34,7 +34,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
 
 def _model_paths(settings: Settings) -> list[str]:
-    """The values of `model.path` of all policies that are not made anew."""
+    """The values of `model.path` of all policies whose model is not made from scratch."""
     return list(dict.fromkeys(plan.model.path for plan in settings.policies.values() if plan.model.new is None))
 
 
@@ -51,8 +51,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
     """Notes of a dry run: what ends an episode first, what is missing here, and how the tasks are divided.
 
     To find held-out tasks that are training tasks too, this function compares the options of the training and the
-    evaluation environment (not with `eval.panel`), and then their tasks. The tasks of agentrl's own environments that
-    do not read a user's rows are not compared, because making these tasks takes seconds.
+    evaluation environment (unless `eval.panel` names the held-out tasks), and then the tasks. If the environment is one
+    of agentrl's own and reads no rows of a user, the tasks are not compared, because making them takes seconds.
 
     Raises:
         ValueError: training and held-out tasks overlap, or the folder of a model exists and holds no model.
@@ -147,15 +147,15 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
 
 
 def division_note(tasks: Sequence[Task]) -> str:
-    """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
+    """A note on the column that divides a user's rows into training and held-out rows; empty if there is none."""
     return str(tasks.division or "") if isinstance(tasks, RowTasks) and tasks.split != "all" else ""
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks.
 
-    If the list of training tasks has no end, as many training tasks are searched as there are held-out tasks. This
-    detects that both lists are the same.
+    If the list of training tasks has no end, only its first tasks are searched, as many as there are held-out tasks.
+    That is enough to notice that both lists are the same.
     """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}

@@ -107,7 +107,7 @@ class Contestant:
 
     @classmethod
     def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
-        """An actor that answers with the policy `policy` of a run, or with a model folder.
+        """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
 
         Raises:
             ValueError: `word` is neither a run folder nor a model folder.

@@ -248,7 +248,7 @@ class RunFolder:
             )
 
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings, up to a damaged line.
+        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings; no line from a damaged one on.
 
         The removed lines were written after the checkpoint from which the run is resumed.
         """

@@ -23,10 +23,10 @@ CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
-FAULTS = 0.05  # share of episodes lost to the environment
+FAULTS = 0.05  # share of episodes that faults of the environment ended
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
-SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
+SEEN = 0.1  # success counts as gone only if the best iterations had at least this success
 # If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are
 # not reported.
 SOLVED = 0.9

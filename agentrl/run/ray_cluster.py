@@ -136,7 +136,7 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
 
 
 def library() -> Any:
-    """Ray, in a process that Ray has started."""
+    """The module Ray, for code in a process that is connected to the cluster or was started by Ray."""
     import ray
 
     return ray

@@ -46,7 +46,7 @@ class Letter(NamedTuple):
 
     Attributes:
         client: name of the client.
-        setup: names the engine of the actor that is to answer.
+        setup: says which of the actor's engines is to answer.
         mark: the actor must have these weights, or later ones.
         events: `(session, of, tokens)` if the new session continues the first `tokens` tokens of the session `of`;
             `(session,)` if the session has ended.
@@ -226,7 +226,7 @@ class TeamEngine(Sessions):
     Args:
         name: name of the engine.
         team: the actors.
-        setup: names the engine, of the several engines of each actor, that answers.
+        setup: says which of the engines of an actor is to answer.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:

@@ -1,4 +1,4 @@
-"""Are worthless answers paid? Attacks on the scores and rewards of a recipe, for `agentrl check RECIPE.toml --reward`.
+"""Checks whether a recipe rewards worthless answers, by attacks, for `agentrl check RECIPE.toml --reward`.
 
 Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as in
 training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's `gold`

@@ -40,7 +40,8 @@ class Work:
         active: [N] bool; rows that are not active get no forward pass.
         copies: the copies of rows that the loss counts.
         terms: computes the loss. Its arguments: for each target of a copy its statistics [X] and its index [X] in the
-            token table; the `Spread`, which says for each of them which target and which copy it is; and all copies.
+            token table; the `Spread`, which says to which target and to which copy each of them belongs; and all
+            copies.
         entropy: see `agentrl.model.token_stats`.
         temperature: sampling temperature, above 0; the graph's column `temperature` has precedence.
         bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need that.

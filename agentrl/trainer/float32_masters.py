@@ -15,7 +15,7 @@ HALF = (torch.bfloat16, torch.float16)
 class Masters:
     """float32 copies of the trained weights that a model holds in half precision; other weights have no copy.
 
-    The gradient of each micro-batch is added up in float32, so a sum over many micro-batches is not rounded either.
+    The gradients of the micro-batches are added up in float32, so their sum is not rounded to half precision either.
     """
 
     def __init__(self, model: nn.Module) -> None:

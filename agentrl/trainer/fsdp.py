@@ -23,7 +23,12 @@ ORIGIN = "agentrl_origin"  # attribute of a sharded model
 
 
 class Origin(NamedTuple):
-    """How a model was sharded: `blank` is the model before, without memory for its weights; and is it offloaded?"""
+    """How a model was sharded.
+
+    Attributes:
+        blank: the model before it was sharded, without memory for its weights.
+        offload: are the shards in the CPU's memory?
+    """
 
     blank: Any
     offload: bool

@@ -11,7 +11,9 @@ from agentrl.trainer.sections import UpdateConfig
 
 
 def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
-    """With `kl_in="reward"`, subtract kl_coef times the sum of a step's KL estimates, over decisions, from its reward.
+    """With `kl_in="reward"`, subtract kl_coef times a step's KL from its reward.
+
+    A step's KL is the sum of the KL estimates of its decisions.
 
     Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`); here each
     step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty.

@@ -4,7 +4,7 @@ The real `update` runs on tensors that have shapes and types and no memory: on t
 learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has the state of a first step. `Peak` adds
 up the storages that would be alive. The forecast uses the attention for CPUs, which stores the same tensors as
 FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not counted: its context, gaps
-of the allocator, workspaces of kernels, buffers of NCCL. A device therefore needs at least the forecast.
+of the allocator, workspaces of kernels, buffers of NCCL. So a device needs at least as much memory as the forecast.
 """
 
 import copy
