@@ -11,7 +11,7 @@ from agentrl.config import Entry
 from agentrl.credit import OWN, RewardTransform, rescore
 from agentrl.evaluate.continuations import Place
 from agentrl.graph import StepGraph, Tokens, pad_columns
-from agentrl.rollout import EpisodeRecord, build_graph
+from agentrl.rollout import EpisodeRecord, build_graph, rows_of_graph
 
 
 def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
@@ -61,13 +61,15 @@ def with_run_rewards(
     statistics, so the rewards of the stored rows do not change.
 
     Args:
-        graph: [N + M] rows; the steps that the records played are the last M, in the records' order.
+        graph: [N + M] rows; the last M are the steps of the records and of the agents that they called, in the
+            order of `build_graph(records)`.
         records: the continuations, whose steps are changed.
         entries: the run's `[reward]`; if empty, the environment's reward stays.
     """
     scored = rescore(graph, entries)
-    steps = [step for record in records for step in record.own]
-    for step, reward in zip(steps, scored.reward[len(scored) - len(steps) :].tolist(), strict=True):
+    new = sum(len(chain.own) for record in records for chain in record.chains())
+    steps = [step for step, _ in rows_of_graph(records)]  # the shared steps first, which the graph had before
+    for step, reward in zip(steps[len(steps) - new :], scored.reward[len(scored) - new :].tolist(), strict=True):
         step.reward = reward
     return scored
 

@@ -19,7 +19,7 @@ from agentrl.rollout.hints import Hinting, Taught, Telling, taught
 from agentrl.rollout.player import Player, Start, TooManyFaults
 from agentrl.rollout.program import AgentTask, Program, arrange, program_path, share_outcome
 from agentrl.rollout.provision import Provision, Wanted, groups_to_begin
-from agentrl.rollout.record_graph import build_graph
+from agentrl.rollout.record_graph import build_graph, rows_of_graph
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined, same_state
 from agentrl.rollout.replay import Fresh, Joins, Replay, ReplayFile, ReplayOptions, Stored, fresh_part
 from agentrl.rollout.sampler import Allocator, Draw, Follower, Sampler, SamplerFile
@@ -107,6 +107,7 @@ __all__ = [
     "reply_from",
     "reply_of",
     "rows_of",
+    "rows_of_graph",
     "same_state",
     "share_outcome",
     "stop_on_faults",

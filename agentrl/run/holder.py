@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 LOCK = ".lock"
+ZOMBIE = -1  # in the place of the start of a process that has ended
 
 
 class Holder(NamedTuple):
@@ -53,7 +54,8 @@ def read_holder(run: Path) -> Holder | None:
 def is_alive(holder: Holder) -> bool | None:
     """Does the process run? None if it is a process of another machine, which cannot be seen from here.
 
-    A process with this id whose start time cannot be read counts as the holder.
+    A process with this id whose start time cannot be read counts as the holder. A zombie, which has ended and whose
+    parent has not asked for its exit code, does not run.
     """
     if holder.host != platform.node():
         return None
@@ -63,13 +65,14 @@ def is_alive(holder: Holder) -> bool | None:
         return False
     except PermissionError:  # a process of another user
         pass
-    return not holder.started or _started(holder.pid) in (0, holder.started)
+    started = _started(holder.pid)
+    return started != ZOMBIE and (not holder.started or started in (0, holder.started))
 
 
 def _started(pid: int) -> int:
-    """When a process began, in the ticks of /proc; 0 if that is not known or the process is a zombie."""
+    """When a process began, in the ticks of /proc; 0 if that is not known, ZOMBIE if it is a zombie."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if after_name[0] == "Z" else int(after_name[19])
+        return ZOMBIE if after_name[0] == "Z" else int(after_name[19])
     except (OSError, ValueError, IndexError):
         return 0

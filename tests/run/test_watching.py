@@ -6,6 +6,8 @@ import os
 import platform
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -86,6 +88,18 @@ def test_no_news_for_five_minutes_names_the_process(run):
 def test_a_later_process_with_the_same_number_is_another_one(run):
     held_by(run, os.getpid(), started=1)
     assert frame(run).state == "dead"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="zombies are told apart by /proc")
+def test_a_process_that_ended_and_was_not_waited_for_does_not_run(run):
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+        process.stdout.read()  # until its end
+        until = time.monotonic() + 60
+        while ") Z " not in Path(f"/proc/{process.pid}/stat").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        held_by(run, process.pid)
+        assert frame(run).state == "dead"
 
 
 def test_the_lock_names_its_process_until_the_run_is_closed(tmp_path):
