@@ -36,7 +36,7 @@ class LossInputs:
         ref_logprob: the log-probability under the reference model, or None.
         entropy: entropy in nats of the distribution that the token was drawn from, or None if it is not computed.
         positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
-        weight: how often the step counts in terms without an advantage.
+        weight: how often the step counts in the terms that have no advantage, such as KL and entropy.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.
         columns: further columns that the recipe's regularizers read (`READS` of their files), by name.
@@ -72,7 +72,8 @@ class Loss(CatalogueFile):
         sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
         behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
             `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Such steps need no forward pass unless
+            a KL, entropy or regularizer term does.
     """
 
     KIND: ClassVar[str] = "loss"
@@ -84,6 +85,6 @@ class Loss(CatalogueFile):
     zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)
 
     def sequence_of(self, config: Any) -> SequenceUnit:
-        """The sequence of the aggregation under these options of the loss."""
+        """What a sequence is in the aggregation: the loss's option `sequence` if it has one, else the hook's value."""
         chosen: SequenceUnit = getattr(config, "sequence", self.sequence)
         return chosen
