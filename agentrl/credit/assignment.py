@@ -1,4 +1,4 @@
-"""Applies a credit method to a stored graph."""
+"""Applies a credit method to a step graph."""
 
 from dataclasses import replace
 
@@ -107,7 +107,7 @@ def name_of(graph: StepGraph, row: int) -> str:
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
-    """Raise ValueError unless the graph has the columns that the method names in NEEDS (on every row) and READS.
+    """Raise ValueError unless the graph has the columns of the method's NEEDS (on every row) and READS (on some row).
 
     Of a token column only the presence is checked; the method itself checks which tokens need an entry.
     """
