@@ -73,7 +73,7 @@ class Loss(CatalogueFile):
         behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
             `update.old_logprob` must be `engine`.
         zero_without_credit: the loss is 0 wherever positive and negative are 0. Such steps need no forward pass unless
-            a KL, entropy or regularizer term does.
+            a KL, entropy or regularizer term needs it.
     """
 
     KIND: ClassVar[str] = "loss"

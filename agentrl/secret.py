@@ -38,7 +38,10 @@ def hidden_url(text: str) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs."""
+    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs.
+
+    Values of fewer than SHORTEST characters and values that begin with "/" are hidden in URLs only.
+    """
     of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
     for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
         if len(secret) >= SHORTEST and not secret.startswith("/"):  # the path of a key file is no secret

@@ -94,7 +94,7 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
 
 
 def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequence[Task] | None:
-    """The tasks of a split, one per row; None if a row cannot be read, or the environment makes no such tasks."""
+    """The tasks of a split, one per row; None if a row cannot be read, or if the rows do not make one task each."""
     unread = sum(asked is None for asked in split.asked)
     of = f" of {split.name}" if split.name else ""
     if unread:

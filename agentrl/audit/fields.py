@@ -87,7 +87,10 @@ def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
 
 
 def empty(value: Any) -> bool:
-    """Does the value count as missing? True for None, a blank text, NaN, an empty object or list, a list of these."""
+    """Does the value count as missing?
+
+    True for None, a blank text, NaN, an empty object, an empty list, and a list in which every value counts as missing.
+    """
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):

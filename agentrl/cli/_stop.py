@@ -30,7 +30,7 @@ class _State:
 
 
 def listen() -> None:
-    """Stop on SIGINT and SIGTERM, but not on a signal that this process ignores, as its parent may have arranged."""
+    """Stop on SIGINT and SIGTERM. If the parent process has set one of the two to be ignored, it stays ignored."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _stop)

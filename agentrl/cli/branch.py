@@ -76,7 +76,10 @@ def stored(run: Path, iteration: int | None) -> Path:
 
 
 def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
-    """Play the continuations with the run's environment, limits and context policy."""
+    """Play the continuations with the run's environment, limits and context policy.
+
+    With `exact` the run's latest checkpoint plays, else the policy that --policy names.
+    """
     from agentrl.evaluate import play_on
     from agentrl.run import Contestant, Loop
 

@@ -1,7 +1,8 @@
 """Keeps a value per prompt between iterations, for credit without groups.
 
-The credit method holds the counts (single-stream policy optimisation, arXiv:2509.13232). This module holds the part
-that needs the policy and a memory: how far the policy has moved since it last answered a prompt.
+The credit method keeps the counts from which a prompt's value is computed (single-stream policy optimisation,
+arXiv:2509.13232). This module stores the last answer to each prompt, and computes from it how far the policy has moved
+since that answer.
 """
 
 from collections.abc import Mapping
