@@ -1,5 +1,4 @@
-"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and how these episodes
-end.
+"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in each situation, and with what success.
 
 It reads the run's stored rollouts. The table has one line per situation. An environment may name situations
 (`situation` in its file); otherwise a situation is a kind of action. Columns:
