@@ -107,9 +107,10 @@ def name_of(graph: StepGraph, row: int) -> str:
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
-    """Raise ValueError unless the graph has the columns of the method's NEEDS (on every row) and READS (on some row).
+    """Raise ValueError unless the graph has the columns that the method names in NEEDS (on every row) and READS.
 
-    Of a token column only the presence is checked; the method itself checks which tokens need an entry.
+    A column in READS must have an entry on at least one row. Of a token column only the presence is checked; the method
+    itself checks which tokens need an entry.
     """
     for name in (*method.needs, *method.reads):
         if graph.has_token_column(name):
