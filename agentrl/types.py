@@ -198,7 +198,8 @@ class Request:
     """The prompt of one turn, which a policy answers.
 
     Attributes:
-        session: the rollout that the turn belongs to; an engine may keep its KV cache under this key until `release`.
+        session: number of the chain that the turn belongs to; an engine may keep the chain's KV cache under this number
+            until `release`.
         token_ids: [T] int64, the whole prompt; empty for policies without a tokenizer.
         messages: the same prompt as chat messages.
         observation: the current observation (for policies that are not language models).

@@ -1,10 +1,11 @@
 """`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
 
-The recorded actions before turn T are carried out again and compared with the stored episode. From there the episode is
-continued n times, each time with a new answer at turn T. The continuations are added to the stored graph (kind probe:
-no credit method and no training sees them); their mean return, under the run's [reward], becomes column mc_value of the
-step. P is a policy as for `agentrl eval`; without it the run's latest checkpoint plays. If turn T + 1 is branched too,
-the command also prints the step's Monte Carlo advantage, next to the advantage that the credit method gave.
+The recorded actions before turn T are carried out again, and the observations are compared with the stored ones. From
+there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
+graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
+value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
+plays. If turn T + 1 is branched too, the command also prints the step's Monte Carlo advantage, next to the advantage
+that the credit method gave.
 """
 
 import json
