@@ -1,4 +1,4 @@
-"""Engines, which generate text: the embedded engine, OpenAI-compatible endpoints, and the protocol of a policy."""
+"""Engines, which generate text (embedded, vLLM servers, OpenAI-compatible endpoints), and the protocol of a policy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

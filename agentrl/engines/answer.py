@@ -1,4 +1,4 @@
-"""One answer while it is being generated: its tokens, the ids that may follow, and when it is finished."""
+"""One answer while it is being generated: its tokens, the ids that its next token may have, and why it finished."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
-_TAIL = 8  # further tokens that are decoded before the last `reach` tokens: a character may take several tokens
+_TAIL = 8  # tokens that are decoded in addition to the last `reach` tokens: a character may take several tokens
 
 
 class Words:
@@ -51,7 +51,8 @@ class Answer:
         slot: the answer's slot in the cache; -1 before it has a slot.
         computed: how many of `tokens` are in the cache.
         finish: why the answer is finished; None while it is being generated.
-        oldest: version of the oldest weights that computed one of the answer's tokens or of the prompt's cached tokens.
+        oldest: version of the oldest weights that computed a token of the answer or a cached token of the prompt; None
+            before the first forward pass.
     """
 
     __slots__ = (

@@ -14,8 +14,8 @@ THOUGHTS = ("reasoning_content", "reasoning")  # where servers put the reasoning
 class Reply(NamedTuple):
     """What a completion says.
 
-    `content` is the text of the answer, `calls` its tool calls, `thought` its reasoning apart from the answer,
-    `refusal` the words of a refusal, `finish_reason` the server's own word.
+    `content` is the text of the answer, `calls` its tool calls, `thought` the reasoning that the server returns apart
+    from the answer, `refusal` the words of a refusal, `finish_reason` the server's word for why the answer ended.
     """
 
     content: str
@@ -30,7 +30,8 @@ def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
     The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand an answer
     to every call. So a user message that comes instead of a tool message answers the next open call, and calls that are
-    still open before a message of another role get an empty answer.
+    still open before a message of another role get an empty answer. A tool message becomes a user message if no call is
+    open.
     """
     body: list[dict[str, Any]] = []
     unanswered: list[ToolCall] = []
@@ -53,7 +54,7 @@ def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _object(call: ToolCall) -> str:
-    """The arguments of a call; `{}` if they are not a JSON object, because some servers refuse such a history."""
+    """The arguments of a call; `{}` if they are not a JSON object, because some servers refuse other arguments."""
     try:
         return call.arguments if isinstance(json.loads(call.arguments), dict) else "{}"
     except (ValueError, RecursionError):

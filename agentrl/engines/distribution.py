@@ -1,7 +1,8 @@
 """Arithmetic of the sampling distribution (`agentrl.engines.Sampling`): softmax(logits / T) on an allowed set.
 
-Everything is computed in float64 from the model's logits, a block of batch rows at a time, so that memory stays bounded
-for large vocabularies. Letters: B rows of the batch, R rows of a block, V vocabulary, A candidates.
+Everything is computed in float64 from the model's logits. What needs the whole vocabulary is computed for one block of
+batch rows at a time, so that memory stays bounded. Letters: B rows of the batch, R rows of a block, V vocabulary, A
+candidates.
 """
 
 import math
@@ -23,7 +24,8 @@ class Draw(NamedTuple):
     Attributes:
         ids: [B] int64.
         logprobs: [B] float64, nats.
-        allowed: per row the ids that the row was restricted to, ascending; an empty array means unrestricted.
+        allowed: per row the ids to which the given set, top-k and top-p restricted the row, ascending; an empty array
+            means unrestricted.
     """
 
     ids: np.ndarray

@@ -129,8 +129,9 @@ class Traffic:
     """The requests to an endpoint so far, for the display of progress.
 
     Attributes:
-        answered: number of requests that got an answer of any content.
-        waiting: start of each request that waits for an answer, in seconds of `time.monotonic`, by number.
+        answered: number of requests that got an answer; an answer that reports an error counts too.
+        waiting: each request that waits for an answer, by the number that `sent` gave it -> its start in seconds of
+            `time.monotonic`.
         last: time of the last answer, in seconds of `time.monotonic`.
     """
 
@@ -152,5 +153,8 @@ class Traffic:
             self.answered, self.last = self.answered + 1, time.monotonic()
 
     def silence(self) -> float:
-        """Seconds since the last answer or, if that is later, since the oldest waiting request; 0 if none waits."""
+        """Seconds that the endpoint has been silent; 0 if no request waits.
+
+        The seconds count from the last answer or from the start of the oldest waiting request, whichever is later.
+        """
         return time.monotonic() - max(self.last, min(self.waiting.values())) if self.waiting else 0.0

@@ -1,7 +1,7 @@
 """What the file of an engine offers, and what its `make` gets: a model, its tokenizer and how to sample from it.
 
-The file offers a frozen pydantic `Config` (an `EngineOptions`) and `make(config, serving) -> Policy`. It must not
-import torch when it is imported, because recipes are read without torch.
+The file offers a frozen pydantic `Config`, which has at least the options of `EngineOptions`, and
+`make(config, serving) -> Policy`. It must not import torch when it is imported, because recipes are read without torch.
 """
 
 from collections.abc import Callable

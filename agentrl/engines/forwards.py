@@ -105,9 +105,9 @@ class PackedRunner:
 class PlainRunner:
     """Runs one sequence after the other, with the model's own cache, which is kept for one turn.
 
-    This runner serves models whose cache cannot be cut at any token (sliding window, linear attention, state space).
-    Every turn computes its whole prompt. After the prompt the model gets one token at a time, because the recurrent
-    layers of some models reset their state when they get several.
+    This runner serves the models that cannot run packed, such as those whose cache cannot be cut at any token (sliding
+    window, linear attention, state space). Every turn computes its whole prompt. After the prompt the model gets one
+    token at a time, because the recurrent layers of some models reset their state when they get several.
     """
 
     reuses = False
@@ -179,7 +179,11 @@ def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
 
 
 def _prove(model: Any) -> str:
-    """Run two short sequences packed, each in two chunks, and plainly; returns how the logits differ, else empty."""
+    """Run two short sequences packed, each in two chunks, and plainly.
+
+    Returns:
+        The error of the packed pass, or how the logits differ; empty if the logits agree.
+    """
     config = base_config(model)
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, config.vocab_size, size) for size in (7, 5)]

@@ -1,9 +1,12 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
-Episodes send requests independently of each other. Each forward pass takes everything that is ready, prompts of new
-turns and running answers alike, as one packed sequence. A session's keys and values stay in its slot between turns, so
-a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of another slot (copies of one
-task, branches, a common system prompt), the engine copies that slot's keys and values.
+Episodes send requests independently of each other. Each forward pass is one packed sequence of all running answers and
+of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. A session's keys and values stay in
+its slot between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of
+another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and values.
+
+For a model that cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
+(`agentrl.engines.forwards.PlainRunner`).
 """
 
 import asyncio
@@ -230,7 +233,7 @@ class HfEngine:
         return bool(self._waiting) and not (self.deterministic and self._idle)
 
     def _kick(self) -> None:
-        """Start the loop if there is work and it is not running."""
+        """Start the loop of `_run` if there is work and the loop is not running."""
         if self._ready() and (self._loop is None or self._loop.done()):
             self._loop = asyncio.get_running_loop().create_task(self._run())
 
@@ -250,7 +253,7 @@ class HfEngine:
                     break
 
     def _step(self) -> None:
-        """One forward pass over everything that is ready, and one token per answer."""
+        """One forward pass over the answers that have a slot; draws one token per answer."""
         self._admit()
         batch = sorted(self._active, key=lambda a: a.slot)
         chunks = [Chunk(a.slot, a.computed, a.pending()) for a in batch]
@@ -295,11 +298,11 @@ class HfEngine:
             answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
 
     def _admit(self) -> None:
-        """Give waiting requests a slot, in the order of their sessions, while slots and the token budget last.
+        """Give waiting requests a slot while slots and the token budget last.
 
-        Sessions that have a slot come first. A session loses its slot only while running answers use less than
-        half of the slots. If there are more sessions than slots, evicting the least recently used session each time
-        would lose every cache.
+        Requests of sessions that have a slot come first, then the others, both in the order of their sessions. A
+        session loses its slot only while running answers use less than half of the slots. If there are more sessions
+        than slots, evicting the least recently used session each time would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]
@@ -330,7 +333,7 @@ class HfEngine:
         self.stats.evictions = self._slots.evictions
 
     def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
-        """How many of `tokens` the slot holds, after a copy from another slot with the same beginning.
+        """How many of `tokens` the slot holds, perhaps after a copy from another slot with the same beginning.
 
         None if the other slot's tokens are planned and not yet computed: the request waits for the next batch.
         """

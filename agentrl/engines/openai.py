@@ -1,10 +1,10 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
-Endpoints do not return token ids, so generations have text and counts only. An endpoint that gives no answer does not
-count against the policy: after the last retry, `generate` raises `EndpointLost`. The rollout then starts the task
-again and, if that does not help, reports the episode as `env_error`. A request that can never work (no such model, a
-wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends
-the episode.
+Endpoints do not return token ids, so generations have neither token ids nor log-probabilities. An endpoint that gives
+no answer does not count against the policy: after the last retry, `generate` raises `EndpointLost`. The rollout then
+starts the task again and, if that does not help, reports the episode as `env_error`. A request that can never work (no
+such model, a wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a content filter
+refuses, ends the episode.
 """
 
 import asyncio
@@ -93,13 +93,13 @@ def _library() -> ModuleType:
 
 
 class OpenAIPolicy(Wordless):
-    """An endpoint as a policy; see the module. It keeps no state between requests.
+    """An endpoint as a policy; see the module. A request does not depend on earlier requests.
 
     A request sends messages, tools, a token limit, sampling settings and a seed.
 
-    `usage` of a generation has `requests` and `retries`. If the endpoint reports its counts of tokens, it also has
-    `prompt_tokens`, `completion_tokens` and, if the endpoint's options name prices, `cost` in USD. `traffic` tells
-    which requests wait for an answer.
+    `usage` of a generation has `requests` and `retries`. If the endpoint reports its counts of tokens, `usage`
+    also has `prompt_tokens`, `completion_tokens` and, if the endpoint's options name prices, `cost` in USD. `traffic`
+    tells which requests wait for an answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -197,7 +197,7 @@ class OpenAIPolicy(Wordless):
         return takes
 
     def _try(self, client: Any, tools: Sequence[Mapping[str, Any]]) -> Exception | None:
-        """Send the short request of `probe`; the endpoint's error, None if it gave an answer."""
+        """Send the short request of `probe`; returns the endpoint's error, None if the endpoint gave an answer."""
         request = Request(
             session=0,
             token_ids=(),  # type: ignore[arg-type]  # no tokenizer takes part
@@ -284,7 +284,7 @@ class OpenAIPolicy(Wordless):
         return completion
 
     def _options(self, request: Request) -> dict[str, Any]:
-        """The body of a request."""
+        """The arguments with which the library sends a request."""
         end = self.endpoint
         # OpenAI's newer models take only max_completion_tokens.
         limit = end.token_parameter or ("max_tokens" if self._url else "max_completion_tokens")

@@ -14,7 +14,10 @@ class Sessions(Protocol):
     # Each `return` makes its method a default: to mypy, a protocol's method without a statement is abstract.
 
     def open(self, session: int) -> None:
-        """An episode begins; a deterministic engine waits for all open sessions before it runs a batch."""
+        """An episode begins.
+
+        A deterministic engine runs no batch before every open session waits for an answer or rests.
+        """
         return
 
     def fork(self, session: int, of: int, tokens: int) -> None:
@@ -38,7 +41,7 @@ class Sessions(Protocol):
 
 
 class Policy(Sessions, Protocol):
-    """Answers turns. Many `generate` calls run at once, and the policy batches the requests that are ready.
+    """Answers turns. Many `generate` calls run at once, so that an engine can batch the requests that are ready.
 
     A policy with a chat `tokenizer` gets and returns token ids; a policy without one works on messages and text.
     """
@@ -53,12 +56,12 @@ class Policy(Sessions, Protocol):
         ...
 
     def describe(self) -> dict[str, object]:
-        """Description of the policy for reports: model, sampling settings, actions=free|admissible."""
+        """Description of the policy for reports, such as its model, its sampling settings and the option `actions`."""
         ...
 
 
 class Wordless(Sessions):
-    """Base of policies without a model: the session hooks do nothing, and reports name the policy only."""
+    """Base of policies that need no session hooks: the hooks do nothing, and `describe` returns only the name."""
 
     name = "policy"
 

@@ -5,8 +5,9 @@ There is one sampling distribution in the project, and both the engine and the t
 Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 
-The noise of a token depends only on (noise key, token index), and the token is the value of the inverse CDF at this
-noise. The same key therefore draws the same token, whatever else is in the batch.
+In the embedded engine the noise of a token depends only on (noise key, token index), and the token is the value of the
+inverse CDF at this noise. The same key therefore draws the same token, whatever else is in the batch. vLLM servers and
+endpoints get a seed that is computed from the noise key.
 """
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,10 +1,10 @@
 """Runs one command for agentrl, and ends the command with all its descendants when agentrl is gone.
 
 `python server_guard.py` reads one line of JSON, `{"command": [...], "environment": {...}, "remove": [...]}`, from
-standard input, starts the command, and waits. The guard ends every process that descends from the command, whatever
-session the process is in, as soon as one of these happens: another line comes, standard input ends (agentrl is gone,
-for any reason), the guard gets SIGTERM, or the command ends by itself. If agentrl is gone, the guard removes the
-folders in `remove`. Its exit code is that of the command.
+standard input, starts the command, and waits. The guard ends every process that descends from the command, also a
+process in another process session, as soon as one of these happens: another line comes, standard input ends (agentrl is
+gone, for any reason), the guard gets SIGTERM, or the command ends by itself. If agentrl is gone, the guard removes the
+folders in `remove`. The guard's exit code is that of the command.
 
 The guard is a program of its own, run without site packages, so that it is small and needs no installed package.
 """

@@ -29,7 +29,7 @@ _ALONE, _ROW = 900, 300
 
 
 class Segment(NamedTuple):
-    """The positions `start` to `end` of one slot, which this forward pass computes."""
+    """The positions `start` to `end` - 1 of one slot, which this forward pass computes."""
 
     slot: int
     start: int
@@ -61,7 +61,7 @@ class Alone(NamedTuple):
 
     Attributes:
         mask: [size, end], added to the scores; None if every query sees all keys, or with `triangle`.
-        triangle: plain causal attention.
+        triangle: attention is plain causal, because the chunk begins at position 0.
     """
 
     mask: Tensor | None
@@ -184,7 +184,11 @@ def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
 
 
 def _similar(segments: Sequence[Segment]) -> list[list[int]]:
-    """Short segments, grouped by the powers of two above their query and key counts; long ones alone, by slot."""
+    """Groups of segment numbers: each long segment alone, and short segments of similar size together.
+
+    Two segments are of similar size if the next power of two above the number of queries is the same for both, and also
+    the next power of two above the number of keys. All numbers of keys below 128 count as one number.
+    """
     groups: dict[tuple[int, int], list[int]] = {}
     for number, segment in enumerate(segments):
         size = segment.end - segment.start

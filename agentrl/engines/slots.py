@@ -9,7 +9,11 @@ import numpy as np
 
 
 class Donor(NamedTuple):
-    """A slot that holds the first `length` tokens of a prompt; `computed` of them are in the cache already."""
+    """A slot whose tokens begin like a prompt.
+
+    The slot and the prompt share their first `length` tokens. The keys and values of the first `computed` of these
+    tokens are in the cache; the next forward pass computes the others.
+    """
 
     slot: int
     length: int
@@ -41,7 +45,7 @@ class Slots:
         self._clock = 0
 
     def clear(self) -> None:
-        """Forget everything (the weights changed)."""
+        """Forget all sessions, and the tokens of all slots."""
         self.planned[:] = self.computed[:] = self._used[:] = 0
         self._owner = [None] * self.count
         self._slot.clear()
@@ -50,7 +54,11 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will continue the tokens of session `of`, open or released; the slot keeps them if possible."""
+        """The session will continue the tokens of session `of`, which may be open or released.
+
+        Until the session's first prompt has a slot, a free slot that holds these tokens is given to another session
+        only if no other slot is free.
+        """
         self._source[session] = of
 
     def release(self, session: int) -> None:
@@ -66,7 +74,10 @@ class Slots:
         return session in self._slot
 
     def acquire(self, session: int, busy: set[int], *, evict: bool) -> int:
-        """The session's slot, else a free one, else the least recently used one that is not busy; -1 if none.
+        """Give the session a slot if it has none; returns the session's slot, or -1 if no slot is available.
+
+        The session gets a free slot. If no slot is free and `evict` is set, the session gets the least recently used
+        slot that is not busy.
 
         Args:
             session: the session that needs a slot.
@@ -92,14 +103,14 @@ class Slots:
         return slot
 
     def _source_slot(self, session: int) -> int:
-        """The slot with the tokens that a session continues; -1 if it continues none, or they are overwritten."""
+        """The slot with the tokens that a session continues; -1 if it continues none, or if no slot holds them."""
         of = self._source.get(session)
         return -1 if of is None else self._slot.get(of, self._left.get(of, -1))
 
     def _pick(self, busy: set[int], evict: bool, source: int) -> int:
         free = [s for s in range(self.count) if self._owner[s] is None]
         if free:
-            # Empty slots first, so that tokens of released sessions stay available for copies; then slots that no
+            # Empty slots first, so that tokens of released sessions can still be copied; then slots that no
             # session will continue; then the slot that this session continues.
             wanted = {self._source_slot(session) for session in self._source}
             return min(free, key=lambda s: (self.planned[s] > 0, s in wanted, s != source, self._used[s], s))
@@ -131,7 +142,10 @@ class Slots:
         self.planned[slot] = end
 
     def source(self, session: int, prompt: np.ndarray) -> Donor | None:
-        """The slot whose tokens the session continues, as donor for the session's first prompt; None if none."""
+        """The slot whose tokens the session continues, as donor for the session's first prompt; else None.
+
+        The call also forgets the `fork` of this session, so a second call returns None.
+        """
         slot = self._source_slot(session)
         self._source.pop(session, None)
         if slot < 0:

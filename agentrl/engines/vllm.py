@@ -1,6 +1,6 @@
-"""Servers of vLLM as a catalogue entry: started in an environment of their own, or given by their addresses.
+"""Servers of vLLM as a catalogue entry: started in a Python environment of their own, or given by their addresses.
 
-docs/engines.md says how to make that environment, and with which options to start a server that is given.
+docs/engines.md says how to make this Python environment, and with which options a given server must be started.
 """
 
 import json
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
-LOOK_S = 60.0  # time for an interpreter to look for vLLM, which takes a second on an idle machine
+LOOK_S = 60.0  # seconds for an interpreter to look for vLLM, which takes a second on an idle machine
 VERSION_BYTES = 1 << 16  # most bytes that are read of a server's answer on its version
-ANSWER_S = 5.0  # time for a given server to answer
+ANSWER_S = 5.0  # seconds for a given server to answer
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Linux in Windows (WSL)
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
@@ -112,7 +112,7 @@ class Config(EngineOptions, frozen=True):
 
 
 def check(config: Config, demands: Demands) -> None:
-    """Raises ValueError for what vLLM servers cannot do."""
+    """Raises ValueError if the run needs something that vLLM servers cannot do."""
     sampling = demands.sampling
     if demands.deterministic:
         raise ValueError(
@@ -214,7 +214,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. An import of vLLM would take far longer."""
+    """Raises ValueError if the interpreter does not find vLLM. To import vLLM would take far longer."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
@@ -380,7 +380,7 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
         **(ON_A_CPU if config.device == "cpu" else {}),
     }
     if not options["skip_tokenizer_init"]:
-        del options["skip_tokenizer_init"]  # vLLM has no option that says not to skip it
+        del options["skip_tokenizer_init"]  # vLLM has no option --no-skip-tokenizer-init
     dtype = getattr(serving.model, "dtype", None)
     if dtype is not None:
         options["dtype"] = str(dtype).removeprefix("torch.")

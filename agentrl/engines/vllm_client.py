@@ -16,7 +16,7 @@ OLDEST = (0, 32)  # the first version whose answers name the weights of each tok
 # httpx examines every connection of a pool for each request. Many small pools are faster than a large one.
 POOLS = 64
 IDLE_S = 2.0  # an idle connection is used again only within this time: vLLM closes it after 5 s
-CONTROL_S = 300.0  # time for a control request, such as reading new weights
+CONTROL_S = 300.0  # seconds for a control request, such as reading new weights
 LOOK_S = 5.0
 UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
@@ -45,7 +45,7 @@ class Server:
     Attributes:
         url: the server's address, without a path.
         process: watches and ends the server; None for a server given by its address.
-        number: index of the server among the servers of a run.
+        number: index of a started server among the servers of its policy; 0 for a server given by its address.
         epoch: how often the server was brought back.
     """
 
@@ -229,8 +229,8 @@ def connected(server: Server) -> None:
     """Check a server that should answer.
 
     Raises:
-        ValueError: no server answers, or it is not a vLLM server that a run can use. The message says how to start
-            such a server.
+        ValueError: no server answers, the server's vLLM is too old, or the server does not have the routes that the
+            engine needs. In the last case the message names the options with which to start the server.
     """
     how = "--enable-scale-out, and the variable VLLM_SERVER_DEV_MODE=1"
     try:
@@ -248,7 +248,7 @@ def connected(server: Server) -> None:
 
 
 def check_context(server: Server, max_context: int) -> None:
-    """Raises ValueError if a server's sequences are shorter than `max_context` tokens."""
+    """Raises ValueError if the longest sequence that a server takes is shorter than `max_context` tokens."""
     models = (server.get("/v1/models") or {}).get("data") or [{}]
     longest = models[0].get("max_model_len")
     if isinstance(longest, int) and longest < max_context:

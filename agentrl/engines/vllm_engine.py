@@ -106,10 +106,10 @@ class VllmEngine:
         }
 
     def open(self, session: int) -> None:
-        """See Policy. The server keeps what it has computed for as long as it has room."""
+        """See Policy. Nothing to do: a server keeps keys and values for as long as it has room for them."""
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy. The branch asks the server that has computed its beginning."""
+        """See Policy. The branch uses the server of session `of`, which has the shared keys and values."""
         self._homes[session] = self._home(of)
 
     def rest(self, session: int) -> None:
@@ -123,7 +123,10 @@ class VllmEngine:
         self._homes.pop(session, None)
 
     def load(self, weights: Any, version: int) -> None:
-        """Generate with these weights from now on. Unfinished answers continue with the new weights.
+        """Generate with these weights from now on.
+
+        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter` a server finishes the
+        requests that it is answering with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -206,7 +209,7 @@ class VllmEngine:
             )
 
     def close(self) -> None:
-        """End the servers that were started for this engine, and remove the weights."""
+        """End the servers that were started for this engine, and remove the files of the weights."""
         self.servers.close()
 
     async def _reply(self, server: Server, asked: Asked, versions: list[int]) -> Reply:
@@ -251,7 +254,13 @@ class VllmEngine:
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
-        """The versions that sampled an answer; None if some tokens are from weights that were loaded before `sent`."""
+        """The versions that sampled an answer; None if the answer cannot be used.
+
+        An answer cannot be used if a token is from weights that were loaded before `sent`, or that no run loaded.
+
+        Raises:
+            EngineLost: another run has loaded its weights into the server.
+        """
         if self.servers.adapters:
             return [sent.version]  # the request names its adapters, and a server without them refuses it
         marks = [self.servers.read_label(label) for label in reply.labels]

@@ -1,4 +1,4 @@
-"""A vLLM server in an environment of its own. This process starts it, watches it and ends it."""
+"""A vLLM server in a Python environment of its own. This process starts it, watches it and ends it."""
 
 import json
 import os
@@ -22,8 +22,8 @@ FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module n
 ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
 HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # levels of log lines that may name errors which did not happen
 LOOK_S = 0.25
-GRACE_S = 20.0  # time for the guard to end every process
-WORDS = 300  # characters of a server's last words
+GRACE_S = 20.0  # seconds for the guard to end every process
+WORDS = 300  # most characters of a server's last words
 # vLLM's CPU kernels need blocks of 32 tokens. With chunked prompts, a request with a seed crashes the engine.
 ON_A_CPU: Mapping[str, object] = {
     "enforce_eager": True,
@@ -39,7 +39,10 @@ CPU_VARIABLES: Mapping[str, str] = {
 
 
 class ServerFailed(ValueError):
-    """A server did not start; the message contains the last words of the server's output."""
+    """A server did not start, or did not answer in time.
+
+    If this run started the server, the message contains the last words of the server's output.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +179,7 @@ class Process(WatchedServer):
     def hang_up(self) -> None:
         """See `WatchedServer`."""
         assert self._guard.stdin is not None
-        with suppress(OSError, ValueError):  # ValueError: it is closed already
+        with suppress(OSError, ValueError):  # ValueError: standard input is closed already
             self._guard.stdin.write(b"end\n")
             self._guard.stdin.close()
 

@@ -2,7 +2,8 @@
 
 Weights carry a label, `RUN-VERSION-LOAD`, and the server puts the label on every token that it samples with them. The
 label shows when an answer comes from older weights, from a server that somebody started again, or from the weights of
-another run. LOAD is the number of the load, from 0: a run loads version 0 twice, before the cloning and after it.
+another run. LOAD is the number of the load, from 0. It is needed because a run with a warm-up loads version 0 twice,
+before the cloning and after it.
 """
 
 import os
@@ -34,7 +35,7 @@ class Transfer(Protocol):
     """Sends weights to servers without files; see `agentrl.engines.vllm_transfer`."""
 
     def admit(self, server: Server) -> None:
-        """Raises ValueError if the server cannot receive weights from here."""
+        """Raises ValueError if the server cannot receive weights from this process."""
         ...
 
     def send(self, server: Server, model: Any) -> None:
@@ -91,7 +92,7 @@ class Servers:
         launcher: Launcher | None = None,
         transfer: Transfer | None = None,
     ) -> None:
-        """Starts nothing; the first `load` starts the servers. See `agentrl.engines.vllm.Config` for the arguments."""
+        """Starts nothing; the first `load` starts the servers. Most arguments are options of `vllm.Config`."""
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
         self._command, self._port = command, port
@@ -103,7 +104,7 @@ class Servers:
         self._headers, self._timeout_s = headers, timeout_s
         self.mark = Mark(0, 0)
         self._current: Current | None = None
-        self._named: list[str] = []  # adapters that servers have, oldest first
+        self._named: list[str] = []  # labels of earlier adapters that servers still have, oldest first
         self._lock, self._closing = threading.Lock(), threading.Event()
 
     def label(self, mark: Mark) -> str:
@@ -120,7 +121,8 @@ class Servers:
     def load(self, weights: Any, tokenizer: Any, version: int) -> None:
         """Give the weights to every server; the first call starts the servers.
 
-        Answers that are being generated continue; their further tokens come from the new weights.
+        Answers that are being generated continue. Their further tokens come from the new weights. With adapters, a
+        server finishes the requests that it is answering with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -257,8 +259,8 @@ class Servers:
         self.restarts += 1
         if self.restarts > self.retries * max(1, len(self.servers)):
             raise EngineLost(
-                f"the vLLM server at {server.shown} was lost too often ({self.restarts} times; {fault}): see why it "
-                "fails, then resume the run; engine.retries is how often it is brought back"
+                f"vLLM servers were lost too often ({self.restarts} times, the last time {server.shown}: {fault}): see "
+                f"why, then resume the run; engine.retries = {self.retries} allows {self.retries} losses per server"
             )
         if self._transfer is not None:
             self._transfer.drop(server)
@@ -334,7 +336,7 @@ class Servers:
         """Remove the files of earlier weights, and adapters in servers, that are no longer used."""
         current = self._current
         assert current is not None
-        if before.adapter is not None:  # servers keep the last adapters too: answers being generated may use them
+        if before.adapter is not None:  # servers keep the previous adapters, which answers being generated may use
             self._named.append(self.label(before.mark))
             if len(self._named) > 1:
                 oldest = self._named.pop(0)
@@ -356,7 +358,7 @@ def _below_adapters(model: Any) -> Mapping[str, Any]:
 
 
 def _place(folder: str, run: str) -> Path:
-    """The folder of this run's weights: in `folder`, or in the memory of this machine."""
+    """The folder of this run's weights: in `folder`, else in this machine's memory, else in its temporary folder."""
     if folder:
         return Path(folder).expanduser().resolve() / f"agentrl-{run}"
     memory = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())

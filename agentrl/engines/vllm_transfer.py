@@ -1,9 +1,9 @@
 """Weights over NCCL, from the trainer's GPU to vLLM servers, through vLLM's own weight transfer interface.
 
 `engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
-environment (docs/engines.md). For each server, vLLM's trainer side opens a group of the trainer (rank 0) and the
-server's workers. It sends every weight with its name, shape and type, once per load. A server that this process starts
-reads its first weights from a folder.
+environment (docs/engines.md). For each server, vLLM's trainer side opens a group of processes: the trainer (rank 0)
+and the server's workers. It sends every weight with its name, shape and type, once per load. A server that this process
+starts reads its first weights from a folder.
 
 Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests replace NCCL by a queue.
 """
@@ -107,7 +107,7 @@ class NcclTransfer:
 
     Args:
         version: version of vLLM in this process.
-        make: opens a group.
+        make: opens a group; None opens it with vLLM over NCCL.
     """
 
     def __init__(self, version: str, make: MakeLink | None = None) -> None:
@@ -198,7 +198,7 @@ def check_environment(python: str) -> str:
 
 
 def check_model(model: Any, started: Sequence[str] | None) -> None:
-    """Raises ValueError if the weights are not on a GPU, or are on a GPU that a server uses.
+    """Raises ValueError if the weights are not on a GPU, or are on a GPU that a started server may use.
 
     Args:
         model: the trained model, or a folder of weights, which is not checked.
@@ -224,7 +224,7 @@ def _own_address(url: str) -> tuple[str, int]:
     """An address of this machine that the server can reach, with a free port."""
     host = urlsplit(url).hostname or LOCAL
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # sends nothing; it chooses the interface
+        probe.connect((host, 9))  # sends nothing; the socket only chooses the interface
         own = str(probe.getsockname()[0])
     return own, free_port(None, own)
 

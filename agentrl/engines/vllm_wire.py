@@ -14,7 +14,7 @@ from agentrl.engines.sampling import Sampling
 
 ROUTE = "/inference/v1/generate"
 EXCLUDED = -9000.0  # servers write -9999.0 for the log-probability of a token outside the allowed set
-SPARE = 8  # log-probabilities beyond top_k: tokens that tie with the last one are allowed too
+SPARE = 8  # log-probabilities that are asked for beyond top_k: tokens that tie with the k-th token are allowed too
 MASS = 1e-2  # largest difference between 1 and the sum of the probabilities of an allowed set
 TOP = 10  # tokens that an entropy is computed from, see `agentrl.engines.distribution.top_entropy`
 SEEDS = 2**63
@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a server returned: tokens, why they ended (`stop`, `length`, `abort`), and labels of the weights."""
+    """What a server returned: tokens, why the answer ended (`stop`, `length`, `abort`), and labels of the weights."""
 
     tokens: Sequence[Token]
     finish: str
@@ -74,7 +74,7 @@ def body(
         asked: what is wanted.
         sampling: the sampling distribution and its stop strings.
         end_ids: ids that end a free answer.
-        salt: prompts with another salt share no cached keys and values.
+        salt: prompts with different salts share no cached keys and values.
         model: name of the adapters; empty for the served model itself.
         entropies: ask for the most probable tokens.
         vocabulary: number of token ids; a server refuses to return more log-probabilities.

@@ -38,7 +38,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
 
 
 def clipped(observation: Observation, chars: int | None) -> Observation:
-    """The observation. If its text or a message exceeds `chars` characters, its middle is left out. None: no limit."""
+    """The observation, without the middle of each text or message that exceeds `chars` characters. None: no limit."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
     messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)

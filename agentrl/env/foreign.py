@@ -52,7 +52,8 @@ class ForeignProgram:
         name: name of the environment, for error messages.
         adapter: path of the adapter file.
         python: the interpreter, as the user gave it; empty: the one that runs agentrl.
-        options: JSON text of the options of the adapter's `load`; programs with equal options share a host.
+        options: JSON text of the options of the adapter's `load`. Programs that are equal in adapter, interpreter and
+            options share a host.
     """
 
     name: str
@@ -98,7 +99,7 @@ def interpreter(python: str, option: str = "env.python") -> str:
 def start_python(
     python: str, words: Sequence[str], option: str = "env.python", **popen: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a script in a Python interpreter, as a process of its own session.
+    """Start a script in a Python interpreter, as a process in a process session of its own.
 
     If `python` is given, the process does not get the variables `HIDDEN`, which are meant for agentrl's interpreter.
 
@@ -122,7 +123,7 @@ def start_python(
 
 
 class Host:
-    """The process that has loaded a program and forks its episodes."""
+    """The process that has loaded a program, and forks one process per episode."""
 
     def __init__(self, program: ForeignProgram) -> None:
         """Start the process and load the program; ValueError if it cannot be loaded."""
@@ -193,7 +194,7 @@ class Host:
                 self.close()
                 raise EnvFault(f"the host process of {self._where} is lost; a new one is started") from None
             except BaseException:
-                self.close()  # this call was interrupted between its question and the answer to it
+                self.close()  # interrupted before the answer came: the next call would read this answer
                 raise
 
     @property
@@ -280,7 +281,7 @@ class Process:
 
     def __del__(self) -> None:
         with suppress(AttributeError):
-            self._end.close()  # the process reads the end of its channel and ends itself
+            self._end.close()  # the process sees that its channel is closed, and ends itself
 
 
 class ForeignEnv:

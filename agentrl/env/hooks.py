@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A `make` that says whether the steps of its instances wait, such as the `make` of a tool environment."""
+    """A `make` with the attribute `waits`, such as the `make` of a tool environment; see `EnvironmentFile.waits`."""
 
     waits: bool
 
@@ -66,7 +66,9 @@ class EnvironmentFile(CatalogueFile):
     prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> its Prompt for a model; default: Plain", None)
     find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
     expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
-    experts: tuple[str, ...] | None = hook("EXPERTS", "the names `expert` takes, best known first", None)
+    experts: tuple[str, ...] | None = hook(
+        "EXPERTS", "names that `expert` takes; a recipe that names none gets 'expert' if listed, else the first", None
+    )
     heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
@@ -75,7 +77,7 @@ class EnvironmentFile(CatalogueFile):
         None,
     )
     gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
-    kind: Callable[[Task], str] | None = hook("", "(task) -> label for tables per type", None)
+    kind: Callable[[Task], str] | None = hook("", "(task) -> its type; tables of results count each type apart", None)
     situation: Callable[[Observation, str], str] | None = hook(
         "",
         "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
@@ -86,11 +88,13 @@ class EnvironmentFile(CatalogueFile):
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
-    measures: tuple[str, ...] = hook("MEASURES", "numeric entries of the last info that reports average", ())
+    measures: tuple[str, ...] = hook(
+        "MEASURES", "names of numbers in the last step's info; reports give the mean of each over the episodes", ()
+    )
     held_out: Mapping[str, Any] = hook(
         "HELD_OUT_OPTIONS",
         "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default; "
-        "needed only if that is not split=test",
+        "not needed if split=test selects these tasks",
         dict,
     )
     for_models: Mapping[str, Any] = hook(
@@ -126,12 +130,15 @@ class EnvironmentFile(CatalogueFile):
     )
     rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")
     reference: str = hook(
-        "REFERENCE", "the expert that carries out the solution of a row of a user's data, which must then succeed", ""
+        "REFERENCE",
+        "the expert that plays the solution in a row of a user's data; `agentrl data check` reports the row if this "
+        "does not solve the task",
+        "",
     )
     unanswerable: Callable[[Any, Sequence[Task]], Mapping[int, str]] | None = hook(
         "",
-        "(config, tasks) -> number of a task -> why no agent can solve it, such as a right answer that is in no "
-        "document; LookupError with a sentence if that cannot be known",
+        "(config, tasks) -> a mapping: index of each task that no agent can solve -> the reason, such as a right "
+        "answer that is in no document; LookupError with a sentence if this cannot be known",
         None,
     )
     gymnasium_ids: Mapping[str, Mapping[str, Any]] = hook(

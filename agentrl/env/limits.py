@@ -21,12 +21,12 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
         call_seconds: most seconds of one call of the environment; a call that takes longer is a fault.
         output_chars: longest text of an observation, or of each tool's answer in it; a longer text keeps its head and
             tail. None keeps all.
-        start_seconds: most seconds for making an environment instance, which may read its data.
+        start_seconds: most seconds for making an environment instance, which may have to read the environment's data.
         worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
             process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
         retries: how often, at most, a rollout is played again after environment faults.
         fault_share: the run stops if a larger share of rollouts is lost to environment faults.
-        cut_turn: an answer that turn_tokens cut off is parsed as it is (`parse`) or ends the episode (`end`).
+        cut_turn: an answer that a token limit cut off is parsed as it is (`parse`) or ends the episode (`end`).
         concurrency: most episodes at the same time, 0 for all.
         depth: maximum nesting of agent calls; an episode that exceeds it ends.
     """

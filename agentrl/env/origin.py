@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 _CORE = Path(__file__).parents[1].resolve()
-_CATALOGUES = ("envs", "tools", "algorithms")  # in the core's folder, and written as users write theirs
+_CATALOGUES = ("envs", "tools", "algorithms")  # folders of the core that count as a user's code
 _PATHS = sysconfig.get_paths()
 _INSTALLED = tuple(Path(_PATHS[name]).resolve() for name in ("purelib", "platlib"))
 _PYTHON = tuple(Path(_PATHS[name]).resolve() for name in ("stdlib", "platstdlib"))
@@ -26,8 +26,8 @@ def raised_at(error: BaseException) -> str:
     """The last place of the user's code that an exception went through, as ` (stockroom.py:63, in reward)`.
 
     The user's code is every file that belongs neither to Python, nor to the core, nor to an installed package. If the
-    exception went through no such file, the files of the installed environment's package count. Empty if the exception
-    went through none of these files.
+    exception went through no such file, the files of the first installed package that it went through count. Empty if
+    there are none of these files either.
     """
     frames = list(_frames(error.__traceback__))
     users = [frame for frame in frames if not frame.package] or [f for f in frames if f.package == frames[0].package]

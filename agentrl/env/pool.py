@@ -26,7 +26,7 @@ from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
-BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls; either makes a missing instance
+BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which makes the instance if needed
 
 
 class Handle(ABC):
@@ -68,7 +68,7 @@ class Handle(ABC):
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
         """Go back to a snapshot of the task, which may come from another instance.
 
-        Returns the observation of the snapshot, or None if the environment's `restore` returns none.
+        Returns the observation of the snapshot, or None if the environment's `restore` returns None.
         """
         observation: Observation | None = await self.call("restore", task, snapshot)
         return observation

@@ -2,8 +2,8 @@
 
 Each worker holds many instances and answers a list of calls with a list of answers, so several calls cost one message.
 A call that hangs in Python code is stopped inside the worker, and only this call fails. A worker that stops answering
-is killed: the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers: it replays
-the actions of each episode and compares the observations.
+is killed, and the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers: it
+replays the actions of each episode and compares the observations.
 """
 
 import asyncio
@@ -156,8 +156,8 @@ class Worker:
             self._flush()
 
     def lose(self) -> None:
-        """Kill the process, which has died or hangs. The call that the process ran fails; for each other call a
-        WorkerLost is set, so that its handle repeats the call in another worker."""
+        """Kill the process, which has ended or hangs. The call that the process ran fails. Each other call gets a
+        WorkerLost, so that its handle repeats the call in another worker."""
         if self.dead:
             return
         self.dead = True
@@ -193,7 +193,7 @@ class Worker:
         """Kill the process, and those that its environments have started and that stayed in its session."""
         pid = self.process.pid or 0
         with suppress(OSError, AttributeError):  # AttributeError: a platform without waitid
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: the id may be another's already
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: the id may be in use again
             os.killpg(pid, signal.SIGKILL)
         self.process.kill()
 

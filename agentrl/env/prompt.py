@@ -35,7 +35,7 @@ class Past(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """How a prompt presents tools: the system message, and the schemas left to the chat template."""
+    """How a prompt presents tools: its system message, and the schemas that the chat template describes instead."""
 
     system: str
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -98,7 +98,7 @@ def native(prompt: Prompt) -> bool:
 
 
 def rewords(prompt: Prompt) -> bool:
-    """Does a model read the text of `turn` instead of the messages in which an observation has the answers of tools?"""
+    """Does a model read the text of `turn` instead of the observation's messages, which hold the answers of tools?"""
     return bool(getattr(prompt, "rewords", False))
 
 

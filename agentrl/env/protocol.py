@@ -18,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. For an action that it does not understand it returns a text and raises nothing."""
+        """Carry out one action. An action that makes no sense gets an observation that says so; it raises nothing."""
         ...
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Delegates(Protocol):
 
 
 class Move(NamedTuple):
-    """A demonstrator's action and its share in the cloning loss (0 for an injected mistake)."""
+    """A demonstrator's action and its weight in the cloning loss (0 for an injected mistake)."""
 
     action: str
     weight: float = 1.0

@@ -1,8 +1,8 @@
 """Environment pool of threads, for environments whose steps wait for a network, a process or another machine.
 
 While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives up the
-call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once, a
-wait inside C code stops when it returns.
+call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once;
+if the thread waits in C code, it stops when the C code returns.
 """
 
 import asyncio
@@ -91,7 +91,8 @@ class ThreadPool(Pool):
         """The value of a call, made in a thread.
 
         Raises:
-            EnvFault: the call failed, or did not return in time; the handle must then be discarded.
+            EnvFault: the call failed, did not return in time, or was not made because too many calls hang; the handle
+                must then be discarded.
         """
         if self._given_up >= MOST_GIVEN_UP:
             raise EnvFault(f"{self._given_up} calls hang in their threads: no further call is made")

@@ -17,11 +17,12 @@ class Expired(BaseException):
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise EnvFault out of the block after `seconds`, if the platform can: in the main thread, on POSIX.
+    """Raise EnvFault out of the block after `seconds`, in the main thread on POSIX; elsewhere nothing limits the block.
 
     A timer of the caller is set again afterwards, with the time that it has left.
 
-    Limit: it interrupts Python code and system calls, not a loop inside a C extension; worker processes stop those.
+    Limit: this interrupts Python code and system calls, not a loop inside a C extension. Such a loop ends only if the
+    environment runs in a worker process, which the pool kills.
     """
     usable = seconds < math.inf and threading.current_thread() is threading.main_thread()
     if not usable or not hasattr(signal, "setitimer"):

@@ -73,7 +73,7 @@ def _settle_in(memory_mb: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with SIGINT blocked
     with suppress(OSError):
-        os.setsid()  # the pool ends the processes that an environment has started together with this one
+        os.setsid()  # the pool ends this process together with the processes that an environment has started
     sys.stdout.flush()
     os.dup2(2, 1)  # what an environment prints must not mix with the results of `--json`
     with suppress(OSError):
@@ -106,7 +106,8 @@ def _carry_out(
         shared.now.value = call
         slot = slots.setdefault(number, Slot(*build))
         answer = _answer(call, slot, method, arguments, shared.making)
-        if answer.kind == "no memory" and was_half_full:  # earlier calls filled the memory: another process tries again
+        if answer.kind == "no memory" and was_half_full:
+            # Earlier calls filled the memory: another process carries out this call again.
             write_frame(end, pickle.dumps(answers))
             return True
         if method == "close" or answer.kind != "value":

@@ -26,9 +26,8 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
     shared = len(place.before)
     rows = np.arange(shared, len(fresh))  # [M] rows of the fresh graph
     n = len(graph)
-    place_of = np.concatenate(
-        [np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]]
-    )  # -1 indexes the last entry
+    # Row of the fresh graph -> its row in the new graph. The last entry is for the index -1, which stands for "no row".
+    place_of = np.concatenate([np.array(place.before, np.int64), n + np.arange(len(rows)), [-1]])
     names = {name: list(words) for name, words in graph.names.items()}
     columns = _columns(graph, fresh, rows, place_of, names, place.row)
     tokens = None if graph.tokens is None else _tokens(graph.tokens, fresh.tokens if exact else None, rows, place_of)
@@ -42,7 +41,10 @@ def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bo
 
 
 def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
-    """The graph with each of `values` at `row` of the column [N] of this name; new columns are NaN elsewhere."""
+    """The graph in which the column [N] of each name in `values` has the given value at `row`.
+
+    A column that the graph does not have yet is NaN on all other rows.
+    """
     columns = {}
     for name, value in values.items():
         columns[name] = graph.columns[name].copy() if graph.has(name) else np.full(len(graph), np.nan)
@@ -55,7 +57,8 @@ def with_run_rewards(
 ) -> StepGraph:
     """Apply the run's reward transforms to the new rows of a graph with branches; the stored rows have them already.
 
-    The rewards of the records' steps are set too. The new rows are probes, so rewards of stored rows do not change.
+    The rewards of the records' steps are set too. The new rows are probes. Reward transforms leave probes out of their
+    statistics, so the rewards of the stored rows do not change.
 
     Args:
         graph: [N + M] rows; the steps that the records played are the last M, in the records' order.
@@ -142,7 +145,10 @@ def _words(
 
 
 def _tokens(old: Tokens, fresh: Tokens | None, rows: np.ndarray, place_of: np.ndarray) -> Tokens:
-    """The token table with the new rows, which have no tokens if `fresh` is None; token columns are NaN on them."""
+    """The token table of the stored rows and the new rows. The new tokens are NaN in every token column.
+
+    If `fresh` is None, the new rows have no tokens.
+    """
     m, last = len(rows), old.offsets[-1]
     if fresh is None:
         nothing = np.zeros(m, np.int64)

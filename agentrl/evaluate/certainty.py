@@ -1,4 +1,7 @@
-"""The health rule for decisions that became certain too early: all copies decide alike, so nothing is compared."""
+"""The health rule for decisions that became certain too early.
+
+Nearly all copies then decide alike, and credit has no other decision to compare with.
+"""
 
 from collections.abc import Sequence
 
@@ -7,29 +10,31 @@ from agentrl.evaluate.finding import Finding
 
 CERTAIN_ITERATIONS = 10  # this number of the latest iterations is compared with as many at the run's start
 ENOUGH_GROUPS = 20  # fewest groups with several decisions in one state, at the start and in the latest iterations
-ENOUGH_DECISIONS = 20  # fewest decisions of this kind, and fewest others, in states where copies differed
+ENOUGH_DECISIONS = 20  # fewest choices of the decision, and of its alternatives, at the start where copies differed
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
 SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
-    f"a decision that varied in {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied in at "
-    f"most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than the others and "
-    f"less than {SOLVED:.0%} of its episodes succeed"
+    f"a decision that varied in at least {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied "
+    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than the others "
+    f"and less than {SOLVED:.0%} of its episodes succeed"
 )
 
 
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain although their episodes still fail too often.
 
-    "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A decision is a
-    finding if all of these hold:
+    "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A group varies in a
+    decision if, in one such state, some copies made it and others did not. A decision is a finding if all of these
+    hold:
 
     - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
     - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;
     - less than `SOLVED` of the episodes with the decision succeed now;
-    - at the start, in the states where copies differed, episodes with the decision succeeded no more often than
-      episodes with an alternative;
-    - there are `ENOUGH_GROUPS` groups and `ENOUGH_DECISIONS` decisions to judge by.
+    - at the start, in the states where copies differed, the success rate of the episodes with the decision was no
+      higher than that of the episodes with an alternative;
+    - there were at least `ENOUGH_GROUPS` groups both at the start and now, and at the start, in the states where copies
+      differed, the decision was made at least `ENOUGH_DECISIONS` times and the alternatives as often.
 
     So a decision without an alternative is no finding, because it never varied. A decision that is certain because it
     is right is no finding either, because it did better while it varied.

@@ -12,13 +12,13 @@ from agentrl.files import read_text, read_toml
 
 # These limits do not change how an episode is played.
 NOT_PLAYED = ("concurrency", "retries", "fault_share", "start_seconds")
-MOST_WITHOUT_ANSWER = 0.5  # from this share of empty, cut-off or refused answers, a comparison has a note
+MOST_WITHOUT_ANSWER = 0.5  # if at least this share of the answers is empty, cut off or refused, `caveats` says so
 
 
 def read_report(path: Path) -> dict[str, Any]:
     """Read a report with episodes; ValueError if the file is not one.
 
-    The evaluations of a run get their `limits` from the run's configuration.
+    If a report in the folder `evaluations` of a run has no `limits`, it gets the limits of the run's `config.toml`.
     """
     text = read_text(path, "report")
     try:
@@ -84,7 +84,10 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def caveats(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A", "B")) -> list[str]:
-    """Sentences on reasons other than the policies for which two reports may differ: lost answers, different limits.
+    """Sentences that name reasons, other than the policies, for which the success in two reports may differ.
+
+    The reasons are many empty, cut-off or refused answers in a report, and different limits. The list is empty if there
+    is no such reason.
 
     Args:
         a, b: the reports, see `read_report`.

@@ -89,16 +89,17 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
     Args:
         place: the step.
         task: the task that was played.
-        player: plays the continuations; its context policy gets the same history.
+        player: plays the continuations; its context policy gets the history of the stored episode.
         handle: an environment instance.
-        exact: the stored tokens come from the player's tokenizer, and the history is built from them; if False, it is
-            built from the stored texts.
+        exact: the stored tokens come from the player's tokenizer, and the history is built from these tokens; if False,
+            the history is built from the stored texts.
 
     Returns:
         The start of a continuation, in the state before the step.
 
     Raises:
-        ValueError: an observation or a prompt differs from the stored one.
+        ValueError: an observation or (with `exact`) a prompt differs from the stored one, or the environment ends the
+            episode before the step.
     """
     graph, context = place.graph, player.context
     first = await handle.reset(task)
@@ -133,7 +134,7 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
 
 
 def said(prompt: Prompt, step: StepRecord) -> Message:
-    """The stored answer as a chat message; if the prompt is native, its tool calls are data of the message.
+    """The stored answer as a chat message; if the prompt is native, the answer's tool calls are data of the message.
 
     An answer with a malformed call stays a text, because a message cannot hold a malformed call as data.
     """
@@ -203,7 +204,7 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
     """`count` new continuations from the state before a stored step; each plays the step's turn anew.
 
     The sampling noise depends on the player's seed and stage, the episode, the turn, and the number of continuations
-    that the graph already has from this state.
+    that the graph already has from this state. A later call therefore plays other continuations.
 
     Raises:
         ValueError: the state cannot be reached again; no continuation could be played.

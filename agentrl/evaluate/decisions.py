@@ -11,7 +11,7 @@ from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
-Situation = Callable[[Observation, str], str]  # (observation, action) -> the name of the situation and what was done
+Situation = Callable[[Observation, str], str]  # (observation, action) -> label: the situation, and what was done
 _WORD = re.compile(r"\w+")
 
 
@@ -23,9 +23,8 @@ class SituationRow:
         situation: name of the situation, from the environment's hook `situation`, or the kind of action.
         iteration: iteration of the rollouts; the last one if the rollouts of several iterations are counted together.
         decisions: number of steps.
-        entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it, else the mean
-            of minus the log-probability of each answer, whose expectation is the entropy. NaN if no log-probabilities
-            are stored.
+        entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it. Otherwise an
+            estimate of it, the mean of -log p(answer) over the steps; NaN if no log-probabilities are stored.
         episodes, won: number of episodes with such a step, and of those that succeeded.
         others, others_won: number of the agent's episodes without such a step, and of those that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
@@ -121,9 +120,10 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
 
 
 def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
-    """One `SituationRow` per situation, from those of several iterations; the most frequent situation first.
+    """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
     If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
+    With several agents, only the episodes of the agent with the most episodes count then.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
     episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones

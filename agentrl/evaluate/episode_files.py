@@ -1,8 +1,9 @@
 """The episodes of an evaluation on disk: one step graph per episode, written when the episode ends.
 
-A report REPORT.json has a folder REPORT.episodes beside it: `setting.json`, which says what is played, and the graphs
-`000012-0.safetensors` (position of the task, sample), whose notes hold the outcomes. An evaluation that was stopped
-goes on from them, and `agentrl view` shows them.
+Beside a report REPORT.json lies the folder REPORT.episodes. Its file `setting.json` says what is played. Every other
+file is the graph of one episode: `000012-0.safetensors` is sample 0 of the task at position 12 of the panel, and the
+note in the file holds the episode's outcome. With `--resume`, a stopped evaluation plays only the episodes that are not
+stored yet. `agentrl view` shows the stored episodes.
 """
 
 import json
@@ -124,7 +125,7 @@ def _said(step: StepRecord) -> Message:
 
 
 def _added(before: Sequence[Message], asked: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages of `asked` that follow `before`, the last prompt and answer; all if `asked` begins otherwise."""
+    """The messages of `asked` after `before` (the last prompt and answer); all if `asked` does not begin with it."""
     continues = tuple(asked[: len(before)]) == tuple(before)
     return [
         {"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})}
@@ -138,7 +139,7 @@ def stored_episodes(folder: Path) -> list[Path]:
 
 
 def key_of(path: Path) -> tuple[int, int]:
-    """Position of the task and sample of an episode's file; (-1, -1) if the file is no episode's."""
+    """Position of the task and sample of an episode's file; (-1, -1) for any other file."""
     group, _, copy = path.stem.partition("-")
     return (int(group), int(copy)) if group.isdecimal() and copy.isdecimal() else (-1, -1)
 

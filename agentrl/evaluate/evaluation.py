@@ -39,10 +39,10 @@ class Outcome:
         reward: sum of the rewards.
         steps: number of steps.
         invalid: number of steps whose answer was not in the right format (`StepRecord.valid`).
-        tokens: number of sampled tokens, those of retried attempts included; for an endpoint, the number that it
-            reports.
+        tokens: number of tokens sampled in the episode and by the agents that it called, in failed tries too; for an
+            endpoint, the number that it reports for the episode.
         ending: name of the `Status` that ended the episode, in lower case.
-        fault: the environment's fault; empty if it did not fail.
+        fault: the fault of the environment or the endpoint that ended the episode; empty if none did.
         seconds: wall-clock time.
         usage: the counts that the policy reports, summed over all attempts.
         measures: the entries of the last `info` that the environment's `MEASURES` names, 0 if an entry is absent.
@@ -52,7 +52,7 @@ class Outcome:
         sample: number of the task's sample, from 0.
         reason: why the last request got no answer, if that ended the episode.
         failures: the kinds of failed answers, as `agentrl.evaluate.failures.Example`s.
-        said: the beginning of the first answer of an episode without any tool call.
+        said: the beginning of the first answer that is not empty; empty if the episode has a tool call.
     """
 
     task: str
@@ -100,7 +100,7 @@ class Report:
 
     @property
     def scored(self) -> list[Outcome]:
-        """The episodes in which the environment did not fail."""
+        """The episodes that did not end by an environment error."""
         return [o for o in self.outcomes if o.ending != LOST]
 
     def success(self) -> np.ndarray:
@@ -235,6 +235,8 @@ async def evaluate(
 
     Raises:
         TooManyFaults: more than `Limits.fault_share` of all episodes are lost. It is raised as soon as this is certain.
+            Without `known`, it is also raised at the end if environment errors ended more than this share of all
+            chains, those of called agents included.
         ValueError: the first prompt of a task does not fit the model's context.
     """
     began, outcomes, lost = time.monotonic(), dict(known), 0

@@ -1,4 +1,7 @@
-"""Counts failed answers and episodes by kind; each kind has an example and advice, such as an option to change."""
+"""Counts failed answers and episodes by kind.
+
+Each kind has an example and, where there is something to do, advice such as an option to change.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -67,8 +70,8 @@ class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
     `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at a token limit, and `other`
-    those that ended at another limit than `limits.turn_tokens`, which `cut_by` names. `missing` names the part of the
-    format that an answer lacked.
+    those that a limit of the endpoint or its server cut off (`Generation.cut_by`). `cut_by` is the sentence on the
+    first such limit. `missing` names the part of the format that an answer lacked.
     """
 
     times: int
@@ -135,7 +138,7 @@ def first_words(record: EpisodeRecord) -> str:
 
 
 def _shown(kind: str, step: StepRecord) -> str:
-    """The text that shows a failure: the answer, or else the reasoning or refusal."""
+    """The text that shows a failure: the reasoning of an empty answer, the refusal if there is one, else the answer."""
     answer = step.generation
     text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
     words = " ".join(text.split())
@@ -189,7 +192,7 @@ def summary(outcomes: Sequence[Any], tool_calls: str = "") -> dict[str, dict[str
 
 
 def without_answer(found: Mapping[str, Any], least: float = 1.0) -> str:
-    """How many answers were empty, cut off or refused, in words; empty if their share is below `least`.
+    """How many answers were empty, cut off or refused, in words; "" if their share is below `least`.
 
     Args:
         found: the entry `failures` of a report, see `summary`.

@@ -1,4 +1,7 @@
-"""Findings on a run's health, as a type; the rules are in `agentrl.run.health` and `agentrl.evaluate.certainty`."""
+"""The type of a finding on a run's health.
+
+The rules that make findings are in `agentrl.run.health` and `agentrl.evaluate.certainty`.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

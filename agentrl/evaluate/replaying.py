@@ -58,8 +58,10 @@ class Replayed:
 
 
 class Stage(NamedTuple):
-    """Environment pool of an agent, and the limits of the agent in the run. The limits say whether the last action of a
-    chain was carried out."""
+    """Environment pool of an agent, and the limits of the agent in the run.
+
+    `Limits.cut_turn` decides whether the run carried out an action whose answer was cut off.
+    """
 
     pool: Pool
     limits: Limits
@@ -74,7 +76,7 @@ def task_keys(graph: StepGraph) -> dict[int, str]:
 async def replay(
     graph: StepGraph, pool: Pool, tasks: Mapping[str, Task], limits: Limits, called: Mapping[str, Stage] | None = None
 ) -> Replayed:
-    """Carry out every root-to-leaf path of played steps again.
+    """Carry out every root-to-leaf path of played steps again, except paths that an environment error had ended.
 
     Args:
         graph: a step graph with the texts of observations and actions, as runs store it.
@@ -169,7 +171,10 @@ class _Walk:
         self.reply = Reply("", Status.ENV_ERROR)
 
     async def run(self, handle: Handle) -> None:
-        """Carry out the actions and compare; stops at the first observation that differs."""
+        """Carry out the actions and compare.
+
+        Stops at the first observation that differs, or at the first action that calls another number of agents.
+        """
         shown, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
         for turn, row in enumerate(self.rows.tolist()):
             expected = self.graph.texts["observation"][row]
@@ -194,9 +199,10 @@ class _Walk:
         return str(self.graph.names["action"][int(self.graph.action[row])])
 
     async def carry_out(self, handle: Handle, turn: int, row: int) -> StepResult | None:
-        """The result of the recorded action; if the action calls agents, their chains are played again first.
+        """Carry out the recorded action and return the environment's result.
 
-        None if the action calls another number of agents than in the stored rollout.
+        If the action calls agents, their chains are played again, and the result is what the environment returns when
+        it gets their replies. None if the action calls another number of agents than in the stored rollout.
         """
         result = await handle.step(self.action(row))
         errands: tuple[Errand, ...] = result.info.get("errands", ())

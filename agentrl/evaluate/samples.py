@@ -26,7 +26,8 @@ class Sample:
         success: did it succeed?
         answer: the last action; empty if it is not known.
         tokens: number of sampled tokens.
-        actions: number of tool calls, or of steps if the episode has no tool calls; of a stored graph, of steps.
+        actions: number of tool calls, or of steps if the episode has no tool calls; for samples read from a graph,
+            always the number of steps.
         price: price in USD; NaN if it is not known.
     """
 
@@ -145,7 +146,7 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
     Args:
         samples: scored episodes.
         cost: the field of a sample that is its cost: tokens, actions or price.
-        points: number of budgets; the budgets are quantiles of the costs.
+        points: largest number of budgets; the budgets are the different quantiles of the costs.
 
     Returns:
         One row per budget with `budget`, `success` (share of all episodes) and `within` (share of episodes that end
@@ -163,7 +164,7 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, object]:
-    """Pass and majority curves, success against each known cost, and the total cost divided by the successes."""
+    """Pass and majority curves; for each known cost, success against it, and the total divided by the successes."""
     won = sum(one.success for one in samples)
     costs: Mapping[str, list[dict[str, float]]] = {
         name: curve for name in ("tokens", "actions", "price") if (curve := cost_curve(samples, name))

@@ -15,13 +15,14 @@ def evaluated_entry(
 ) -> Entry[EnvironmentFile]:
     """The environment as an evaluation plays it.
 
-    Unless the user gives other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`), and a
-    language model that was not trained here gets the options `EnvironmentFile.for_models`.
+    Unless `told` has other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`). A
+    language model that was not trained here gets the options `EnvironmentFile.for_models`, except those that
+    `base` sets to another value than the default.
 
     Args:
         name: name of the environment.
         base: options that the policy was trained with.
-        told: options that the user gives for the evaluation; they override all others.
+        told: options for the evaluation, from the user or from a run's section [eval.env]; they override all others.
         language_model: is the policy a language model that was not trained here?
     """
     options = merge({"name": name, **base}, told)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 Z95 = 1.959963984540054
-BLOCK = 1_000_000  # resampled tasks that are in memory at once
+BLOCK = 1_000_000  # most resampled tasks in memory at once
 
 
 class Interval(NamedTuple):

@@ -15,7 +15,7 @@ from agentrl.graph import StepGraph
 
 
 def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
-    """The scored episodes of a graph, each path from its root to its last step; `actions` counts its steps.
+    """The scored episodes of a graph. An episode is a path from a root to its last step; `actions` counts the steps.
 
     Args:
         graph: a step graph as a run stores it.

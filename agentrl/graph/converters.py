@@ -17,8 +17,8 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Steps of chat trajectories in OpenAI's format.
 
     A step is one assistant message. Its state is the text of the messages since the previous assistant message, without
-    system messages. Its action is the text of the message, or its tool calls as `name(arguments)`, one per line. The
-    next state of the last step is the text of the messages that follow it, if there are any.
+    system messages. Its action is the message's tool calls as `name(arguments)`, one per line; without tool calls, it
+    is the message's text. The next state of the last step is the text of the messages that follow it, if there are any.
 
     Args:
         trajectories: each with `messages` (objects with `role`, `content`, maybe `tool_calls`), `group` (copies of one
@@ -26,7 +26,8 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
             maybe `episode` (default: the trajectory's place in the list) and `truncated`.
 
     Raises:
-        ValueError: a trajectory has no messages or group, no assistant message, or the wrong number of rewards.
+        ValueError: a trajectory has no messages or group, no assistant message, the wrong number of rewards, or a
+            message that is not in OpenAI's format.
     """
     rows: list[Row] = []
     for number, trajectory in enumerate(trajectories):

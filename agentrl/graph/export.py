@@ -57,7 +57,7 @@ def _rows(graph: StepGraph, group: int | None, episode: int | None) -> np.ndarra
 
 
 def word(graph: StepGraph, kind: str, number: int) -> str:
-    """The text of an id of a group, state or action; the id if the graph holds no text for it; empty for -1."""
+    """The text of an id of the column `kind`, such as state or group; the id itself if it has no text; empty for -1."""
     if number < 0:
         return ""
     words = graph.names.get(kind, ())

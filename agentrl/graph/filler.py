@@ -1,4 +1,4 @@
-"""Fillers compute columns that need the policy or a memory. They run between rollout and credit.
+"""Fillers compute columns that need the policy or a state kept between iterations. They run between rollout and credit.
 
 A catalogue file (a credit method, a context policy) that needs such columns offers `filler(config) -> Filler`. A filler
 sees the graph and the policy that produced it. It may keep a state between iterations: the run's checkpoints store the

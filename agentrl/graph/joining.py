@@ -55,7 +55,7 @@ def _compact(columns: dict[str, np.ndarray], names: Mapping[str, Sequence[str]])
 
 
 def _tails_of(tails: Mapping[str, np.ndarray], episodes: np.ndarray) -> dict[str, np.ndarray]:
-    """The tails of some episodes [E]; empty if there are none."""
+    """The tails of the episodes with the numbers `episodes` [E]; empty if the graph has no tails."""
     if not tails:
         return {}
     sizes = np.diff(tails["tail_offsets"])
@@ -208,7 +208,7 @@ def _column(columns: Mapping[str, np.ndarray], name: str, kind: str) -> np.ndarr
 
 
 def _all_tokens(tables: Sequence[Tokens]) -> Tokens:
-    """The tables one after the other; a token column that a table lacks is NaN there."""
+    """The tables one after the other; a token column that a table lacks is NaN on its tokens."""
     rows = np.cumsum([0, *(len(table.context) for table in tables)])
     kept = dict.fromkeys(name for table in tables for name in table.columns)
 

@@ -120,7 +120,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
     """The episodes, each after the episodes to which it refers, else in the given order; ValueError on a cycle."""
-    done: dict[Key, bool] = {}  # False while its ancestors are being placed
+    done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:
         stack = [] if start in done else [start]
@@ -177,8 +177,9 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    A called episode belongs to the rollout of its caller, any other episode to its own. A branch belongs to the tree of
-    its parent.
+    A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
+    to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
+    `tree`.
     """
     index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
     n = len(rows)

@@ -26,7 +26,7 @@ def graph_values(
         fixed: [K] float, the known value of a node, NaN where the value is to be computed. For distances, the nodes
             whose entry is not NaN are the goals, and their value is 0.
         how: `distance`: the number of edges on the shortest path to a goal, inf if there is none.
-            `bellman`: V(u) = mean over the edges out of u of gain + gamma * V(v), 0 for nodes without edges.
+            `bellman`: V(u) = mean over the edges out of u of gain + gamma * V(v), 0 for nodes that no edge leaves.
         gamma: discount, for `bellman`.
         gain: [E] float, reward of each edge, for `bellman`; default 0.
         weight: [E] float, how often an edge counts in the mean, for `bellman`; default 1.

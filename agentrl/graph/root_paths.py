@@ -10,7 +10,7 @@ from agentrl.graph.tokens import Tokens
 
 
 class Paths(NamedTuple):
-    """Two parallel arrays [P rows], one path after another, each from its root to its leaf.
+    """The rows of all paths, one path after another, each from its root to its leaf: two arrays of one length [P rows].
 
     Attributes:
         row: row of the graph.
@@ -22,7 +22,7 @@ class Paths(NamedTuple):
 
 
 def paths(graph: StepGraph) -> Paths:
-    """All root-to-leaf paths of the graph. The path of a chain is its rows; a shared row is on several paths."""
+    """All root-to-leaf paths of the graph. A row that several chains share is on several paths."""
     parent = graph.parent
     current = np.setdiff1d(np.arange(len(graph)), parent[parent >= 0])  # [P] leaves
     number = np.arange(len(current))
@@ -73,8 +73,8 @@ def expand(graph: StepGraph, on: Paths) -> StepGraph:
     """A graph with one episode per root-to-leaf path, which holds copies of the path's rows and all their rewards.
 
     A path belongs to the rollout of its leaf and, if there is a `score` column, takes the score of its leaf's episode.
-    Where branches start from different states, `next_state` is set per path. Tokens and their columns are dropped, and
-    every `caller` is -1.
+    Where branches start from different states, `next_state` is set per path. Tokens, token columns, texts and tails are
+    dropped, and every `caller` is -1.
     """
     start = np.ones(len(on.row), bool)
     start[1:] = on.leaf[1:] != on.leaf[:-1]  # [P rows] first row of its path

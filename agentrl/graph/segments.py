@@ -11,7 +11,7 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
-CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| (or of 1)
+CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| or of 1, whichever is larger
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class Moments(NamedTuple):
 
     Attributes:
         n: sum of the weights.
-        mean: weighted mean; for a constant group exactly its largest value.
+        mean: weighted mean; for a constant group exactly its largest value; 0 if the weights sum to 0.
         std: standard deviation; 1 for groups without spread (see `moments`).
         constant: are all counted values of the group equal, up to rounding?
         tolerance: the largest difference that counts as rounding.
@@ -120,10 +120,10 @@ def group_norm(
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; `std="none"` only subtracts the mean.
 
-    If a group has two or more counted rows, all equal up to rounding, these rows get exactly 0. The float32 formulas of
-    the released codes give up to 0.15 there. A row of weight 0 that differs from such a constant group gets
-    (x - mean) / (1 + eps): dividing by a standard deviation of 0 + eps would turn a format penalty of 0.1 into an
-    advantage of -100,000.
+    If a group has two or more counted rows, all equal up to rounding, these rows get exactly 0. The released
+    implementations compute in float32 and give up to 0.15 there. A row of weight 0 that differs from such a constant
+    group gets (x - mean) / (1 + eps). If it were divided by the group's standard deviation of 0 + eps, a format penalty
+    of 0.1 would become an advantage of -100,000.
 
     Args:
         x: [N] float.
@@ -133,7 +133,7 @@ def group_norm(
         singleton: what a group of one gets: 0 (`zero`), x normalised with mean 0 and standard deviation 1 (`pass`), or
             the sign of x (`sign`).
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
-            normalised by them.
+            normalised by them. A group whose rows all have weight 0 gets 0.
 
     Returns:
         [N] float64.
@@ -261,7 +261,7 @@ def gae(
 
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """[N] bool, did the step lead to a state that its path had visited before (the state it left included)?
+    """[N] bool, did the step lead to a state that its path had visited before? The state that the step left counts.
 
     Args:
         state, next_state: [N] ids of the states before and after each step, equal where the states are equal.

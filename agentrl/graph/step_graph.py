@@ -33,8 +33,8 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
         "turn": np.int64,
         "kind": np.int8,
         "parent": np.int64,  # the step before, -1 at a root
-        "tree": np.int64,  # roots with equal tree are children of one prompt
-        "state": np.int64,  # dense ids of canonical strings, unique inside a group
+        "tree": np.int64,  # rows of one tree have equal ids: their episodes grew from one root prompt
+        "state": np.int64,  # dense ids of state keys or texts; steps of different groups have different ids
         "action": np.int64,
         "next_state": np.int64,
         "agent": np.int64,
@@ -70,7 +70,9 @@ class StepGraph:
             as those of a policy without a tokenizer.
         names: `names[column][id]` is the text of an id of `group`, `episode`, `state`, `action`, `agent` or `policy`.
         texts: texts per row, such as `observation` and `answer`, each sequence of length N.
-        tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1].
+        tails: the final observation of each episode: token ids `tail_ids`, in CSR form with `tail_offsets` [E+1], and
+            `tail_continues` [E], whether these tokens continue the path of the last step (if absent, they do). Graphs
+            that were not made from rollouts may have no tails.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -180,8 +182,9 @@ class StepGraph:
     def succeeded(self) -> np.ndarray:
         """[N] bool, did the row's episode succeed?
 
-        The `info.success` of the episode's last row decides if the environment reports one there, else a score above
-        0. A KL charge that training takes off the reward (`agentrl.trainer.charge_kl`) does not count.
+        If the environment reports `info.success` on the episode's last row, this value decides. Otherwise an episode
+        succeeded if its score is above 0. A KL charge that training takes off the reward (`agentrl.trainer.charge_kl`)
+        does not count.
         """
         score = self.columns["env_score"] if self.has("env_score") else self.score  # [N]
         word = self.columns["info.success"] if self.has("info.success") else np.full(len(self), np.nan)  # [N]
@@ -219,7 +222,7 @@ class StepGraph:
         A parent or caller outside the selection becomes -1. Tokens, token columns and tails are dropped: the result
         serves credit and statistics.
         """
-        renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry serves -1
+        renumber = np.full(len(self) + 1, -1, np.int64)  # [N+1], the last entry is for the index -1
         renumber[rows] = np.arange(len(rows))
         columns = {k: v[rows] for k, v in self.columns.items()}
         for relation in ("parent", "caller"):
@@ -229,7 +232,7 @@ class StepGraph:
 
 
 def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarray:
-    """Did an episode succeed? The environment's `info["success"]` decides if there is one, else a score above 0.
+    """Did an episode succeed? `info["success"]` decides; without it, an episode succeeded if its score is above 0.
 
     Args:
         word: [N] or one number, `info["success"]` at the end: above 0 for success, NaN if the environment reports none.

@@ -9,7 +9,8 @@ Glossary:
     token: the place of one piece of text in the token table, 0 to S-1.
     token id: the number of a token's entry in the tokenizer's vocabulary.
     packed index: the place of a token in the packed input of one forward pass.
-    path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by its end.
+    path: the rows from a root of the graph to a step, and the tokens that the model has read and sampled by the end of
+        that step.
     decision: a sampled token that had an alternative.
     group: the rollouts of one task, which are compared with each other.
     rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
@@ -158,7 +159,7 @@ def take_rows(tokens: Tokens, rows: np.ndarray) -> Tokens:
     """The table of `rows` (ascending), with their contexts renumbered; each context must be one of `rows`, or -1."""
     mask = np.isin(token_rows(tokens), rows)  # [S]
     sizes = np.diff(tokens.allowed_offsets)  # [S]
-    place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry serves -1
+    place = np.full(len(tokens.context) + 1, -1, np.int64)  # the last entry is for the index -1
     place[rows] = np.arange(len(rows))
     return Tokens(
         offsets=np.concatenate([[0], np.cumsum(np.diff(tokens.offsets)[rows])]),

@@ -68,7 +68,7 @@ def check_env(
         entry: a catalogue entry, an environment's module, or its name.
         config: the options, if `entry` is a module or a name; None for the defaults.
         tasks: how many tasks to walk, spread over the list.
-        steps: most steps of a walk.
+        steps: most steps of each walk.
         seed: seed of the walks.
     """
     subject = _entry(entry, config)
@@ -193,7 +193,10 @@ class Walk:
         return result
 
     def run(self, steps: int | None = None) -> "Walk":
-        """Reset, then take random listed actions or random tool calls until the episode ends, at most `steps`."""
+        """Reset, then take random actions until the episode ends, at most `steps`.
+
+        They are listed actions or, if none are listed, tool calls; texts of `GARBAGE` if there are no tools either.
+        """
         self.reset()
         rng = random.Random(self.seed)
         for _ in range(self.steps if steps is None else steps):

@@ -1,7 +1,8 @@
 """Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
 
-Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium calls no entry points
-since version 1.0, so write `import agentrl` first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium does not find these ids by
+itself, because it calls no entry points since version 1.0. So write `import agentrl` first, or
+`gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 """
 
 import copy
@@ -46,7 +47,7 @@ class GymEnv(gymnasium.Env[str, str]):
         action_chars: int = ACTION_CHARS,
         **options: Any,  # gymnasium.make passes its keyword arguments on
     ) -> None:
-        """A catalogue environment by name.
+        """Make the core environment and its spaces.
 
         Args:
             env: name in the catalogue, dotted path, or an entry with its options.
@@ -130,7 +131,7 @@ def register() -> None:
     for name in catalogue.names("envs"):
         spec = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
         if getattr(spec, "_initializing", False):
-            continue  # half imported: the environment imports Gymnasium, which imports us; such a module has no ids
+            continue  # this environment's own import of Gymnasium has led here; such environments have no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not stop the others

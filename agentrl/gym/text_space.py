@@ -88,7 +88,7 @@ class UnicodeText(Text):
 def _flatten(  # type: ignore[misc]
     space: UnicodeText, x: str
 ) -> np.ndarray:
-    """[max_length] int32 code points, padded as `Text` does with the size of the character set."""
+    """[max_length] int32 code points; the padding is the size of the character set, as in `Text`."""
     flat = np.full(space.max_length, len(CodePoints()), np.int32)
     flat[: len(x)] = np.frombuffer(x.encode("utf-32-le", "surrogatepass"), "<i4")
     return flat

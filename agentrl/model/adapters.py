@@ -13,7 +13,7 @@ def add_adapters(model: Any, lora: Lora) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise ValueError("a [lora] section needs peft: pip install 'agentrl-stepgraph[lora]'") from None
+        raise ValueError("a [model.lora] section needs peft: pip install 'agentrl-stepgraph[lora]'") from None
     settings = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -26,11 +26,11 @@ def add_adapters(model: Any, lora: Lora) -> Any:
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # raised inside peft
             return get_peft_model(model, settings)
     except ValueError as error:
-        raise ValueError(f"lora.target_modules does not fit this model: {error}") from error
+        raise ValueError(f"model.lora.target_modules does not fit this model: {error}") from error
 
 
 def restore(model: Any, source: Path) -> None:
-    """Load the adapters in the folder `source` into a model of the same base model and the same `Lora`.
+    """Load the adapters in the folder `source` into a model with the same base model and the same section [model.lora].
 
     Raises:
         ValueError: `source` holds no adapters, adapters of another shape, or adapters of another model.
@@ -51,9 +51,10 @@ def restore(model: Any, source: Path) -> None:
 
 
 def check_base(model: Any, source: Path) -> None:
-    """Raises ValueError unless `source` holds the merged weights of the model below the adapters.
+    """Raises ValueError unless the weights in `source` come from the same base model as `model`.
 
-    The shapes of all weights are compared, and the values of the vectors, because adapters change matrices only.
+    `source` holds weights into which adapters were merged. The shapes of all its weights are compared with those of the
+    base model. The values are compared for vectors only, because adapters change matrices.
     """
     state = model.get_base_model().state_dict()
     base = {key.replace(".base_layer.", "."): weight for key, weight in state.items() if ".lora_" not in key}
@@ -65,7 +66,8 @@ def check_base(model: Any, source: Path) -> None:
             raise ValueError(f"{source} holds another model: its {key} is {there}, here it is {here}")
         if vector is not None and not _equal(vector, base[key].cpu()):
             raise ValueError(f"{source} holds adapters of another model: its {key} has other values")
-    missing = [key for key in base if key not in stored_keys and base[key].ndim == 1]  # tied matrices are stored once
+    # A matrix may be missing: tied matrices are stored once, under one of their names.
+    missing = [key for key in base if key not in stored_keys and base[key].ndim == 1]
     if missing:
         raise ValueError(f"{source} holds another model: it has no {missing[0]}")
 

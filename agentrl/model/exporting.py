@@ -17,7 +17,7 @@ def exported_form(source: Path, wanted: Literal["", "merged", "adapter"]) -> For
     """The form of the export: `model` for a model without adapters, else `merged` (default) or `adapter`.
 
     Raises:
-        ValueError: adapters are asked for, and the model has none.
+        ValueError: `wanted` is not empty, and the model has no adapters.
     """
     if (source / ADAPTER).is_dir():
         return wanted or "merged"

@@ -23,8 +23,8 @@ class Network:
 
     Attributes:
         model: the transformers model; adapters (peft) are already part of its layers.
-        sharing: "tree" if all layers of the model are plain causal attention, else "paths".
-        reason: why the model needs "paths", for the report; empty for "tree".
+        sharing: "tree" if the model runs on a packed trie, "paths" if it runs on each path as a sequence of its own.
+        reason: why `sharing` is "paths", for the report; empty for "tree".
         DECODE: name of the method that runs the decoder of a model which is divided over processes.
     """
 
@@ -59,7 +59,7 @@ class Network:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context for forward passes without gradient and dropout; it includes `attending`."""
+        """Context for forward passes without gradients and without dropout; it includes `attending`."""
         model: Any = self.model
         training = model.training
         model.eval()
@@ -69,7 +69,8 @@ class Network:
         finally:
             model.train(training)
             if hasattr(model, "reshard"):
-                # Without a backward pass FSDP2 keeps the root's gathered weights, and uses them after an update too.
+                # Without a backward pass, FSDP2 keeps the gathered weights of the root module, and would use these old
+                # weights after the next update.
                 model.reshard()
 
     def hidden(self, batch: Batch) -> Tensor:

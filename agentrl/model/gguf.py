@@ -15,7 +15,7 @@ ORIGIN = "origin"  # key of config.json that says where the weights come from; r
 
 
 class Card(NamedTuple):
-    """What the card of a converted model says beside the types that it was dequantised from.
+    """What the card of a converted model says, besides the origin of the weights.
 
     Attributes:
         name: name of the model.
@@ -132,7 +132,7 @@ def _unquantised(read: Any) -> Any:
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """Raises ValueError for any exception of gguf or transformers at a file that they cannot read."""
+    """Context for reading `file`: every exception inside becomes a ValueError, except the error of a full disk."""
     try:
         yield
     except Exception as error:

@@ -13,7 +13,7 @@ import numpy as np
 
 from agentrl.graph import Tokens, path_lengths
 
-# Sharing fewer equal tokens saves nothing: benchmarks/update.py --crossover.
+# `benchmarks/update.py --crossover` measures it: sharing fewer equal tokens saves nothing.
 MIN_SHARED = 16
 
 
@@ -135,7 +135,7 @@ class _Trie:
         self.parent, self.start, self.end, self.depth = [-1], [0], [0], [0]
         self.children: list[list[int]] = [[]]
         self.last = np.zeros(len(tokens.context), np.int64)  # [N] the node each row ends in
-        self.prompts: dict[tuple[int, bytes], int] = {}  # (node, its next min_shared ids) -> child
+        self.prompts: dict[tuple[int, bytes], int] = {}  # (node, first min_shared ids of a child) -> the child
         self.offsets = tokens.offsets.tolist()
         sampled = np.append(np.flatnonzero(tokens.sampled), len(tokens.ids))
         self.next_sampled = sampled[np.searchsorted(sampled, np.arange(len(tokens.ids) + 1))]  # [S+1]
@@ -153,7 +153,11 @@ class _Trie:
         self.last[row] = node
 
     def merge(self, node: int, start: int, end: int) -> tuple[int, int]:
-        """Walk down from `node` along equal prompt tokens: the node reached, and the first token that is not in it."""
+        """Walk down from `node` along equal prompt tokens.
+
+        Returns:
+            The node that is reached, and the index of the first of the tokens start:end that is not on its path.
+        """
         ids = self.tokens.ids
         prompt_end = min(end, int(self.next_sampled[start]))
         while prompt_end - start >= self.min_shared:
@@ -179,8 +183,8 @@ class _Trie:
         if size == self.end[node] - self.start[node]:
             return node
         start, parent = self.start[node], self.parent[node]
-        # Two nodes may share a key, and the dict holds one. The other can no longer be found for merging: less sharing,
-        # same result.
+        # Two nodes may have the same key, and the dict holds one of them. The other can no longer be found for merging.
+        # Fewer tokens are then shared, and the result is the same.
         self.prompts.pop(self.prompt_key(node), None)
         top = self.add(parent, start, start + size, self.depth[node], listed=False)
         siblings = self.children[parent]

@@ -18,7 +18,8 @@ from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
 # What the libraries raise for damaged files of a model or a tokenizer.
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
-# Options that transformers adds to a tokenizer when it reads a folder. If they were saved, a resumed run would differ.
+# Options that transformers adds to a tokenizer when it reads a folder. They are removed, so that a resumed run saves
+# the same files as a run that was not stopped.
 HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
 
 
@@ -39,7 +40,8 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
         entities: strings that are one token in a new model's tokenizer.
 
     Raises:
-        ValueError: there is no such folder or name, it holds no model, peft is missing, or a new model has no texts.
+        ValueError: there is no such folder, name or device; the model is damaged or no language model; peft is missing,
+            or `lora.target_modules` names no layer; or a new model has no texts and no entities.
     """
     import torch
 
@@ -61,7 +63,7 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
 
 
 def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
-    """The tokenizer in a folder of `save_model`; ValueError if there is none."""
+    """The tokenizer in a folder of `save_model`; ValueError if the folder is no model folder."""
     from transformers import AutoTokenizer
 
     source = Path(folder)
@@ -108,7 +110,8 @@ def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 def quietly() -> Iterator[None]:
     """Hide the progress bars of transformers, and its tables of missing weights.
 
-    With checkpoints every few iterations, the bars would bury the run's own progress. Missing weights raise an error.
+    With checkpoints every few iterations, the bars would bury the run's own progress. The tables are not needed,
+    because `_open` raises an error if weights are missing.
     """
     from transformers.utils import logging
 
@@ -188,7 +191,12 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
 
 
 def check_path(path: str) -> bool:
-    """Is `path` a folder, and not a name on the hub? ValueError if it is a folder that does not hold a model."""
+    """Is `path` a folder, and not a name on the hub?
+
+    Raises:
+        ValueError: the folder does not hold a model; or `path` does not exist and cannot be a name on the hub, because
+            it begins with ".", "~" or the path separator, or has two or more "/".
+    """
     folder = Path(path).expanduser()
     if not folder.exists() and not path.startswith((".", "~", os.sep)) and path.count("/") < 2:
         return False

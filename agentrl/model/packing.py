@@ -2,8 +2,9 @@
 
 Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
 
-A target is a *decision*: a sampled token that had an alternative. A token whose allowed set has one member has
-log-probability 0 whatever the weights, so it carries no loss and is not counted in any mean over tokens.
+The targets are the *decisions*, the sampled tokens that had an alternative, unless the caller of `pack` names others. A
+token whose allowed set has one member has log-probability 0 whatever the weights, so it carries no loss and is not
+counted in any mean over tokens.
 """
 
 from collections.abc import Iterator
@@ -60,15 +61,16 @@ def pack(
     min_shared: int = MIN_SHARED,
     targets: np.ndarray | None = None,
 ) -> Batch:
-    """One batch of all decisions of `rows`.
+    """One batch of all targets of `rows`.
 
     Args:
         tokens: the token table of the graph.
         rows: [R] int64, ascending, the rows to train.
-        weight: [S] aggregation weight of each token; read at the decisions of `rows`.
+        weight: [S] aggregation weight of each token; read at the targets.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
-        targets: [S] bool, the targets; None for the decisions. A critic, for example, reads values before other tokens.
+        targets: [S] bool, the targets; None for the decisions. A critic, for example, names the tokens before which it
+            reads a value.
 
     Raises:
         ValueError: a target has no token before it.
@@ -179,7 +181,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
 def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[Batch]:
     """Micro-batches of whole bundles [K], taken in the order of their first targets."""
     _, first, key, size = np.unique(bundle, return_index=True, return_inverse=True, return_counts=True)
-    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # of each bundle, ascending
+    targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # the targets of each bundle, ascending
     in_piece = np.zeros(len(batch), bool)  # [T] tokens that the micro-batch has
     n_tokens = 0
     piece: list[np.ndarray] = []
@@ -226,7 +228,7 @@ def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 
 def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
-    """The batch of the targets `which`: its packed tokens are the paths to their predictors, nothing else."""
+    """The batch of the targets `which`; its packed tokens are those on the paths to the targets' predictors."""
     keep = _paths_to(batch.layout, batch.at[which])
     offsets, allowed = _take_csr(batch.allowed_offsets, batch.allowed_ids, which)
     return Batch(

@@ -1,10 +1,10 @@
 """Finds out how a model may be called, from its configuration and from a test with a small tree.
 
-The structure of a model is judged in float32. In half precision the rounding of two correct evaluations of the same
-text may differ by more than a structural error would: pretrained models answer some tokens with huge activations. A
-model in half precision is therefore probed twice: a copy of its architecture with few layers and random weights in
-float32, which must give the same hidden states over a tree and over its paths; and the model itself, whose hidden
-states over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
+The structure of a model is judged in float32. In half precision, two correct evaluations of the same text may differ
+more, by rounding alone, than a right and a wrong evaluation do, because pretrained models have huge activations at some
+tokens. A model in half precision is therefore probed twice. First, a copy of its architecture with few layers and
+random weights in float32 must give the same hidden states over a tree and over its paths. Then the hidden states of the
+model itself over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
 
 Letters: T packed tokens, L tokens of a path, d width.
 """
@@ -35,7 +35,7 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
 
     Args:
         model: a transformers causal language model, or a peft model around one.
-        sharing: how to call the model; None finds out.
+        sharing: how to call the model. None finds out; "tree" is not tested.
 
     Raises:
         ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
@@ -81,8 +81,10 @@ def _why_paths(model: Any) -> str:
 
 
 def _shallow_copy(model: Any) -> Any:
-    """A model of the same class on the CPU with random float32 weights, fewer layers, and narrower layers between the
-    attention layers."""
+    """A model of the same class on the CPU with random float32 weights.
+
+    It has fewer layers, narrower feed-forward layers and a smaller vocabulary.
+    """
     config = copy.deepcopy(model.config)
     text = config.get_text_config()
     layers = int(text.num_hidden_layers)
@@ -113,7 +115,8 @@ def _probe_noise(model: Any) -> str:
     """Why a half-precision model cannot take a packed trie; empty if it can.
 
     It cannot if its hidden states over a tree and over paths differ by more than `NOISE_FACTOR` times its noise. The
-    noise is the difference of two plain evaluations of the same paths whose attentions round differently.
+    noise is the difference of two plain evaluations of the same paths whose attentions round differently. A difference
+    below the relative precision (`eps`) of the type counts as this precision.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary
@@ -147,7 +150,7 @@ class _Probe:
         self.network = Network(model=model, sharing="tree")
 
     def packed(self) -> list[Tensor]:
-        """[L, d] hidden states of each path over the tree; raises what a model raises that cannot attend over trees."""
+        """[L, d] hidden states of each path over the tree; a model that cannot attend over trees raises an error."""
         with self.network.attending():
             hidden = self.network.hidden(_batch_of(self.tree, self.ids, "tree"))  # [8, d]
         return [hidden[path] for path in PATHS]
@@ -162,13 +165,13 @@ class _Probe:
 
     @staticmethod
     def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
-        """The largest difference, relative to the largest value wanted in the path; infinite if a value is NaN."""
+        """The largest difference, relative to the largest |value| wanted in the path; infinite if it is not finite."""
         worst = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, wanted, strict=True)]
         return max(worst) if all(map(math.isfinite, worst)) else math.inf
 
 
 def _check_head(network: Network) -> None:
-    """Raises ValueError unless `Network.logits` of the hidden states equals the logits that the model returns."""
+    """Raises ValueError if `Network.logits` differs from the logits that the model returns by more than rounding."""
     model: Any = network.model
     ids = torch.arange(1, 5, device=network.device)[None] % network.config.vocab_size
     ours = network.logits(network.decoder(ids))[0].float()

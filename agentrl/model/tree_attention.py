@@ -21,12 +21,12 @@ from agentrl.model.layout import Layout
 
 NAME = "agentrl_tree"
 BLOCK = 128  # tokens per FlexAttention block
-VARIANTS = 64  # compiled variants of the kernel per process
+VARIANTS = 64  # most compiled variants of the kernel per process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreePlan:
-    """What the attention layers need to know about a layout, computed once per batch.
+    """What the attention layers need to know about a layout, computed once per forward pass.
 
     Attributes:
         runs: packed indices (start, end, end of the subtree) of each unbranched run, in packed order.
@@ -75,9 +75,9 @@ def block_mask(subtree_end: np.ndarray, device: torch.device) -> BlockMask:
 
 
 def _block_lists(table: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Per query block: the number of key blocks that `table` [n, n] marks, and the numbers of all key blocks.
+    """Per query block: how many key blocks `table` [n, n] marks, and the indices of all key blocks, marked ones first.
 
-    The shapes are [1, 1, n] and [1, 1, n, n]; the numbers of the marked key blocks come first.
+    The shapes are [1, 1, n] and [1, 1, n, n].
     """
     order = np.argsort(~table, axis=1, kind="stable")
     count, listed = (torch.from_numpy(x.astype(np.int32)).to(device) for x in (table.sum(1), order))
@@ -124,8 +124,8 @@ class _RunAttention(torch.autograd.Function):
 
     Each run attends to itself causally; then all tokens below a run, which are one contiguous stretch, attend to the
     whole run. Partial results are merged by their log-sum-exp. The backward kernel is exact for each part if it gets
-    the merged output and the merged log-sum-exp (Dao et al., arXiv:2205.14135, section B.2: both enter it only as
-    constants per query).
+    the merged output and the merged log-sum-exp, because it uses these two only as constants per query (Dao et al.,
+    arXiv:2205.14135, section B.2).
     """
 
     @staticmethod

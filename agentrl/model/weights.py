@@ -13,7 +13,7 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
 class Mark(NamedTuple):
-    """Identifies weights: `load` counts the weights loaded before them, `version` is the version of the weights.
+    """Identifies weights: `load` is how often weights were loaded before, `version` is their version.
 
     The version alone is not unique: a run loads version 0 twice, before cloning and after it.
     """

@@ -1,4 +1,4 @@
-"""Pages and pictures: what a run learned, who gets the credit, the learning curve."""
+"""Pages and pictures of a run: what it learned, which steps get the credit, and the card of an exported model."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

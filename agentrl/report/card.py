@@ -1,6 +1,6 @@
 """Writes the card of an exported model (README.md with the Hugging Face hub's header) from a run's stored data.
 
-Nothing is measured or guessed: the card says "unknown" if the run has not stored a value.
+Nothing is measured or guessed. Where the run has not stored a value, the card says so or leaves the line out.
 """
 
 import json
@@ -79,7 +79,8 @@ def of_these_weights(rows: Sequence[Row], lines: int) -> tuple[list[Row], list[R
 
     Args:
         rows: all lines of a run's metrics.
-        lines: number of metrics lines before the checkpoint; an evaluation of its weights may follow it.
+        lines: number of metrics lines that the run wrote before the checkpoint. Evaluations of the checkpoint's weights
+            may stand after these lines.
     """
     changed = [i for i, row in enumerate(rows) if row["stage"] != "eval"]
     last = max((i for i in changed if i < lines), default=-1)
@@ -140,7 +141,7 @@ def _origin(exported: Exported) -> str:
 
 
 def _cell(value: object) -> str:
-    """A value as one cell of a table: on one line, with the special characters of Markdown and HTML escaped."""
+    """A value as one cell of a table: on one line, with a backslash before |, <, >, ` and the backslash."""
     return re.sub(r"([|<>`\\])", r"\\\1", " ".join(str(value if value is not None else "").split()))
 
 
@@ -232,7 +233,7 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
 
 
 def _recipe(config: Mapping[str, Any], name: str) -> Iterator[str]:
-    """The section on the recipe: the keys that differ from the defaults; agentrl.toml beside the card has all keys."""
+    """The section on the recipe: the keys that differ from the defaults. agentrl.toml beside the card has all keys."""
     yield "## Recipe\n"
     if name:
         yield f"Name of the recipe: {_cell(name)}."

@@ -1,7 +1,7 @@
 """The data of the credit page, as typed and versioned classes.
 
-The page reads nothing else. Values per step are columns with one entry per shown step. NaN becomes null: a step without
-credit has null and not 0.
+The page shows these data and reads nothing else. Values per step are columns with one entry per shown step. NaN becomes
+null: the advantage of a step without credit is null and not 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class MethodData(BaseModel, frozen=True):
         name: name of the method.
         options: the options of the method, defaults included.
         advantage: one number per step, null if the method gives the step no credit.
-        weight: the weight of the step in the credit: the number of paths through it times how often each is used.
+        weight: one number per step: the number of paths through the step, times how often the method uses each path.
         parts: name of a part of the credit, such as `episode_advantage` -> one number per step.
         ids: names of the parts that are group numbers, such as `step_group`: steps with equal numbers were compared.
         meanings: option or part -> what it means.
@@ -56,15 +56,15 @@ class MethodData(BaseModel, frozen=True):
 
 
 class EpisodeData(BaseModel, frozen=True):
-    """One agent's chain of steps, in the order of the page.
+    """One agent's chain of steps.
 
     Attributes:
         name, agent: names from the graph, or numbers if the graph stores no names.
         group: index into `groups`.
-        score: sum of the rewards on the episode's path, or the stored score.
+        score: the stored score; if none is stored, the sum of the rewards on the episode's path.
         succeeded: did the episode succeed?
         ending: how the episode ended, such as `done` or `turn_limit`; empty if the graph does not say.
-        failed: True if the episode ended by an environment error; no statistic counts such an episode.
+        failed: True if an environment error ended the episode or its rollout; no statistic counts such an episode.
         kind: `played`, `candidate`, `probe` or `demo`.
         lane: number of agent calls between the main agent and this episode's agent; 0 for the main agent.
         steps: indices of the episode's shown steps, in the order of their turns.
@@ -98,8 +98,9 @@ class TreeNode(BaseModel, frozen=True):
         parent: index into `GroupData.tree` of the step before, or of the step that called this agent; -1 at a root.
         called: True if `parent` is a step that called this agent.
         steps: indices of the shown steps.
-        value: mean of the steps' values, which are the mean scores of their continuations, averaged at each branch;
-            null if no continuation was played to its end.
+        value: mean of the steps' values (see `agentrl.report.tree.values_below`): the value of a step is the mean of
+            the values of the steps that continue it, and the value of an episode's last step is the episode's score.
+            Null if no step of the node has a value; candidates, for example, have none.
     """
 
     parent: int
@@ -119,7 +120,7 @@ class GroupData(BaseModel, frozen=True):
         score: for each of `states`, the mean score over the played steps that leave it; null if no played step does.
         first: the column (see `StepsData.column`) of the first visit of each of `states`.
         edges: the actions that lead from state to state.
-        tree: the same steps as a tree by their histories, parents before children.
+        tree: all steps of the group as a tree by their histories, parents before children.
     """
 
     name: str
@@ -142,7 +143,7 @@ class StepsData(BaseModel, frozen=True):
             agent begin at the column of the calling step.
         parent, caller: indices of shown steps, -1 for none.
         state, next_state, action: indices into `states` and `actions`.
-        observation, answer: indices into `texts`, -1 where the graph stores no text.
+        observation, answer: indices into `texts`, -1 if the graph stores no texts.
         status: such as `ok` or `parse_error`.
         values: further columns by name (value, old_value, mc_value, signals and so on), null for NaN.
         tokens: the sampled tokens of each step.
@@ -169,8 +170,8 @@ class StepsData(BaseModel, frozen=True):
 class CreditData(BaseModel, frozen=True):
     """Everything on the page; `schema_version` counts changes of this form.
 
-    Version 3 has `meanings` and `why` of methods. Version 2 lists the members of allowed sets (`allowed`, to which
-    tokens point), and has `tree`, `ids` and, in `agreement`, how far apart two methods are at a step (`apart`).
+    Version 3 added `meanings` and `why` of methods. Version 2 added the members of allowed sets (`allowed`, into which
+    `TokenData.allowed` points), `tree`, `ids` and, in `agreement`, how far apart two methods are at a step (`apart`).
     """
 
     schema_version: int = SCHEMA

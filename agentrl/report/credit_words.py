@@ -47,7 +47,8 @@ def about_under(about: str, options: Mapping[str, Any]) -> str:
 def adding_up(total: float, terms: Sequence[float]) -> tuple[str, str, list[str]]:
     """A sum as printed: the total, "=" or "is about", and its terms.
 
-    The numbers have the fewest decimals, from three to six, with which the printed terms give the printed total.
+    The numbers have the fewest decimals, from three to six, with which the printed terms add up to the printed total.
+    If no such number of decimals exists, they have three, and the sign is "is about".
     """
     for digits in range(3, 7):
         whole, *texts = _rounded((total, *terms), digits)
@@ -63,7 +64,10 @@ def _rounded(values: Sequence[float], digits: int) -> list[str]:
 
 
 def sum_in_words(advantage: float, terms: Sequence[tuple[str, float]]) -> str:
-    """The credit and its parts, such as "-1.571 = episode_advantage -0.875 + step_advantage -0.696"."""
+    """The credit and its parts, such as "-1.571 = episode_advantage -0.875 + step_advantage -0.696".
+
+    If the parts do not add up to the credit, they are listed after it without a sum.
+    """
     names = [name for name, _ in terms]
     if abs(advantage - sum(x for _, x in terms)) > 2e-5 * max(1.0, abs(advantage)):  # numbers of a page have six digits
         return ", ".join([f"{advantage:+.3f}", *(f"{name} {x:+.3f}" for name, x in terms)])
@@ -87,7 +91,7 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
     score = _Term(name, "score", whom, "0, because its group has no other episode", graph.score, graph.peers, votes)
     told = [_less_mean(score, parts.get(name, credit.advantage), credit.assigned, options, rows)]
     if {"step_advantage", "step_return", "step_group"} <= parts.keys():
-        number = parts["step_group"]  # [N] NaN on steps without credit, which come into one group of their own
+        number = parts["step_group"]  # [N] NaN on steps without credit; below, all these steps form one group
         anchor = np.unique(number, return_inverse=True, equal_nan=True)[1]  # [N]
         alone = "0, because no other step left this state"
         has = np.isfinite(parts["step_return"])  # [N]
@@ -122,7 +126,11 @@ class _Term(NamedTuple):
 def _less_mean(
     term: _Term, given: np.ndarray, assigned: np.ndarray, options: Mapping[str, Any], rows: np.ndarray
 ) -> list[str]:
-    """For each of `rows` "name = its value - the mean of its group"; empty if `given` was not computed in this way."""
+    """For each of `rows`, the arithmetic of a term in words, such as "name = its value - the mean of its group".
+
+    If the options divide by the standard deviation, so do the words. The list is empty if `given` was not computed in
+    this way.
+    """
     m = moments(term.value, term.key, term.weight, options.get("std", "none"))
     size = count(term.key, (term.weight > 0).astype(np.float64))  # [N] members that count
     several = assigned & (size > 1)  # [N]

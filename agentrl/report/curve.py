@@ -46,7 +46,8 @@ def curve_svg(curve: CurveData) -> str:
         *_training(curve, last),
     ]
     most = max((point.episodes for point in curve.evaluations), default=0)
-    cloned = any(point.name == "clone" for point in curve.evaluations)  # iteration 0 shows the clone, else the start
+    # At iteration 0 the picture shows the evaluation of the clone; only a run without a clone shows that of the start.
+    cloned = any(point.name == "clone" for point in curve.evaluations)
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):
         points = [p for p in curve.evaluations if p.mode == mode and not (cloned and p.name == "start")]

@@ -37,7 +37,8 @@ def credit_data(
         options: the options of each method.
         title, subtitle: title and subtitle of the page.
         groups: numbers of the groups to show; default: those that `choose` takes.
-        at_most: most steps to show. Groups are shown whole, and at least one; `CreditData.shown` says how many.
+        at_most: largest number of steps to show if `groups` is None. Groups are shown whole, and at least one is shown.
+            `CreditData.shown` states how many groups and steps are shown.
         decode: function from token ids to one text each; default: ids are shown as numbers.
         text_chars: most characters of one text; the page says how many were cut off.
 
@@ -73,9 +74,10 @@ def credit_data(
 
 
 def choose(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> list[int]:
-    """Groups to show, ascending: those with the widest spread of the first method's advantage, then the others.
+    """The numbers of the groups to show, in ascending order.
 
-    Groups are taken whole while no more than `at_most` steps are shown; the first is always taken.
+    Groups are considered in the order of the spread of the first method's advantage, widest first. The first group is
+    always taken. A later group is left out if it would bring the number of steps above `at_most`.
     """
     numbers, inverse, sizes = np.unique(graph.group, return_inverse=True, return_counts=True)  # [G], [N], [G]
     spread = np.zeros(len(numbers))  # [G]
@@ -94,8 +96,11 @@ def choose(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> lis
 
 
 def columns_of_time(graph: StepGraph) -> np.ndarray:
-    """[N] int64, steps before each step on its path; a called agent's chain begins at the column of its caller."""
-    before = np.zeros(len(graph), np.int64)  # [N] on the path
+    """[N] int64, number of steps before each step on its path.
+
+    The chain of a called agent begins at the column of the step that called the agent.
+    """
+    before = np.zeros(len(graph), np.int64)  # [N] number of steps before the step on its path
     root = np.arange(len(graph))  # [N] first row of the path
     for row in np.flatnonzero(graph.parent >= 0).tolist():  # ascending, and parent[n] < n
         before[row] = before[graph.parent[row]] + 1
@@ -112,7 +117,7 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
 
 
 class _Places(NamedTuple):
-    """Arrays [N] that say where the rows of a graph stand.
+    """Where the page shows the rows of a graph, and their values. All arrays but `place` are [N].
 
     Attributes:
         place: [N+1], row -> shown step, -1 for rows that are not shown; the last entry is for row -1.
@@ -199,7 +204,8 @@ def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[lis
 
 
 def _order(graph: StepGraph, rows: np.ndarray, score: np.ndarray) -> list[int]:
-    """The episodes of one group, ordered by rollout (the best main episode first), then by their first row."""
+    """The episodes of one group, ordered by the best score of a main agent's episode in their rollout (highest first),
+    then by rollout, then by their first row."""
     main = rows[graph.caller[rows] < 0]
     best: dict[int, float] = {}
     for rollout, value in zip(graph.rollout[main].tolist(), score[main].tolist(), strict=True):

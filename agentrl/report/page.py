@@ -1,8 +1,8 @@
-"""Writes the credit page and the page of a run from their data; each is one HTML file that needs no network.
+"""Writes the credit page and the page of a run, each as one HTML file with its data, which needs no network.
 
 The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
 never parses a text of a model or an environment as HTML. A content security policy allows this one script and nothing
-from outside.
+from outside. The page of `agentrl inspect` has no data; its policy also allows requests to the server that sent it.
 """
 
 import base64

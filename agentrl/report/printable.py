@@ -1,4 +1,5 @@
-"""Makes texts and numbers fit for a file: JSON of other programs may hold lone surrogates, which UTF-8 lacks."""
+"""Makes texts and numbers fit for a file. JSON of other programs may hold lone surrogates, which UTF-8 cannot encode,
+and JSON has no NaN and no infinity."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -22,7 +23,10 @@ def _printable(value: Any) -> Any:
 
 
 def cut(text: str, most: int) -> str:
-    """The first `most` characters, with a note on how many follow; lone surrogates become a question mark."""
+    """The text, or its first `most` characters and a note on how many were cut off.
+
+    Each lone surrogate becomes a question mark.
+    """
     text = printable(text)
     if len(text) <= most:
         return text

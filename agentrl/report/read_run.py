@@ -49,8 +49,10 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-RECENT = 10  # number of newest stored iterations that are counted, and of oldest ones for the comparison
-SITUATIONS = 15  # most situations on the page; the most frequent ones are shown
+# Failures and situations are counted over this many of the newest stored iterations. The same number of the oldest is
+# read to find decisions that became certain too early.
+RECENT = 10
+SITUATIONS = 15  # largest number of situations on the page, which shows the most frequent ones
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
@@ -65,7 +67,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     Args:
         run: its folder.
         against: the folder of another run, to compare with.
-        budget: how many steps to show; default: what usually fits.
+        budget: how many steps to show, and how much of their texts; default: `Budget()`.
 
     Raises:
         ValueError: a folder holds no run, or a file in it is damaged.
@@ -142,7 +144,10 @@ def _config(run: Path) -> dict[str, Any]:
 
 
 def _situation(config: Mapping[str, Any]) -> Situation:
-    """The environment's hook; None if it has none or cannot be loaded here, so that actions are counted by kind."""
+    """The environment's hook `situation`; None if the environment has no such hook or cannot be loaded here.
+
+    Without the hook, decisions are counted by the kind of their action.
+    """
     try:
         return Settings(config, stored=True).env.hooks.situation
     except (ValueError, KeyError, TypeError, ImportError):
@@ -194,7 +199,7 @@ def _parts(
 ) -> tuple[list[PartData], list[int]]:
     """The parts that the page can open, the last iteration first; and a number per part.
 
-    The number of a training part is its iteration. That of the n-th evaluation, from 0, is -1 - n.
+    The number of a training part is its iteration. The number of evaluation n, counted from 0, is -1 - n.
     """
     method, decode = own_method(config), _words(run)
     parts, numbers = [], []
@@ -228,7 +233,7 @@ def _training_kinds(files: Sequence[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in files:
         stored = None
-        with contextlib.suppress(ValueError):  # the graph was read, so the file is sound: the oldest ones have no note
+        with contextlib.suppress(ValueError):  # the file is sound, because its graph was read; it may have no note
             stored = read_note(file).get(TASK_KINDS)
         if isinstance(stored, dict):
             found |= {str(task): printable(str(kind)) for task, kind in stored.items()}
@@ -243,7 +248,7 @@ def _failures(
     numbers: Sequence[int],
     situation: Situation,
 ) -> Iterator[FailureData]:
-    """The failures of the last evaluations, then those of the last stored iterations of training."""
+    """The failures of the last evaluation of each mode, then those of the newest stored iterations of training."""
     links = links_into(parts, numbers)
     for order, (mode, (path, graph)) in enumerate(held_out.items()):
         report = read_outcomes(path)

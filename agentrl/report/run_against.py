@@ -15,8 +15,8 @@ from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
-PAIRS = 6  # most tasks that only A solved, and most that only B solved, with both episodes side by side
-TEXT_CHARS = 400  # characters of a state or an action in these tables
+PAIRS = 6  # the page shows at most so many tasks that only A solved, and as many that only B solved
+TEXT_CHARS = 400  # largest number of characters of a state or an action in the tables of these tasks
 
 
 def against_data(a: Path, b: Path, configs: Sequence[Mapping[str, Any]], curve: CurveData) -> AgainstData:
@@ -123,7 +123,7 @@ def _pairs(reports: Sequence[Mapping[str, Any]], graphs: Sequence[StepGraph | No
 
 
 def _steps(graph: StepGraph, task: str) -> list[PlayedStep]:
-    """The steps of the main agent in a task's first episode."""
+    """The steps of the main agent in the first played episode of a task; empty if the graph has no such episode."""
     names = list(graph.names.get("group", ()))
     number = names.index(task) if task in names else -1
     rows = np.flatnonzero((graph.group == number) & (graph.kind == PLAYED) & (graph.caller < 0)).tolist()
@@ -140,7 +140,11 @@ def _steps(graph: StepGraph, task: str) -> list[PlayedStep]:
 
 
 def first_difference(a: Sequence[PlayedStep], b: Sequence[PlayedStep]) -> int | None:
-    """The index of the first step whose state or action differs between two episodes; None if they are equal."""
+    """The index of the first step whose state or action differs between two episodes.
+
+    If one episode is the beginning of the other, this is the first step that only the longer episode has. None if the
+    episodes are equal.
+    """
     for number, (x, y) in enumerate(zip(a, b, strict=False)):
         if (x.state, x.action) != (y.state, y.action):
             return number

@@ -14,11 +14,14 @@ from agentrl.report.run_schema import CurveData, EvaluationPoint
 
 Row = Mapping[str, Any]
 ORDER = ("sampled", "greedy")  # sampled first: it is how the policy acts in training
-AT_MOST = 1_000  # about the most iterations on the page; of a longer run every n-th is shown, and the last
+AT_MOST = 1_000  # a run with more iterations is shown by every n-th iteration, at most this many, and the last one
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
-    """The readable rows of a timings file. Times are no results, so a damaged row is no error."""
+    """The rows of a timings file before its first damaged line; empty if there is no file.
+
+    A damaged file raises no error, because times are not results.
+    """
     rows: list[dict[str, Any]] = []
     with contextlib.suppress(ValueError):
         rows.extend(row for _, row in read_jsonl(path, "timings file") if isinstance(row, dict))
@@ -32,7 +35,8 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
         name: name of the run.
         run: the run's folder, for the outcomes of its evaluations.
         rows: the lines of metrics.jsonl.
-        timings: the lines of timings.jsonl. CPU seconds are unknown unless there is one per line of metrics.
+        timings: the lines of timings.jsonl. CPU seconds are known only if there is one line per entry of `rows`, with
+            the same stage and step.
     """
     spent = _cpu_seconds(rows, timings)  # [R]
     sampled = list(accumulate(_tokens(row) for row in rows))  # [R]
@@ -54,7 +58,7 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
 
 
 def thinned(indices: Sequence[int]) -> list[int]:
-    """Every n-th of the indices, at most `AT_MOST`, and the last one."""
+    """Every n-th of the indices, at most `AT_MOST` of them, and the last index if it is not among them."""
     stride = math.ceil(len(indices) / AT_MOST) or 1
     kept = list(indices[::stride])
     return kept if not indices or kept[-1] == indices[-1] else [*kept, indices[-1]]
@@ -68,7 +72,7 @@ def number(value: Any) -> float | None:
 
 
 def _tokens(row: Row) -> int:
-    """Tokens that were sampled in the iteration of a line of metrics, filtered rollouts included; 0 if not training."""
+    """Number of tokens sampled in the iteration of a training line, filtered rollouts included; 0 for other lines."""
     found = row.get("generated_tokens", row.get("tokens", 0)) if row["stage"] == "train" else 0
     return int(found)
 
@@ -111,7 +115,7 @@ def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
 
 
 def _verdicts(run: Path) -> list[str]:
-    """For each mode: success before training and now, paired by task."""
+    """For each mode with an evaluation before training and a later one: a sentence that compares their success."""
     found = []
     for mode in ORDER:
         files = evaluations(run, mode)
@@ -128,12 +132,12 @@ def _verdicts(run: Path) -> list[str]:
 
 
 def read_outcomes(report: Path) -> dict[str, Any]:
-    """A report with episodes; ValueError if the file is not one."""
+    """The report of an evaluation, with its outcomes; ValueError if the file is no such report."""
     return printable(read_report(report))
 
 
 def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two reports, reduced to the tasks that both played and given the same panel, so that they can be compared.
+    """Two reports, reduced to the tasks that both played and with an empty panel, so that `compare` accepts them.
 
     This is needed because the evaluations during a run play only the first tasks of the panel of the other evaluations.
     Reports of one panel, of different benchmarks or without a common task are returned unchanged.

@@ -22,7 +22,7 @@ from agentrl.types import Status
 
 MOST = 8  # most entries of a list
 EXAMPLES = 3  # most steps that an entry links to
-LOOP = 3  # an episode that leaves one state so often is in a loop
+LOOP = 3  # an episode that leaves one state this many times has a loop
 TEXT_CHARS = 200
 Key = TypeVar("Key", bound=Hashable)
 LOST = Status.ENV_ERROR.name.lower()
@@ -51,9 +51,9 @@ def failures_of_graphs(
     Args:
         source: which rollouts these are, in words.
         graphs: the rollouts.
-        kinds: key of a task -> its type; tasks that are not in it count as type "".
+        kinds: key of a task -> its type; a task without an entry counts as type "".
         links: where the page shows a step.
-        situation: the environment's hook that names situations; None: the kind of action.
+        situation: the environment's hook that names situations; None counts the last steps by their kind of action.
     """
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
     scored = [one for one in ended if one.ending != LOST]
@@ -77,7 +77,7 @@ def failures_of_graphs(
 
 
 def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> FailureData:
-    """Failures in an evaluation of which only the outcomes are stored."""
+    """Failures in an evaluation whose outcomes are stored, but not its steps."""
     cells: Counter[tuple[str, str]] = Counter()
     won: Counter[tuple[str, str]] = Counter()
     for one in outcomes:

@@ -18,7 +18,9 @@ NOT_SERIES = ("stage", "step")
 
 
 def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -> HealthData:
-    """The findings that the run has stored, those on its metrics, and those on its decisions, each once.
+    """The findings that the run has stored, those on its metrics, and those on its decisions.
+
+    Of several findings with the same rule and subject, the first is kept.
 
     Args:
         stored: path of the run's health.json, which may be absent. The file has findings that the metrics do not show,

@@ -17,9 +17,9 @@ from agentrl.report.data import TEXT_CHARS, choose, credit_data
 from agentrl.report.run_schema import PartData, StepLink
 
 Decode = Callable[[Sequence[int]], Sequence[str]] | None
-BESIDE = ("grpo", "gigpo")  # what the run's own method is compared with
+BESIDE = ("grpo", "gigpo")  # the methods that the run's own method is compared with
 ITERATIONS = 3  # stored iterations to show: the first, one in the middle, the last
-SINGLED_OUT_CHARS = 80  # most characters of an action in the story
+SINGLED_OUT_CHARS = 80  # largest number of characters of an action in the sentence of `_story`
 AS_STORED = "as stored"
 
 
@@ -138,7 +138,8 @@ def _credits(
 ) -> tuple[dict[str, Credit], dict[str, Mapping[str, Any]]]:
     """Method -> credit on the whole graph, and method -> options; the run's own method first.
 
-    A method that needs a column which the graph lacks is left out.
+    A method that needs a column which the graph lacks is left out. If the run's own method is left out or unknown, the
+    stored advantages come first, under the name `AS_STORED`.
     """
     credits: dict[str, Credit] = {}
     options: dict[str, Mapping[str, Any]] = {}
@@ -181,7 +182,8 @@ def _about(name: str, own: Entry[CreditMethod] | None) -> str:
 def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:
     """Numbers of the groups to show, ascending, and the reason for each.
 
-    These are one group in which all copies succeeded, one in which all failed, and those with the widest spreads.
+    These are the first group in which all copies succeeded, the first in which all failed, and then the groups with the
+    widest spreads of credit, as many as `at_most` steps allow.
     """
     numbers = np.unique(graph.group).tolist()
     played = graph.kind == PLAYED
@@ -206,7 +208,8 @@ def _story(data: CreditData) -> tuple[str, list[int]]:
     """A sentence on the steps with most and with least credit in the group with the widest spread of credit.
 
     Returns:
-        The sentence for the first method, and the rows of these two steps; no rows if all steps have equal credit.
+        The sentence for the first method, and the rows of these two steps. No rows if no step has credit, or if all
+        steps have equal credit; then the sentence says so. An empty sentence if the page has no method.
     """
     if not data.methods or not data.groups:
         return "", []

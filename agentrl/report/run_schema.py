@@ -21,7 +21,7 @@ class StepLink(NamedTuple):
 
 
 class OptionData(BaseModel, frozen=True):
-    """A key of the recipe whose value is not the default; `default` is null for a key that has none."""
+    """A key of the recipe with its value. `default` is null if the key has no default, or no defaults are known."""
 
     key: str
     value: Any
@@ -32,7 +32,7 @@ class AboutData(BaseModel, frozen=True):
     """What is this?
 
     Attributes:
-        facts: label and text, such as ("held-out tasks", "200 of alfworld-gen, panel 5824b8317430").
+        facts: (label, text) of each fact, such as ("held-out tasks", "200 of alfworld-gen, panel 5824b8317430").
         recipe: the keys that differ from the defaults; all keys if `defaults` is false.
         defaults: True if the defaults are known. False if a part of the recipe cannot be loaded here, such as an
             environment whose file is missing.
@@ -55,13 +55,13 @@ class EvaluationPoint(BaseModel, frozen=True):
     Attributes:
         name: such as `clone`, `iteration 40` or `end`.
         mode: sampled or greedy.
-        iteration: updates of training before it; 0 for `start` and `clone`.
+        iteration: number of iterations of training before the evaluation; 0 for `start` and `clone`.
         success, low, high: success rate and its 95% interval (Wilson).
         episodes: scored episodes.
         panel: hash of the task keys; evaluations with the same hash played the same tasks.
         tokens: number of tokens sampled in training before the evaluation.
         cpu_s: CPU seconds of the run up to and including this evaluation; null if the timings are incomplete.
-        reward, steps: means per episode.
+        reward, steps: mean score and mean number of steps of an episode; null if the run has not stored them.
         per_type: type of task -> [episodes, success rate, low, high].
     """
 
@@ -91,7 +91,7 @@ class CurveData(BaseModel, frozen=True):
         cpu_s: CPU seconds of the run up to and including the iteration.
         evaluations: the evaluations on held-out tasks, in the order of the run.
         verdicts: one sentence per mode: success before and after training, and whether chance can explain the
-            difference.
+            difference, or why the two evaluations cannot be compared.
     """
 
     name: str
@@ -121,9 +121,10 @@ class HealthData(BaseModel, frozen=True):
     Attributes:
         findings: the broken rules.
         rules: number of rules that were checked.
-        looked_at: rule -> the condition under which it is broken, with its threshold, in words.
+        looked_at: rule -> the condition under which the rule is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
-        mass: turn -> share of the credit's absolute mass per iteration, where the run measured it.
+        mass: turn -> the share of the credit's absolute mass that steps of this turn have, per shown iteration; null in
+            iterations that did not measure it.
     """
 
     findings: Sequence[FindingData]
@@ -134,7 +135,10 @@ class HealthData(BaseModel, frozen=True):
 
 
 class EndingCell(BaseModel, frozen=True):
-    """The number of episodes with one ending and one type of task; `examples` are last steps of such episodes."""
+    """The number of episodes with one ending and one type of task.
+
+    `examples` are the last steps of those that failed.
+    """
 
     ending: str
     kind: str
@@ -144,7 +148,7 @@ class EndingCell(BaseModel, frozen=True):
 
 
 class LastStep(BaseModel, frozen=True):
-    """A state and an action that were the last step of failed episodes."""
+    """A state and an action that were the last step of failed episodes; `episodes` is the number of these episodes."""
 
     state: str
     action: str
@@ -153,7 +157,7 @@ class LastStep(BaseModel, frozen=True):
 
 
 class LastKind(BaseModel, frozen=True):
-    """A kind of decision that was the last one in failed episodes: a situation as `agentrl diagnose` names it."""
+    """A situation, as `agentrl diagnose` names it, in which failed episodes took their last step."""
 
     situation: str
     episodes: int
@@ -189,10 +193,10 @@ class FailureData(BaseModel, frozen=True):
         last_kinds: the last steps of failed episodes, counted by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null under the same condition
             as `last`.
-        loops: the states that were left three times or more.
+        loops: the states that an episode left three times or more; those of the most episodes first.
         back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to a state and at once
             back.
-        invalid: invalid answers by text.
+        invalid: the most frequent invalid answers, counted by text and status.
         answers: number of all answers, valid and invalid.
     """
 
@@ -235,8 +239,9 @@ class PartData(BaseModel, frozen=True):
         title: such as `iteration 79` or `held-out, end, sampled`.
         kind: `training` or `evaluation`.
         reasons: for each group of `data`, why it is shown.
-        story: one sentence on what the credit singles out; empty for an evaluation.
-        singled_out: rows of the steps that the story names: the step with most credit, then the step with least.
+        story: a short text on the steps with most and with least credit; empty for an evaluation.
+        singled_out: rows of the steps that the story names: the step with most credit, then the step with least; empty
+            if the story names none.
         methods: method of `data` -> what it is, in a sentence.
         seconds: for each step of `data`, wall-clock seconds of [answer, environment]; empty if the run stored none.
         data: the steps.
@@ -269,7 +274,8 @@ class PairData(BaseModel, frozen=True):
         won: `A` or `B`, the run that succeeded.
         a, b: steps of the episode of A, and of that of B; empty if the steps of the evaluation are not stored.
         a_ending, b_ending: how each of the two episodes ended.
-        diverged: index of the first step whose state or action differs; null if they are equal or not both stored.
+        diverged: index of the first step whose state or action differs; null if the episodes are equal, or if the steps
+            of one of them are not stored.
     """
 
     task: str
@@ -327,8 +333,8 @@ class AgainstData(BaseModel, frozen=True):
 class RunData(BaseModel, frozen=True):
     """Everything on the page of a run; `schema_version` counts changes of this form.
 
-    Version 3 has `looked_at`, `back_and_forth`, `situations_rest` and `situations_from`, and credit pages of version 3.
-    Version 2 has `panel`, `singled_out`, `situation_words`, and credit pages of version 2.
+    Version 3 added `looked_at`, `back_and_forth`, `situations_rest` and `situations_from`, and holds `CreditData` of
+    version 3. Version 2 added `panel`, `singled_out` and `situation_words`, and holds `CreditData` of version 2.
 
     Attributes:
         name: name of the run.

@@ -56,7 +56,7 @@ class Found(BaseModel, frozen=True):
         score: score of the episode; null if it is not finite.
         succeeded: did the episode succeed?
         steps: number of steps of the episode.
-        snippet: the text that was found, with some characters around it.
+        snippet: the text that was found, with some characters around it; empty if no text is searched for.
     """
 
     row: int
@@ -76,10 +76,10 @@ class Asked(NamedTuple):
     """The conditions of a search; an empty text and None set no condition.
 
     Attributes:
-        task: a part of the task's name, in upper or lower case.
+        task: a part of the task's name; upper and lower case are not distinguished.
         ending: name of the episode's ending, such as `turn_limit`.
         succeeded: True for episodes that succeeded, False for the others.
-        text: a part of an observation, an answer, a state or an action, in upper or lower case.
+        text: a part of an observation, an answer, a state or an action; upper and lower case are not distinguished.
     """
 
     task: str = ""
@@ -89,7 +89,7 @@ class Asked(NamedTuple):
 
 
 def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
-    """The episodes that meet all conditions, in the order of the graph."""
+    """The episodes that meet all conditions, in the order of their numbers in the graph."""
     hits = _hits(graph, asked.text)  # [N]
     score, succeeded = graph.score, graph.succeeded  # [N], [N]
     order = np.argsort(graph.episode, kind="stable")  # [N]

@@ -8,7 +8,8 @@ def token_words(run: Path) -> Callable[[Sequence[int]], list[str]] | None:
     """A function from token ids to one text each, by the tokenizer of the run's newest checkpoint.
 
     Returns:
-        The function; None if no checkpoint has a tokenizer, or if its policies have different tokenizers.
+        The function; None if no checkpoint has a tokenizer, or if the policies of the newest checkpoint have different
+        tokenizers.
     """
     by_step: dict[str, list[Path]] = {}
     for file in sorted((run / "checkpoints").glob("*/*/tokenizer.json")):

@@ -1,4 +1,4 @@
-"""The steps of a group as a tree: a node holds the steps that took one action after one history."""
+"""The steps of a group as a tree: each node holds the steps that took the same action after the same history."""
 
 import numpy as np
 
@@ -25,9 +25,10 @@ def tree_nodes(
 ) -> list[TreeNode]:
     """The tree of some steps, parents before children.
 
-    Steps belong to one node if their histories are equal (the same states and actions since the task began) and they
-    took the same action in the same state. So the copies of a task share nodes until they differ, and a stored branch
-    (`parent`) begins at the node of the step it branched from. A step without a stored state has a node of its own.
+    Two steps belong to one node if they took the same action in the same state, have the same agent and kind, and their
+    histories are equal (the same states and actions since the task began). So the copies of a task share nodes until
+    they differ, and a stored branch (`parent`) begins at the node of the step from which it branched. A step without a
+    stored state has a node of its own.
 
     Args:
         graph: any step graph.
@@ -66,10 +67,10 @@ def tree_nodes(
 
 
 def values_below(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
-    """[N] float64, the value of each row: the mean of the values of its children (`tree_up`); of a leaf, the score.
+    """[N] float64, the value of each of `rows`: the mean of its children's values (`tree_up`), or a leaf's score.
 
-    Played steps and probes are averaged separately. All other rows are NaN, such as candidates (which were not played
-    on) and episodes that an environment error ended.
+    Played steps and probes are averaged separately. All other rows are NaN: those not in `rows`, candidates,
+    demonstrations, and rows of episodes that an environment error ended.
     """
     value = np.full(len(graph), np.nan)
     score, lost = graph.score, graph.failed()

@@ -1,4 +1,4 @@
-"""Writes the page of a run, with as many steps as fit into `MOST_BYTES`."""
+"""Writes the page of a run, with fewer and shorter steps if it would be larger than `MOST_BYTES`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import RunData
 
 MOST_BYTES = 5_000_000
-BUDGETS = (  # the first budget whose page fits is taken; if none fits, the last
+BUDGETS = (  # the first budget whose page fits is used; if no page fits, the last budget
     Budget(),
     Budget(last=800, other=200, evaluation=400, text_chars=4_000),
     Budget(last=300, other=60, evaluation=100, text_chars=1_000),
@@ -18,7 +18,7 @@ BUDGETS = (  # the first budget whose page fits is taken; if none fits, the last
 
 
 def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_BYTES) -> tuple[RunData, bytes]:
-    """The data and the page of a run, with as many steps as fit.
+    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes`, or the last.
 
     Raises:
         ValueError: a folder holds no run, or a file in it is damaged.

@@ -1,7 +1,8 @@
 """The agents of a recipe: the environment that an agent plays, its prompt, and the policy that answers for the agent.
 
-If a recipe has several agents, the agent `main` gets the tasks, and every other agent has a section [agents.NAME]. An
-environment may propose sections, `agents(config) -> {NAME: {...}}`; the options of the recipe override them.
+If a recipe has several agents, the agent `main` gets the tasks, and every other agent has a section [agents.NAME]. The
+hook `agents(config) -> {NAME: {...}}` of an environment may propose sections; the options of the recipe override the
+proposed options.
 """
 
 from collections.abc import Mapping

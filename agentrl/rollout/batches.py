@@ -68,8 +68,9 @@ class Spent:
     def room(self, budget: Budget, most: int) -> int:
         """How many more groups may be played, at most `most`.
 
-        Under a budget, the mean cost per group so far says how many fit. Before the first group of a batch, the
-        number is `most` divided by `FIRST_WAVE`, and at least 1.
+        Without a budget, the number is `most`. Under a budget, the mean cost per group so far says how many groups
+        fit. If no group was played yet, no cost is known: the number is then `most` divided by `FIRST_WAVE`, and at
+        least 1.
         """
         fits = [most]
         for limit, cost in ((budget.tokens, self.tokens), (budget.actions, self.actions)):
@@ -115,7 +116,8 @@ async def collect(
 
     If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, until
     `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then, groups of the
-    last round that did not pass fill the batch. Metrics count both kinds of groups.
+    last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were played and are
+    not in the batch, and `groups_filled` the groups that fill it.
 
     Args:
         player: plays the rollouts.
@@ -126,8 +128,8 @@ async def collect(
         iteration: part of the noise keys.
         rollout: the rollout method; None plays independent chains.
         budget: limits of everything that is played, filtered groups included.
-        rewards: reward transforms. They are applied before the sampler judges a group, so that it sees the same rewards
-            as credit.
+        rewards: reward transforms. They are applied before the sampler judges a group, so that the sampler sees the
+            same rewards as credit.
         reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
             without the signal.
         scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
@@ -187,12 +189,12 @@ class _GroupPlayer:
     demonstrate: Demonstrate | None
 
     async def play(self, size: int, number: int, first: int, spent: Spent) -> list[list[EpisodeRecord]]:
-        """Draw and play `size` groups, and score them.
+        """Draw and play `size` groups, and compute the recipe's scores on them.
 
         Args:
             size: number of groups.
-            number: number of the round over all iterations, part of the noise keys.
-            first: number of the first group in its round.
+            number: number of the round, counted over all iterations; part of the noise keys.
+            first: number of groups that were played before in this round; the new groups are numbered from it.
             spent: the costs of the batch; the costs of these groups are added to it.
 
         Returns:
@@ -228,7 +230,7 @@ def collected(
     rewards: Sequence[Entry[RewardTransform]],
     reported: Sequence[str],
 ) -> Collected:
-    """The batch of these groups, with new group numbers; `metrics` are added to those of its records."""
+    """The batch of these groups, with new group numbers. `metrics` are added to the metrics of its records."""
     records = [record for group in renumbered(groups) for record in group]
     graph = rescore(with_signals(build_graph(records), reported), rewards)
     return Collected(graph=graph, records=records, metrics=batch_metrics(records) | metrics)
@@ -324,7 +326,7 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
-    guide helped all chains, the batch has no `success`.
+    guide helped all chains, the batch has neither `success` nor `reward`.
     `steps` is the mean length of an episode. `tokens` and `invalid_share` count a step once, even if episodes share it.
     """
     played = [r for r in records if r.kind == PLAYED]

@@ -24,7 +24,7 @@ class OpeningTurn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Opening:
-    """A start state as data: the turns of an earlier episode that a chain begins with.
+    """A start state as data: the first turns of an earlier episode, with which a new chain begins.
 
     The environment is reset and the answers are carried out again. The chain's first prompt is then the prompt that the
     earlier episode had at this state. The turns of the opening are not trained.
@@ -39,7 +39,11 @@ class Opening:
 
 
 class StateMismatch(EnvFault):
-    """The environment returned to a point and shows another observation there. Another try would not help."""
+    """The environment could not be brought back to a recorded state.
+
+    It shows another observation than the recorded one, or the recorded actions ended the episode or called agents. The
+    chain is not played again, because another try would fail in the same way.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""The protocol of context policies: a context policy makes a prompt of the history of an episode.
+"""The protocol of context policies: a context policy makes a prompt from the history of an episode.
 
 A file in `algorithms/context/` offers a frozen `Config` and
 
@@ -35,7 +35,7 @@ class History:
         rewrites: how often the model rewrote its memory.
         since: number of turns played before the last rewrite.
         read: number of pieces of the current observation that the model has taken into its memory.
-        words: text of this chain at the end of the system message; empty for none.
+        words: a text that a sampler or guide adds at the end of the chain's system messages; empty for none.
     """
 
     chat: Chat | None

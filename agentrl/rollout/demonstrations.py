@@ -2,8 +2,9 @@
 
 No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`. Demonstrations
 count in the method's statistics if the guide says so (column `in_statistics`). A demonstration that the policy sampled
-has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). An expert's demonstration has
-no log-probs and no ratio; a regularizer can imitate it.
+has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). The probabilities with which an
+expert acts are not known (its tokens have log-prob 0), so its demonstrations have no such ratio; a regularizer can
+imitate them.
 """
 
 from collections.abc import Mapping, Sequence

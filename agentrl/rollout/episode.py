@@ -1,8 +1,8 @@
 """Plays episodes as independent coroutines: no episode waits for the turns of another episode.
 
-A failure is data. A failure of the agent becomes a status, and the episode is scored. After a failure of the
-environment the task is started again; if the failure persists, the episode ends with `Status.ENV_ERROR`. The graph
-keeps such an episode for reports, and no statistic counts it.
+The record of an episode holds its failures. A failure of the agent becomes the status of a step or the ending of the
+episode, and the episode is scored. After a failure of the environment the task is started again. If the last try fails
+too, the episode ends with `Status.ENV_ERROR`. The graph keeps such an episode for reports, and no statistic counts it.
 """
 
 import asyncio
@@ -240,7 +240,7 @@ class _Episode:
             result = await self.handle.step(action)
             self.record.replayed += 1
             if result.terminated or result.truncated or result.info.get("errands"):
-                raise StateMismatch(f"task {self.record.task.key}: its opening ended or called agents at turn {number}")
+                raise StateMismatch(f"opening turn {number} of {self.record.task.key} ended the task or called agents")
             history.past.append(Past(history.now, action))
             history.now, history.read = result.observation, 0
         if opening is not None:
@@ -283,7 +283,7 @@ class _Episode:
         If the first prompt of a called agent is too long, the agent's reply to its caller has the status TOKEN_LIMIT.
 
         Raises:
-            ValueError: the chain has no step of its own yet and was not called, so the settings cannot work.
+            ValueError: no agent called the chain, and the chain has no step of its own yet.
         """
         if not self.record.steps and self.start.caller is not None:
             return Status.TOKEN_LIMIT
@@ -453,7 +453,7 @@ class _Episode:
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play all errands of a step together, none beyond `limits.depth`; the caller's session rests. Returns the replies.
+    """Play all errands of a step at once, and return the replies. No errand is played beyond `limits.depth`.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.

@@ -272,5 +272,5 @@ def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> N
 
 
 def lost(record: EpisodeRecord) -> bool:
-    """Did the environment fail in this record? Such a record is reported, and no statistic counts it."""
+    """Did a fault of the environment or of a score end this record? Reports count such records, statistics do not."""
     return record.ending == Status.ENV_ERROR

@@ -20,8 +20,8 @@ def fault_counts(records: Sequence[EpisodeRecord]) -> dict[str, int]:
 def stop_on_faults(records: Sequence[EpisodeRecord], share: float) -> None:
     """Raises TooManyFaults if the environment failed in more than `share` of the chains.
 
-    The chains of called agents count too. A chain with `EpisodeRecord.beside` counts only if it ended with ENV_ERROR,
-    because it has no environment of its own that could fail.
+    The chains of called agents count too. A chain with `EpisodeRecord.beside` has no environment of its own. It is left
+    out, unless it ended with ENV_ERROR because it could not be scored.
     """
     every = (chain for record in records for chain in record.chains())
     chains = [chain for chain in every if not chain.beside or chain.ending == Status.ENV_ERROR]

@@ -91,7 +91,7 @@ class GuideFile(CatalogueFile):
 
     Attributes:
         make: see the module.
-        expert: does it ask for episodes of the agent's expert (`Shown`)?
+        expert: (config) -> does the guide ask for episodes of the agent's expert?
         words: texts whose words a new tokenizer must know.
         plain: (config) -> are further chains, which were played with words, trained with the prompt without the words?
             A guide has this hook if it gives groups such chains (`agentrl.rollout.hints.Hinting`).

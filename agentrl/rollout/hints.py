@@ -1,7 +1,7 @@
 """Plays further chains with a guide's words in the prompts, and replaces these prompts for training.
 
-A chain with a hint was sampled with a prompt that the policy will not see later. If the chain is trained with the
-prompt without the hint, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
+A chain with such words was sampled with a prompt that the policy will not see later. If the chain is trained with the
+prompt without the words, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
 the trainer computes log-probs with the new prompt. `update.importance` corrects the difference between the two. With
 `update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
 """
@@ -78,11 +78,11 @@ async def hinted(
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     """Give a chain the prompts that it would have had with these words; its answers stay as they are.
 
-    The context policy makes the prompts again, turn by turn. A chain without steps, or of an actor without a
-    tokenizer, is left as it is.
+    The context policy makes the prompts again, turn by turn. A chain without steps stays as it is, and so does a chain
+    whose actor has no tokenizer.
 
     Returns:
-        The largest number of tokens that a prompt and its answer have together; 0 for a chain that is left as it is.
+        The largest number of tokens that a prompt and its answer have together; 0 for a chain that stays as it is.
     """
     chat = player.actor.chat
     if chat is None or not record.steps:
@@ -92,7 +92,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     following = [*(step.observation for step in record.steps[1:]), record.final or first]
     for step, then in zip(record.steps, following, strict=True):
         ask = hooks.ask(config, player.prompt, history)
-        assert (ask.rewrites is not None) == step.rewrites, "a context policy asked otherwise with other words"
+        assert (ask.rewrites is not None) == step.rewrites, "with these words, other turns ask for a new memory"
         step.added = ask.token_ids[len(ask.token_ids) - ask.added :]
         step.continues = ask.added < len(ask.token_ids)
         answer = step.generation
@@ -134,9 +134,9 @@ class Telling(Protocol):
 
 
 def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
-    """The chains of a batch with the words of the guide in their prompts; None if there are no such words.
+    """The chains of a batch with the words of the guide in their prompts; None if no chain has such a teacher.
 
-    A chain that does not fit into the model's context with these words has no teacher.
+    A chain has no teacher if the guide gives no words for it, or if it does not fit into the model's context with them.
     """
     if not isinstance(guide, Telling):
         return None

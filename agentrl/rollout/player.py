@@ -89,4 +89,4 @@ class Start:
 
 
 class TooManyFaults(RuntimeError):
-    """The environment failed in more rollouts than `limits.fault_share` allows."""
+    """The share of chains that a fault of the environment or of a score ended is above `limits.fault_share`."""

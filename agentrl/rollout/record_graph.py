@@ -33,12 +33,13 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
     (NaN on steps without the entry).
 
-    Further columns exist only in graphs that need them. `rewrites` marks steps that rewrote a memory. `temperature` has
-    the temperature of chains with a temperature of their own (NaN on the other steps), and the texts `words` have
-    the words that a sampler or guide added to the chain's prompts (empty without such words). `guided` marks chains
-    with words or with an opening; `turn` counts the turns of an opening, so such a chain starts above turn 0.
-    `reprompted` marks chains that are trained with other prompts than the prompts with which they were sampled. The
-    texts `result` have the `info["result"]` of steps, such as a patch. See also `_measured`.
+    Further columns exist only in graphs that need them. `value` has the estimates of `StepRecord.value` (NaN on the
+    other steps). `rewrites` marks steps that rewrote a memory. `temperature` has the temperature of chains with a
+    temperature of their own (NaN on the other steps), and the texts `words` have the words that a sampler or guide
+    added to the chain's prompts (empty without such words). `guided` marks chains with words or with an opening.
+    `turn` counts the turns of an opening, so a chain with one starts above turn 0. `reprompted` marks chains that are
+    trained with other prompts than the prompts with which they were sampled. The texts `result` have the
+    `info["result"]` of steps, such as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}

@@ -35,9 +35,9 @@ class StepRecord:
         rewrites: the answer was the model's new memory and was not sent to the environment.
         asked: the messages of the whole prompt.
         answer_s: wall-clock seconds from the request to the answer, including the time during which the engine serves
-            other episodes; NaN if the player is not timed.
-        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls; NaN if the
-            player is not timed.
+            other episodes; NaN if the player is not timed or a program plays the episode.
+        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls; NaN in the same
+            cases as `answer_s`, and if the action was not carried out.
     """
 
     observation: Observation
@@ -76,7 +76,7 @@ class EpisodeRecord:
         called: the chains of the agents that this chain called, in the order of the calls.
         beside: the chain is a part of its caller's episode, played at the same time, and has that episode's outcome
             (`agentrl.rollout.program.chains`).
-        tree: number of the chain's tree in the group; None if no other chain is in this tree.
+        tree: number of the chain's tree in the group. None puts the chain into a tree of its own.
         kind: kind of the steps that only this chain played: PLAYED, CANDIDATE or PROBE.
         steps: the steps, in the order of time.
         inherited: number of steps at the beginning of `steps` that another chain played.
@@ -84,13 +84,14 @@ class EpisodeRecord:
         tail: [T] int64, the tokens of the last observation, which are never trained.
         tail_continues: do the tokens of `tail` continue the path of the last step? If not, they are a fresh prompt.
         ending: how the chain ended; OK for a chain that was stopped and can be continued.
-        fault: the fault of the environment, for reports.
+        fault: the fault of the environment or of a score that ended the chain, for reports.
         reason: why the last request got no answer, if that ended the episode, for reports.
         attempts: number of tries (1 if the environment never failed).
         seconds: wall-clock seconds of all tries; not part of the graph.
         tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps
             that another chain played do not count.
-        actions: number of actions carried out (each tool call of an answer is one), counted like `tokens`.
+        actions: number of actions carried out (each tool call of an answer is one; of a program's episode, the number
+            of its answers), counted like `tokens`.
         usage: sums of the `usage` of the chain's generations, in failed tries too; without called agents.
         replayed: number of actions carried out again to reach the chain's branch point or the end of its opening, in
             failed tries too.

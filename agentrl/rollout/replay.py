@@ -74,7 +74,7 @@ class Fresh(NamedTuple):
 
     Attributes:
         task: key of the group's task.
-        scores: [E] scores of the group's scored rollouts.
+        scores: [E] scores of the group's scored rollouts, except those that a guide helped.
         succeeded: [E] bool, which of these rollouts succeeded.
         iteration: iteration of the batch.
     """
@@ -227,7 +227,7 @@ def fresh_part(graph: StepGraph) -> StepGraph:
 
 
 def fresh_groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
-    """(number of the group, what a rule sees of the group) for each group with a scored rollout."""
+    """(number of the group, what a rule sees of it) for each group with a scored rollout that no guide helped."""
     scored = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
     for name in ("guided", "replayed"):  # guided chains begin at another state or prompt
         scored &= ~graph.column(name).astype(bool) if graph.has(name) else True
@@ -239,7 +239,7 @@ def fresh_groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
 
 
 def _rollouts(graph: StepGraph) -> list[tuple[int, str]]:
-    """(rollout, key of its task) of each scored rollout that this batch played from the task's beginning."""
+    """(rollout, key of its task) of each scored rollout that the batch played from the beginning, without a guide."""
     usable = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & (graph.parent < 0) & ~graph.failed()  # [N]
     for name in ("replayed", "guided"):
         usable &= ~graph.column(name) if graph.has(name) else True

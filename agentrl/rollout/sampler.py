@@ -27,8 +27,8 @@ class Draw:
 
     Attributes:
         task: the task.
-        copies: number of chains; None for `batch.copies`. The file of a sampler whose draws set it declares
-            `UNEVEN = True`.
+        copies: number of chains; None for `batch.copies`. If a sampler's draws set this number, the sampler's file
+            declares `UNEVEN = True`.
         temperature: sampling temperature of every chain of the group; None for `sampling.temperature`.
         tokens: most tokens that a chain samples; None for the limits of the recipe.
         words: text at the end of the system message of every prompt of the group; empty for none.

@@ -1,4 +1,4 @@
-"""Scores records: stores a score's signals like an environment's signals, and a score's fault like an environment's."""
+"""Scores records: a score's signals join the environment's, and a score's fault counts as the environment's fault."""
 
 from collections.abc import Sequence
 

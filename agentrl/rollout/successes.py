@@ -63,7 +63,7 @@ def check_start(task: Task, observation: Observation, state: str, turn: int) -> 
 
 
 def by_group(records: Sequence[EpisodeRecord]) -> Mapping[int, list[EpisodeRecord]]:
-    """The played chains of each group that no environment error ended; groups without such chains are left out."""
+    """Group -> its chains of kind PLAYED that no fault ended; groups without such chains are left out."""
     groups: dict[int, list[EpisodeRecord]] = {}
     for record in records:
         if record.kind == PLAYED and record.ending != Status.ENV_ERROR:

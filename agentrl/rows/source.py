@@ -26,14 +26,14 @@ TEXT: Mapping[str, Callable[[Path], Lines]] = {
 SUFFIXES = (*TEXT, ".parquet")
 KNOWN = ".jsonl, .json, .csv, .tsv or .parquet"
 SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # end of a file name: the hub divides a large table into such files
-SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # how the names of files begin that hold one split each
+SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # beginning of the name of a file that holds one split
 
 
 class Reader(NamedTuple):
     """One split of a source.
 
     Attributes:
-        source: the name of this split, as `read_rows` takes it.
+        source: the name of this split, which `read_rows` accepts.
         read: reads the rows.
     """
 
@@ -100,9 +100,10 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
 
 
 def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, Reader]:
-    """A reader per split of a source. A file is one split, whose name is empty.
+    """A reader per split of a source, by the name of the split.
 
-    Rows of files are read when a reader is called. A data set of the hub is loaded at once.
+    A file, and a folder with one saved data set, has a single split, whose name is empty. The rows of files are read
+    when `Reader.read` is called. A data set of the hub is loaded at once.
 
     Raises:
         ValueError: there is no such source, or no such split in it.
@@ -156,7 +157,10 @@ def _of_text(path: Path) -> Rows:
 
 
 def _of_folder(folder: Path) -> dict[str, Reader]:
-    """The splits of a folder: those of `save_to_disk`, else its files, else the files of its folder `data`."""
+    """The splits of a folder: those of `save_to_disk`, else its files of rows, else those of its folder `data`.
+
+    Among the files, those that are named after a split (`SPLIT`) are taken, or all files if no file is.
+    """
     if (folder / SPLITS).is_file():
         return {name: _of_saved(folder / name) for name in saved_splits(folder)}
     if (folder / STATE).is_file():
@@ -167,7 +171,8 @@ def _of_folder(folder: Path) -> dict[str, Reader]:
         if files:
             return _by_name(files)
     raise ValueError(
-        f"{folder} holds no rows: name a file ({KNOWN}), a folder with one file per split, or one of save_to_disk"
+        f"{folder} holds no rows: name a file ({KNOWN}), a folder with one file per split, or a folder that "
+        "save_to_disk wrote"
     )
 
 

@@ -33,7 +33,7 @@ def read_parquet(paths: Sequence[Path]) -> Table:
     """The rows of Parquet files with the same columns, one after another.
 
     Raises:
-        ValueError: pyarrow or a file is missing, a file is no Parquet, or the columns of two files differ.
+        ValueError: pyarrow or a file is missing, a file is no Parquet file, or the columns of two files differ.
     """
     _import_pyarrow(paths[0])
     import pyarrow

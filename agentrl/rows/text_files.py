@@ -50,7 +50,8 @@ def read_csv_rows(path: Path) -> Lines:
 
     Raises:
         ValueError: the file is missing or is no UTF-8, a column has no name or the name of another column, a row has
-            more or fewer cells than the first line, or a quoted cell has no end. The last two messages name the line.
+            more or fewer cells than the first line, or the quotes of a cell are wrong. The messages on a row name the
+            line on which the row begins.
     """
     text = read_text(path, "file of rows")
     names: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import Any
 
-MISSING = ("", "nan", "na", "n/a", "null", "none")  # cells without a value, in a column of numbers or booleans
+MISSING = ("", "nan", "na", "n/a", "null", "none")  # a cell with such a text, in any case of letters, has no value
 
 
 def plain(value: Any) -> Any:
@@ -32,8 +32,8 @@ def typed(cells: Sequence[str]) -> list[Any]:
     """The cells of one CSV column as values.
 
     A column becomes numbers, booleans, or lists and objects if every cell with a value is written as JSON writes such a
-    value. Among numbers and booleans, a cell without a value (empty, `NaN` and the like) becomes None. Any other column
-    stays text: only its empty cells become None, so "007" and "NaN" keep their characters.
+    value. In such a column, a cell without a value (`MISSING`) becomes None. Any other column stays text, and only its
+    empty cells become None. So "007" and "NaN" keep their characters there.
     """
     values = [_json(cell) for cell in cells]
     filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]

@@ -1,4 +1,4 @@
-"""A run: its folder and state, the rollouts, the policies that learn, and the training loop that uses both."""
+"""A run: its folder and state, the rollouts, the policies that learn, and the training loop that connects them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,10 @@
 """Checkpoints: weights in the HF layout, optimisers, the state of all stateful parts, and the position of the run.
 
 For each policy P, a checkpoint holds the folder `P` (weights, tokenizer) and `P.optimiser.pt` (optimiser, schedule,
-critic, reference). It also holds `state.pt` (the state of samplers, fillers and regularizers: every `Stateful` of the
-run) and `progress.json` (the `RunState` and the number of the format). If the policies are divided over processes, each
-process writes its tensors of policy P into the folder `P.parts`, and `P.optimiser.pt` holds no tensors.
+critic, reference). It also holds `state.pt` (the state of every other part of the run that has one, such as samplers,
+fillers and regularizers) and `progress.json` (the `RunState` and the number of the format). If the policies are divided
+over processes, each process writes its tensors of policy P into the folder `P.parts`, and `P.optimiser.pt` holds no
+tensors.
 """
 
 import json

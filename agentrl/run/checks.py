@@ -34,7 +34,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
 
 def _model_paths(settings: Settings) -> list[str]:
-    """The values of `model.path` of all policies that are not made anew."""
+    """The values of `model.path` of all policies whose model is not made from scratch."""
     return list(dict.fromkeys(plan.model.path for plan in settings.policies.values() if plan.model.new is None))
 
 
@@ -50,11 +50,12 @@ def held_out_tasks(settings: Settings) -> list[Task]:
 def dry_run_notes(settings: Settings) -> list[str]:
     """Notes of a dry run: what ends an episode first, what is missing here, and how the tasks are divided.
 
-    The options of the training and the evaluation environment are compared. The tasks are compared too, except in
-    agentrl's own environments that do not read a user's rows, because making these tasks takes seconds.
+    To find held-out tasks that are training tasks too, this function compares the options of the training and the
+    evaluation environment (unless `eval.panel` names the held-out tasks), and then the tasks. If the environment is one
+    of agentrl's own and reads no rows of a user, the tasks are not compared, because making them takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap, or the folder of a model is there and holds no model.
+        ValueError: training and held-out tasks overlap, or the folder of a model exists and holds no model.
     """
     turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
@@ -99,7 +100,10 @@ def _missing_models(settings: Settings) -> list[str]:
 
 
 def turns_note(settings: Settings) -> list[str]:
-    """Notes on environment options that end an episode before `limits.turns`, and on a `limits.turns` chosen later."""
+    """Notes on environment options that end an episode before `limits.turns`.
+
+    One more note follows if the run itself will choose `limits.turns`, from episodes of the expert.
+    """
     turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
     found = []
     for name in OWN_LIMITS:
@@ -115,7 +119,7 @@ def turns_note(settings: Settings) -> list[str]:
 
 
 def leaves_report(settings: Settings) -> str:
-    """A note on the episodes per task, if the rollout method does not take them from batch.copies; else empty."""
+    """A note on the number of episodes per task, if this number is not `batch.copies`; else empty."""
     copies = settings.tables.batch.copies
     leaves = settings.rollout.hooks.leaves(settings.rollout.config, copies)
     if leaves == copies:
@@ -126,7 +130,7 @@ def leaves_report(settings: Settings) -> str:
 def leak_note(entry: Entry[EnvironmentFile]) -> str:
     """A note if a tool server keeps state from one episode to the next; empty if no state is kept.
 
-    Only environments whose tools come from one server for all episodes are tried, with a short random walk.
+    Only an environment with a tool server that all episodes share is tried, with short random walks, each played twice.
     """
     from agentrl.gym import difference_when_repeated  # gymnasium takes a while to import
 
@@ -143,15 +147,15 @@ def leak_note(entry: Entry[EnvironmentFile]) -> str:
 
 
 def division_note(tasks: Sequence[Task]) -> str:
-    """Which column of a user's rows decides what is trained on and what is held out; empty if none does."""
+    """A note on the column that divides a user's rows into training and held-out rows; empty if there is none."""
     return str(tasks.division or "") if isinstance(tasks, RowTasks) and tasks.split != "all" else ""
 
 
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks.
 
-    If the list of training tasks has no end, as many training tasks are searched as there are held-out tasks. This
-    detects that both lists are the same.
+    If the list of training tasks has no end, only its first tasks are searched, as many as there are held-out tasks.
+    That is enough to notice that both lists are the same.
     """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}

@@ -14,7 +14,8 @@ class Decisions:
     Args:
         folder: the run's folder; a resumed run reads the graphs of earlier iterations there.
         situation: the environment's hook that names situations; None names a situation by the kind of action.
-        say: prints a note if that hook fails. The run then continues without the rule.
+        say: prints a note if that hook fails, or if a stored graph cannot be read. The run then continues without the
+            rule.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Decisions:
         self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> one row per situation
 
     def add(self, iteration: int, graph: StepGraph) -> list[Finding]:
-        """Add the graph of a stored iteration; returns what the rule finds in all iterations so far."""
+        """Add the graph of a stored iteration; returns what the rule finds in the iterations that are kept now."""
         if self._broken:
             return []
         try:

@@ -41,11 +41,12 @@ class Contestant:
         word: value of `--policy`.
         kind: run, model, openai, random, scripted or expert.
         tables: the configuration of the run that the policy comes from; empty for other policies.
-        env_options: options of the environment that the run was trained on, overridden by its evaluation options.
+        env_options: the run's sections [env] and [eval.env] together, where [eval.env] has precedence; empty if the
+            run was trained on another environment, and for other policies.
         told: the part of `env_options` that comes from [eval.env] of the run.
         endpoint: options of the endpoint, see `agentrl.engines.endpoint.Endpoint`.
         served: the endpoint's policy, once `player` has made it.
-        description: description of the model for reports; `player` fills it in.
+        description: description of the model for reports, which `player` fills in; empty if no model plays.
         opened: pools of the called agents; `close` closes them.
         programs: programs that play the tasks; `close` closes the endpoint of each program.
     """
@@ -106,7 +107,7 @@ class Contestant:
 
     @classmethod
     def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
-        """An actor that answers with the policy `policy` of a run, or with a model folder.
+        """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
 
         Raises:
             ValueError: `word` is neither a run folder nor a model folder.
@@ -139,8 +140,8 @@ class Contestant:
     def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
         """The limits of the run, or the defaults; `options` override them.
 
-        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. The
-        first episodes then end early, and are stored early.
+        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. Later
+        episodes wait, so the first episodes end early and are stored early.
         """
         limits = validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
         if self.kind != "openai" or "concurrency" in options:
@@ -215,7 +216,11 @@ class Contestant:
         return models[policy]
 
     def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
-        """Make the endpoint's policy. If the server accepts tools as data, the prompts leave out the list of tools."""
+        """Make the endpoint's policy. If tools go to the server as data, the prompts leave out the list of tools.
+
+        Tools go as data with `endpoint.tool_calls = "native"`; with `"auto"`, only if a probe shows that the server
+        accepts them.
+        """
         from agentrl.engines import from_word
 
         most = max(agent.limits.turn_tokens for agent in crew.agents.values())
@@ -258,7 +263,8 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        # Nobody would end the servers. The embedded engine samples from the same distribution.
+        # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes its
+        # place; it samples from the same distribution.
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})

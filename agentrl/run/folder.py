@@ -234,11 +234,11 @@ class RunFolder:
             )
 
     def check_never_stored(self) -> None:
-        """Check that a run without checkpoints has lost none.
+        """Check that a run without checkpoints never had one.
 
         Raises:
-            ValueError: the run has trained. A checkpoint is written before the first iteration, so checkpoints were
-                lost.
+            ValueError: the run has trained. A run writes a checkpoint before its first iteration, so this run has lost
+                its checkpoints.
         """
         metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
         if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):
@@ -248,7 +248,7 @@ class RunFolder:
             )
 
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings, up to a damaged line.
+        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings; no line from a damaged one on.
 
         The removed lines were written after the checkpoint from which the run is resumed.
         """

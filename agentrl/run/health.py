@@ -1,8 +1,9 @@
 """Rules that read the metrics of a run and report signs that its training goes wrong.
 
-A rule is a pure function. It reads the rows of metrics.jsonl up to some row, and returns one sentence that says what is
-wrong, with numbers and the next move. `Health` applies the rules during a run, and reports each broken rule once. The
-rows that `Health` gets have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
+A rule is a pure function. It reads the rows of metrics.jsonl that were written so far, and returns one sentence that
+says what is wrong, with numbers and the next move. It returns an empty text if nothing is wrong. `Health` applies the
+rules during a run, and reports each broken rule once. The rows that `Health` gets during a run have a few more values
+than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math
@@ -22,11 +23,13 @@ CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
-FAULTS = 0.05  # share of episodes lost to the environment
+FAULTS = 0.05  # share of episodes that faults of the environment ended
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
-SEEN = 0.1  # least success that the best iterations must have had before success counts as gone
-SOLVED = 0.9  # if at least this share of episodes succeeds, neither constant groups nor a low entropy is reported
+SEEN = 0.1  # success counts as gone only if the best iterations had at least this success
+# If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are
+# not reported.
+SOLVED = 0.9
 MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
 CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
 

@@ -51,7 +51,10 @@ def read_holder(run: Path) -> Holder | None:
 
 
 def is_alive(holder: Holder) -> bool | None:
-    """Does the process run? None if it is a process of another machine, which cannot be seen from here."""
+    """Does the process run? None if it is a process of another machine, which cannot be seen from here.
+
+    A process with this id whose start time cannot be read counts as the holder.
+    """
     if holder.host != platform.node():
         return None
     try:

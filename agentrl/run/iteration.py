@@ -44,8 +44,9 @@ class Learned(NamedTuple):
 def learn(run: Run, played: Played) -> Learned:
     """Annotate a batch, compute its credit and update the policies.
 
-    With `run.ahead` above 0, a second thread calls this function while rollouts use a copy of the weights. The sampler
-    is shown the annotated graph, and the guide may give a lesson.
+    If rollouts are played ahead of the updates, a second thread calls this function, while rollouts use a copy of the
+    weights. A sampler that is a `Follower` gets the annotated graph of the newly played steps. If the guide gives a
+    lesson, the policies imitate its demonstrations after the update.
     """
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):
@@ -90,7 +91,11 @@ def age_metrics(graph: StepGraph, version: int) -> dict[str, float]:
 
 
 def settle(run: Run, learned: Learned, bar: Bar) -> None:
-    """Store and log an iteration, then run the evaluation and write the checkpoint if they are due."""
+    """Store and log an iteration, then run the evaluation and write the checkpoint if they are due.
+
+    Raises:
+        ValueError: the held-out judge differs too much from the judge that the reward reads.
+    """
     iteration, batch, _, watch = learned.played
     run.store(iteration, learned.graph, learned.credit, batch.records)
     faults = fault_counts(batch.records)

@@ -109,7 +109,7 @@ class LearnerGroup:
             ) from None
 
     def start(self) -> Ranks:
-        """Start the other processes and join them.
+        """Start the other processes, unless torchrun has started them, and form the process group with them.
 
         Raises:
             ValueError: one of them could not begin.

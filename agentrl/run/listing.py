@@ -31,7 +31,8 @@ class ListedRun:
         step, iterations: number of iterations that are done, and number of iterations of the whole run.
         success, low, high: success rate of the newest held-out evaluation and its 95% interval. The evaluation is a
             greedy one if the run has any.
-        best, best_step: highest held-out success rate in that mode, and the number of iterations before it.
+        best, best_step: highest success rate of the held-out evaluations in that mode (greedy or sampled), and number
+            of iterations before this evaluation.
         training: success of the newest batch of training.
         changed: when config.toml or metrics.jsonl last changed, in seconds since 1970; 0 if both are missing.
         bytes: size on disk, in `all` and by part (`PARTS`).
@@ -214,7 +215,7 @@ def condition(text: str) -> Condition:
 
 
 def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list[ListedRun]:
-    """The runs that fit every condition.
+    """The runs that fit every condition, without the runs that cannot be read.
 
     Raises:
         ValueError: no run has such a key, or an operator compares sizes and a value is a text.

@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 
 
 def check_card(name: str) -> None:
-    """Raises ValueError unless the card is in the table."""
+    """Raises ValueError if a card is named that is not in the table."""
     if name and name not in CARDS:
         raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; write --memory after the options")
 
@@ -178,7 +178,7 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _why_not(self, card: str, need: Any, fixed: float) -> str:
-        """Why the update has no room: its own `fixed` bytes alone, or what else is on the card."""
+        """Why nothing is left for activations: weights and optimiser (`fixed` bytes), and what else is on the card."""
         own = f"weights and optimiser alone need {fixed / GIB:.1f} GiB"
         if fixed >= CARDS[card] * USABLE * GIB:
             return own
@@ -192,10 +192,11 @@ class _Policy:
         return f"{own}, and {', and '.join(words for words, size in others.items() if size)}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """About the largest number of tokens that fits, a multiple of STEP unless it was tried; 0 if no try fits.
+        """Estimate the largest number of tokens that fits, from at most TRIES more forecasts; 0 if none of them fits.
 
-        As a function of the tokens, the peak is a maximum of straight lines. So between two tries the peak is never
-        above the line through both, and this line is used. A number outside of the tries is tried itself.
+        As a function of the tokens, the peak is a maximum of straight lines. So between two forecasts the peak is never
+        above the line through both. When one number of tokens fits and another does not, this line gives the result,
+        rounded down to a multiple of STEP. Until then, further numbers are tried.
         """
         tokens = self.update.max_tokens
         fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))

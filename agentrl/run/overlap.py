@@ -96,8 +96,10 @@ class Updates:
     def reach(self, version: int | None) -> None:
         """Wait for the updates up to this version, and let rollouts use the weights of this version.
 
-        Without `run.deterministic`, rollouts get the newest weights that are there. With None, wait for all updates.
-        An exception of an update is raised here.
+        Each update that is done is also settled here: stored, logged and, if due, followed by an evaluation and a
+        checkpoint (`settle`). Without `run.deterministic`, rollouts get the newest weights that are there. If `version`
+        is None, this method waits for all updates and loads no weights for a next batch. An exception of an update is
+        raised here.
         """
         while self._jobs and (version is None or self._run.state.step < version or self._jobs[0].done()):
             trained = self._jobs.popleft().result()

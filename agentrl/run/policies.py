@@ -72,7 +72,7 @@ class Policies:
         self.fillers = fillers(settings.credit, settings.context, settings.env)
 
     def weights(self) -> Weights:
-        """The current weights of every policy, without a copy: read them only between two updates."""
+        """The current weights of every policy. They are not copied, so read them only between two updates."""
         for learner in self.learners.values():
             learner.gather()
         return Weights({name: learner.generating for name, learner in self.learners.items()})

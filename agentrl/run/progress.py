@@ -1,6 +1,6 @@
 """Progress of a run on the terminal: a bar that moves, and lines that stay.
 
-Without a terminal there are no bars. A line then says how far the work is, at least once in `SILENT_S` seconds.
+Without a terminal there are no bars. Then a line says how far the work is whenever no line came for `SILENT_S` seconds.
 """
 
 import sys
@@ -70,7 +70,7 @@ class Progress:
             self._bars.remove_task(task)
 
     def begins(self, text: str) -> None:
-        """Print what begins now if bars are off, such as in a log file."""
+        """Print what begins now, but only if bars are off, for example because the output goes to a log file."""
         if self._bars.disable:
             self.say(text)
 

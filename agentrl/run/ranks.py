@@ -226,7 +226,7 @@ def _end_with_the_leader() -> None:
 
 
 def main(words: list[str]) -> None:
-    """Run as a rank that agentrl started; see the module for the words."""
+    """Run as a rank that agentrl started. `words` are STORE, RANK, SIZE and DEVICE of the command line."""
     threading.Thread(target=_end_with_the_leader, daemon=True).start()
     store, rank, size, device = words
     sys.stdout.buffer.write(READY)

@@ -116,7 +116,7 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
     cards = settings.engine.hooks.cards
     each = own if cards is None else cards(settings.engine.config)
     bundles = [{"CPU": 1.0, **({"GPU": float(gpus)} if gpus else {})} for gpus in [*[own] * ranks, *[each] * engines]]
-    if ranks:  # rank 0 is this process
+    if ranks:  # rank 0 is this process, so the bundle of rank 0 must be on this machine
         bundles[0] |= {f"node:{address()}": 0.001}
     placed = ray.util.placement_group(bundles, strategy="PACK")
     if not placed.wait(ROOM_S):
@@ -136,7 +136,7 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
 
 
 def library() -> Any:
-    """Ray, in a process that Ray has started."""
+    """The module Ray, for code in a process that is connected to the cluster or was started by Ray."""
     import ray
 
     return ray

@@ -2,17 +2,17 @@
 
 This process keeps the sampler, the filter, records and graph, and makes updates and evaluations. With workers, a batch
 is one call per worker: the call names all groups of the worker, and returns all records of these groups. Noise is keyed
-by seed, iteration, group, copy and turn, so that a group does not depend on the worker that plays it, except for
-rounding, which differs with the requests that are computed together. Without workers this process plays. Without
+by seed, iteration, group, copy and turn, so a group does not depend on the worker that plays it. Only rounding may
+differ, because it depends on which requests an engine computes together. Without workers this process plays. Without
 `cluster.engines` each worker generates with an engine of its own. With `cluster.engines`, the actors of
-`agentrl.run.ray_engines` generate for all workers; for an engine that has servers, the servers of
-`agentrl.run.ray_servers` do.
+`agentrl.run.ray_engines` generate for all workers. If the engine has servers (vLLM), the servers of
+`agentrl.run.ray_servers` generate instead of these actors.
 
-When a worker dies in the middle of a batch, only its groups are played again: Ray restarts it (`ActorUnavailableError`
-until then), or a new worker takes its place (`ActorDiedError`). A restarted worker has the weights with which the
-workers were first started. It refuses groups that are meant for other weights, gets the current weights, and is asked
-again. The graph is then the same as in an undisturbed run, and no episode becomes an `env_error`. The metric
-`retried_shards` counts the calls that were made again because a worker was lost.
+When a worker dies in the middle of a batch, only its groups are played again. Ray restarts the worker; until then calls
+raise `ActorUnavailableError`. If they raise `ActorDiedError`, a new worker takes its place. A restarted or new worker
+has the weights with which the workers were first started. It refuses groups that are meant for other weights, gets the
+current weights, and is asked again. The graph is then the same as in an undisturbed run, and no episode becomes an
+`env_error`. The metric `retried_shards` counts the calls that were made again because a worker was lost.
 
 The processes of the learners are in `agentrl.run.ray_learners`.
 """

@@ -1,12 +1,13 @@
 """Engines as actors of a Ray cluster: they generate for the run and for its workers, on any machine of the cluster.
 
-A client collects the requests of one round of its event loop, and sends them in one call per actor. Each answer comes
-back as soon as it is finished. A session stays with one actor, which keeps the session's keys and values.
+A client (the run or a worker) collects the requests of one round of its event loop, and sends them in one call per
+actor. Each answer comes back as soon as it is finished. A session stays with one actor, which keeps the session's keys
+and values.
 
 When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
 requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise
-is keyed by seed, iteration, group, copy and turn, so that the answers are those of an undisturbed run, except for
-rounding, which differs with the requests that are computed together.
+is keyed by seed, iteration, group, copy and turn, so the answers are those of an undisturbed run. Only rounding may
+differ, because it depends on which requests an actor computes together.
 """
 
 import asyncio
@@ -45,9 +46,10 @@ class Letter(NamedTuple):
 
     Attributes:
         client: name of the client.
-        setup: the engine that is asked.
+        setup: says which of the actor's engines is to answer.
         mark: the actor must have these weights, or later ones.
-        events: `(session, of, tokens)` for a branch, `(session,)` for a session that has ended.
+        events: `(session, of, tokens)` if the new session continues the first `tokens` tokens of the session `of`;
+            `(session,)` if the session has ended.
         requests: requests by their numbers; the answers name the numbers.
         dropped: numbers of earlier requests whose answers are no longer needed.
     """
@@ -175,7 +177,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # a restarted actor has forgotten the session, and computes the tokens again
+            if known is not None:  # else the actor was restarted, and computes the tokens of the session `of` again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)
@@ -224,7 +226,7 @@ class TeamEngine(Sessions):
     Args:
         name: name of the engine.
         team: the actors.
-        setup: the engine of each actor that is asked.
+        setup: says which of the engines of an actor is to answer.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:

@@ -1,4 +1,4 @@
-"""Are worthless answers paid? Attacks on the scores and rewards of a recipe, for `agentrl check RECIPE.toml --reward`.
+"""Checks whether a recipe rewards worthless answers, by attacks, for `agentrl check RECIPE.toml --reward`.
 
 Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as in
 training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's `gold`
@@ -61,8 +61,8 @@ class RewardCheck:
         tasks: number of tasks with an honest wrong answer; only these are compared.
         right: number of these tasks that have a right answer too.
         separates: column -> share of the tasks with a right answer on which the right and the wrong answer have
-            different values. If the share is 0, the column cannot tell answers apart, and it means
-            nothing if no attack fools the column.
+            different values. If the share is 0, the column cannot tell right answers from wrong ones; that no attack
+            fools such a column says nothing about the recipe.
         notes: what was not checked, one sentence per note.
         paid: number of answers of judges that were paid for, and number of their tokens.
     """

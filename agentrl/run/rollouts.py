@@ -176,7 +176,8 @@ class Rollouts:
         Args:
             iteration: part of the noise keys.
             on_episode: called with each episode when the episode ends.
-            pauses: an evaluation or a checkpoint follows, so no group may continue in the next batch.
+            pauses: an evaluation or a checkpoint follows, or this is the last batch, so no group may continue in a next
+                batch.
         """
         settings, each = self.settings, self._each(on_episode)
         played = self._first(iteration, pauses, each) if settings.provision > 1 else self._all(iteration, each)
@@ -233,10 +234,10 @@ class Rollouts:
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
-        """The graph of newly played expert episodes, and metrics of them for the rules of health.
+        """The graph of newly played expert episodes, and metrics of these episodes for the rules of health.
 
-        With `warmup.clone = "best"`, the steps of all but the best episodes have weight 0. The metrics `won_share` and
-        `cloned_share` are then the shares of episodes that were won and that are cloned.
+        With `warmup.clone = "best"`, the steps of all but the best episodes have weight 0. The metrics then include
+        `won_share`, the share of episodes that were won, and `cloned_share`, the share of episodes that are cloned.
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
@@ -352,7 +353,8 @@ class Rollouts:
     async def _first(self, iteration: int, pauses: bool, on_episode: OnEpisode) -> Collected:
         """A batch of the groups that finish first (`rollout.provision` above 1).
 
-        If a pause follows, no more groups are begun than the batch takes, so that no group is left over.
+        Groups that are left over continue in the next batch or are cancelled, as `rollout.leftover` says. If they would
+        continue and a pause follows, no more groups are begun than the batch takes, so that no group is left over.
         """
         settings, batch = self.settings, self.settings.tables.batch
         drains = pauses and settings.keeps_leftover

@@ -293,7 +293,8 @@ def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> 
     """The last checkpoint of the run; None if it has none.
 
     Raises:
-        ValueError: the folder holds another run, or lacks what its last checkpoint says it stores.
+        ValueError: the folder cannot be used (see `RunFolder.refuse`), the run has lost its checkpoints, its last
+            checkpoint is damaged, or metrics.jsonl lacks lines that were written before this checkpoint.
     """
     folder.refuse(settings.shown(), resume=resume)
     found = folder.checkpoints()

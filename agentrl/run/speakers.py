@@ -1,4 +1,4 @@
-"""A policy of the run that a score may ask, such as an agent of the recipe that judges."""
+"""Lets a score ask the policy of an agent of the recipe, for example to judge answers."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _sessions = itertools.count(1 << 40)  # above the sessions of rollouts
 
 
 class EngineSpeaker:
-    """The engine of an agent's policy.
+    """Answers the requests of a score with the engine of an agent's policy.
 
     Args:
         engine: the engine, with the current weights.

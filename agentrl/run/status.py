@@ -44,7 +44,7 @@ def read_lines(path: Path, after: int = 0) -> tuple[list[dict[str, Any]], int]:
 
     Args:
         path: the file; a missing one has no lines.
-        after: bytes that were read before.
+        after: number of bytes at the beginning of the file that were read before, and are not read again.
     """
     try:
         with path.open("rb") as file:

@@ -150,7 +150,7 @@ def _model_folder(folder: Path) -> Finding:
 
 
 def _due_bytes(path: Path) -> int | None:
-    """Bytes that a safetensors file must have by its header; None if the header cannot be read."""
+    """Number of bytes that a safetensors file must have according to its header; None if that cannot be read."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -271,7 +271,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # not by file modes: they let a superuser write to /proc
+        with tempfile.TemporaryFile(dir=there):  # file modes would say that a superuser can write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

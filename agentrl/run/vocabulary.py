@@ -1,7 +1,8 @@
 """The vocabulary of a new model: the words of episodes that experts play in the environments of the model's agents.
 
 Without an expert, random episodes are played. An open vocabulary also has the words of random episodes beside those of
-an expert, because an expert does not see the environment's replies to mistakes.
+an expert, because an expert does not see the environment's replies to mistakes. These random episodes are left out if
+an agent cannot be played at random.
 
 The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
 number of words.
@@ -156,7 +157,9 @@ def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterat
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
-            if turn == 0 or not rewords(prompt):  # else the model reads the text of `turn` instead, with " 84" for "84"
+            # After the first turn, a prompt that rewords replaces these messages by the text of `turn`, yielded above.
+            # The two texts differ in their words: " 84" is another word than "84".
+            if turn == 0 or not rewords(prompt):
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text

@@ -19,7 +19,7 @@ FAULTS = 5  # number of faults that are named, the most frequent ones
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One number of a run over its steps.
+    """One metric of a run over its updates.
 
     Attributes:
         name: name of the metric.
@@ -45,14 +45,15 @@ class Frame:
         state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
         stage: warmup, train, or empty before the first line of metrics.
         step, of: number of updates of this stage that are done, and number of all its updates.
-        now: content of now.json, which says what the run does at this moment; empty if there is none.
+        now: content of now.json, which says what the run does at this moment; empty if there is no such file, and in
+            the states finished, stopped and unknown.
         curves: training first, then held-out success by mode (greedy, sampled).
         phases: phase -> share of the wall-clock time of the last iterations.
         speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
         left_s: estimated seconds to the end, from the last iterations and evaluations; None if not known.
         faults: fault -> number of episodes that it ended, the most frequent fault first.
-        counts: number of episodes lost to the environment, of episodes tried again, of optimiser steps skipped, and of
-            failures of each tracker; without those that are 0.
+        counts: number of episodes that faults of the environment ended, of episodes tried again, of optimiser steps
+            skipped, and of failures of each tracker; without those that are 0.
         findings: the findings of the rules of health, each with rule, severity and text.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the played chains, with their texts, from a step graph for the scores; in training and from stored runs."""
+"""Reads the played chains with their texts from a step graph, for the scores, in training and from stored runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Chain:
     success: bool
 
     def content(self) -> dict[str, Any]:
-        """Task, agent and texts as JSON values. Two chains with equal content deserve equal scores."""
+        """Task, agent and texts as JSON values, for hashes that are equal for chains with equal texts."""
         said = [[turn.observation, turn.answer, turn.action] for turn in self.turns]
         return {"task": self.task.key, "agent": self.agent, "turns": said}
 

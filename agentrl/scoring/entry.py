@@ -5,9 +5,9 @@ The file offers a frozen pydantic `Config`, preferably a subclass of `ScoreOptio
     def make(config: Config) -> Scorer
     def signals(config: Config) -> Sequence[str]    # the names of the signals that it returns
 
-`SCOPE = "group"` lets a scorer see all copies of a task at once; by default it sees one chain. A scorer that asks a
-model or another paid service does so through the `Desk` it is given. The desk caches, counts and limits the paid
-answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+With `SCOPE = "group"` a scorer gets all copies of a task in one call; by default it gets one chain. A scorer that asks
+a model or another paid service does so through the `Desk` that the call passes to it. The desk caches, counts and
+limits the paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ Signals = Mapping[str, float | Sequence[float]]
 
 
 class ScoreFault(EnvFault):
-    """A chain could not be scored, not because of the agent. The chain ends as `env_error`, never with score 0."""
+    """A chain could not be scored, but not because of the agent. It ends as `env_error`, never with score 0."""
 
 
 class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -77,7 +77,7 @@ class Scorer(Protocol):
     async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
         """For each chain, in order, its signals or the fault because of which it has none.
 
-        `chains` is one chain, or with `SCOPE = "group"` a whole group.
+        `chains` holds one chain, or with `SCOPE = "group"` all chains of a group that the scored agent played.
 
         Raises:
             ScoreFault: these chains cannot be scored. Any other exception except ValueError counts as a ScoreFault,
@@ -116,7 +116,8 @@ class Closable(Protocol):
 
 @dataclass
 class Tally:
-    """Means of a batch by name, for metrics, such as how often a judge's verdict depended on the order of answers."""
+    """Means over an iteration by name, for metrics, such as the share of a judge's verdicts that depended on the order
+    of the answers."""
 
     total: dict[str, float] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)

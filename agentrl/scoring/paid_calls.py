@@ -1,8 +1,8 @@
-"""Answers that cost something: each is paid for once, stored in a file under a hash, counted and limited.
+"""Answers that cost something: the run pays for each answer once, stores it in a file, counts it, and limits the cost.
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
-the answer depends on; `at` is the iteration that paid for the answer. A run that is killed and resumed therefore
-reports the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
+the answer depends on. `at` is the iteration that paid for the answer. Because `at` is stored, a run that is killed and
+resumed reports the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
 """
 
 import asyncio
@@ -46,15 +46,16 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 @dataclass
 class _Window:
-    """The answers that are under way, by number. It makes a budget end at the same answer in every run.
+    """Numbers the paid answers of an iteration from 0, and lets at most `size` of them be under way.
 
-    Answer k is asked for as soon as all answers up to k - size have ended, so that their costs are known.
+    Answer k is asked for as soon as all answers up to k - size have ended, so that their costs are known. A budget
+    therefore ends at the same answer in every run.
     """
 
     size: int
     ended: dict[int, tuple[int, float]] = field(default_factory=dict)  # number -> tokens and price
-    first: int = 0  # the first answer that has not ended
-    asked: int = 0
+    first: int = 0  # number of the first answer that has not ended
+    asked: int = 0  # number of the next answer
     waiting: dict[int, asyncio.Future[None]] = field(default_factory=dict)
 
     async def enter(self) -> int:
@@ -66,7 +67,7 @@ class _Window:
         return number
 
     def leave(self, number: int, tokens: int, price: float) -> None:
-        """The answer has ended, or was given up."""
+        """Note that an answer has ended or failed, and wake the answers that may now be asked for."""
         self.ended[number] = (tokens, price)
         while self.first in self.ended:
             self.first += 1
@@ -80,13 +81,13 @@ class PaidAnswers:
 
     Args:
         config: the limits.
-        file: where the answers are kept; None keeps them in memory.
+        file: where the answers are stored; None keeps them only in memory.
     """
 
     def __init__(self, config: ScoringConfig, file: Path | None = None) -> None:
         self.config, self.file = config, file
         self.iteration = 0
-        self.batch = Cost()  # of the answers that this iteration was the first to need
+        self.batch = Cost()  # of the answers that this iteration needed and no earlier iteration had paid for
         self.spent = Cost()  # of all answers of the run
         self._known: dict[str, Paid] | None = None
         self._at: dict[str, int] = {}
@@ -144,10 +145,11 @@ class PaidAnswers:
             self._window.leave(number, tokens, price)
 
     def _admit(self, number: int) -> None:
-        """Refuse an answer if a limit is reached.
+        """Raise BudgetSpent or ScoreFault if a limit is reached before the answer with this number.
 
-        The limit of answers counts all earlier answers. The limits of tokens and of price count the answers up to
-        number - size, because later ones may not have ended yet.
+        All limits count the answers of earlier iterations. Of this iteration, the limit of answers counts all earlier
+        answers. The limits of tokens and of price count the answers up to number - size, because later ones may not
+        have ended yet.
         """
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
@@ -244,7 +246,7 @@ class Desk:
         """The policy of an agent of the recipe.
 
         Raises:
-            ValueError: no policies are loaded here.
+            ValueError: the agent has no policy here, because the models of the run are not loaded.
         """
         if agent not in self.speakers:
             raise ValueError(

@@ -47,7 +47,7 @@ class ScoreStage:
         entries: in the recipe's order.
         config: section [scoring].
         main: name of the agent that tasks are given to.
-        file: where paid answers are kept; None keeps them in memory.
+        file: where paid answers are stored; None keeps them only in memory.
         speakers: policies of the run that a score may ask, by name of the agent.
     """
 
@@ -172,7 +172,7 @@ class ScoreStage:
         except EnvFault as fault:
             faults |= {int(chain.rows[-1]): f"score {entry.name}: {fault}" for chain in chains}
             return
-        except Exception as error:  # noqa: BLE001 - a failure of the score is data, as one of an environment is
+        except Exception as error:  # noqa: BLE001 - a failure of a score becomes a fault, like one of an environment
             faults |= {int(chain.rows[-1]): f"score {entry.name}: {type(error).__name__}: {error}" for chain in chains}
             return
         for chain, one in zip(chains, written, strict=True):

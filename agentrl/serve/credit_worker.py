@@ -26,7 +26,7 @@ from agentrl.graph import StepGraph, read_graph
 from agentrl.report import Asked, credit_data, search, token_words
 
 STORED = "as trained"  # name of the credit that the run used and stored with its steps
-MOST_FOUND = 200  # episodes in the answer to a search
+MOST_FOUND = 200  # largest number of episodes in the answer to a search
 
 
 class TookTooLong(Exception):
@@ -53,7 +53,7 @@ class CreditWorker:
 
         Raises:
             ValueError: the request has a mistake; the message says which.
-            TookTooLong: there was no answer in time.
+            TookTooLong: there was no answer in time, or the process has ended.
         """
         end = time.monotonic() + self.seconds
         if not self._turn.acquire(timeout=self.seconds):
@@ -85,7 +85,7 @@ class CreditWorker:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
             command = [sys.executable, "-c", "from agentrl.serve.credit_worker import main; main()"]
-            # The folder of the package comes first, so that the process loads the same agentrl as this one.
+            # The new process gets the module search path of this process, so that both load the same agentrl.
             path = os.pathsep.join(dict.fromkeys(one or os.getcwd() for one in sys.path))
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
@@ -135,7 +135,7 @@ class Reader:
         return self._graphs[key]
 
     def words(self, run: Path) -> Callable[[Sequence[int]], Sequence[str]] | None:
-        """See `token_words`; a run without a tokenizer is read again, because it may get a checkpoint later."""
+        """See `token_words`; if a run has no tokenizer yet, each call looks again, because a checkpoint may follow."""
         if self._words.get(run) is None:
             self._words[run] = token_words(run)
         return self._words[run]
@@ -205,7 +205,10 @@ def _as_trained(graph: StepGraph) -> Credit:
 
 
 def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of the credit page for one stored graph, with the numbers of episodes that `agentrl branch` takes."""
+    """The data of the credit page for one stored graph, with what the command `agentrl branch` needs.
+
+    `episode` is the number of each shown step's episode, and `branch` is the beginning of the command.
+    """
     graph = reader.graph(Path(request["file"]))
     credits, options = credits_of(graph, request["methods"])
     data = credit_data(
@@ -275,7 +278,7 @@ def work(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 def main() -> None:
     """The main function of the process, which ends when its standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the server is to end it
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # text that a library prints must not get into an answer
     work(sys.stdin.buffer, channel)

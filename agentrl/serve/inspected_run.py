@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class InspectedRun:
-    """A run's folder. Each request reads it again, but of the metrics only the new lines.
+    """A run's folder. Each request reads the folder again; of the metrics file it reads only the new lines.
 
     Args:
         path: the run's folder.
@@ -67,8 +67,10 @@ class InspectedRun:
     def credit(self, query: Query) -> dict[str, Any]:
         """The request for the data of the page.
 
-        `source` is the key of stored steps, each `method` the name of a method, and each `group` the number of a group.
-        Each `option` is PLACE:key=value, where PLACE is the position of a method in the query, from 0.
+        In the query, `source` is the key of stored steps, each `method` the name of a method, and each `group` the
+        number of a group. Each `option` is PLACE:key=value, where PLACE is the position of a method in the query, from
+        0. Without `method`, the data have the stored credit of an iteration, or for an evaluation the credit of the
+        run's method (`grpo` if the catalogue does not have it).
 
         Raises:
             Refused: there are no such steps, too many methods, or an option or a group is not written as above.
@@ -98,9 +100,9 @@ class InspectedRun:
     def episodes(self, query: Query) -> dict[str, Any]:
         """The request for a search, with the optional conditions `task`, `ending`, `success` (yes or no) and `text`.
 
-        The place to search is either `source`, the key of stored steps, or `within`. `within` is `iterations` or
-        `evaluations`: all of these that the run has stored are searched, the last first, or beginning at the key
-        `from`.
+        The query also has either `source`, the key of the stored steps to search, or `within`, which is `iterations` or
+        `evaluations`. With `within`, all stored steps of this kind are searched, the last ones first. If the query has
+        `from`, the search begins at the steps with this key.
         """
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
@@ -129,7 +131,10 @@ class InspectedRun:
         return found[at[0] :]
 
     def _branch(self, source: Source) -> str:
-        """The command that branches from a step of an iteration, without the step; evaluations cannot be branched."""
+        """The command `agentrl branch` for an iteration, without the options that choose the step.
+
+        Empty for an evaluation, because `agentrl branch` does not take its steps.
+        """
         if source.kind != TRAINING:
             return ""
         return f"agentrl branch {shlex.quote(str(self.path))} --iteration {source.name}"

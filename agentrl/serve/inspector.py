@@ -1,4 +1,4 @@
-"""The inspector: the credit page of every stored iteration of a run, over HTTP on this machine, read-only.
+"""The inspector: the credit pages of the stored iterations and evaluations of a run, over HTTP, read-only.
 
 All routes are GET and lie below /TOKEN/, where TOKEN is random: the page itself; `run`, the state of the run and its
 stored graphs; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a
@@ -47,7 +47,7 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
         run: the run's folder.
         host: address to bind.
         port: port to bind; 0 for any free one.
-        seconds: longest time for one answer.
+        seconds: longest time for one answer to `credit` or `episodes`.
 
     Raises:
         ValueError: the folder holds no run, or no stored graph.
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):
             raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
         if not slash:
-            raise Refused(404, "the address ends with a slash")
+            raise Refused(404, "the address has no slash after its token: add one")
         if len(query) > MOST_QUERY_CHARS:
             raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
         try:

@@ -1,8 +1,8 @@
 """Serves an environment by the protocol of OpenEnv, with the server of the package openenv.
 
 The server is a process (`openenv_app.py`) in a Python that has the package. For each session, the server asks agentrl's
-process for a channel. At agentrl's end of the channel, one instance of the environment plays the session. Calls and
-answers are lines of JSON.
+process for a channel and sends the session's calls over this channel. A thread of agentrl's process answers the calls
+with an instance of the environment that only this session uses. Calls and answers are lines of JSON.
 """
 
 import itertools
@@ -32,7 +32,7 @@ CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
-LOG_BYTES = 4000  # read from the end of the server's output, which says why the server ended
+LOG_BYTES = 4000  # so many last bytes of the server's output are read; their last line says why the server ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +57,13 @@ class OpenEnvTable:
     """The environment that is served, and the tasks that its sessions play."""
 
     def __init__(self, entry: Entry[EnvironmentFile]) -> None:
-        """Raises ValueError if the environment calls agents, or its first task cannot be started."""
+        """Raises ValueError if the environment calls agents, its first task cannot be started, or a tool of it has the
+        name of the tool for the final answer."""
         called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
         if called:
             raise ValueError(
-                f"{entry.name} calls other agents ({', '.join(called)}), and a session of OpenEnv has one: it cannot "
-                "be served"
+                f"{entry.name} calls other agents ({', '.join(called)}), and a session of OpenEnv has one agent: name "
+                "an environment that calls no agents"
             )
         self.entry = entry
         self._tasks, self._turns = tasks_of(entry), itertools.count()
@@ -80,9 +81,9 @@ class OpenEnvTable:
         return OpenEnvSession(self)
 
     def task(self, seed: int | None, key: str) -> Task:
-        """The task with this key. Without a key, the seed is the task's position, modulo the number of tasks.
+        """The task with this key. If the key is empty, the seed is the task's position, modulo the number of tasks.
 
-        Without both, the tasks are played one after another.
+        If there is no seed either, each call returns the next task, and after the last task the first one.
         """
         if key:
             return panel_tasks(self.entry, [key])[0]
@@ -92,12 +93,17 @@ class OpenEnvTable:
 def tools_of(seen: Observation) -> list[dict[str, Any]]:
     """Name, description and input schema of each tool of an observation, and of a tool for the final answer.
 
+    Empty if the observation has no tools.
+
     Raises:
         ValueError: a tool of the environment has the name of the tool for the final answer.
     """
     tools = [dict(function_of(schema)) for schema in seen.tools]
     if ANSWER in [tool["name"] for tool in tools]:
-        raise ValueError(f"the environment has a tool named {ANSWER!r}, which the server adds: rename it")
+        raise ValueError(
+            f"the environment has a tool named {ANSWER!r}, which is also a tool of this server: rename the "
+            "environment's tool"
+        )
     tools = [*tools, answer_tool()] if tools else []
     return [
         {"name": one["name"], "description": one.get("description", ""), "input_schema": one["parameters"]}
@@ -114,7 +120,7 @@ class OpenEnvSession:
         self._seen, self._over = Observation(text=""), False
 
     def begin(self, task: Task) -> Observation:
-        """Start a task."""
+        """Begin an episode of the task; returns its first observation."""
         self._task, self._over = None, False
         self._seen = self._slot.reset(task)
         self._task = task
@@ -169,7 +175,8 @@ def _made(entry: Entry[EnvironmentFile]) -> Env:
 
 
 def _metadata(result: StepResult) -> dict[str, Any]:
-    """The facts without a field in OpenEnv's observation: status, signals, and at the end success and truncation."""
+    """The facts for which OpenEnv's observation has no field: a status other than `ok`, signals, and in the last step
+    success and truncation."""
     found: dict[str, Any] = {}
     if result.info.get("status", Status.OK) != Status.OK:
         found["status"] = Status(result.info["status"]).name.lower()
@@ -184,10 +191,11 @@ def _metadata(result: StepResult) -> dict[str, Any]:
 def serve_openenv(
     table: OpenEnvTable, place: OpenEnvPlace, told: Callable[[str], None], stopped: Callable[[], bool]
 ) -> None:
-    """Serve until `stopped()` is true; `told` is called with the address when the server answers.
+    """Serve until `stopped()` is true; `told` is called with the address when the server listens.
 
     Raises:
-        ValueError: the address cannot be bound, the Python has no openenv, or the server ended by itself.
+        ValueError: the token variable is not set, the address cannot be bound, the Python has no openenv, the server
+            does not listen within `START_S`, or it ends by itself.
     """
     if place.token_variable and not os.environ.get(place.token_variable):
         raise ValueError(f"--token-variable {place.token_variable}: this environment variable is not set")

@@ -1,8 +1,8 @@
 """Runs the server of the package openenv for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
 
 This script runs in a Python that has the package openenv, and imports nothing of agentrl. Its argument is JSON: the
-inherited sockets `control` and `listener`, the environment's `name` and `tools` (empty without tools), `sessions` and
-`token_variable`.
+inherited sockets `control` and `listener` (file descriptors), the environment's `name` and `tools` (empty if it has no
+tools), and `sessions` and `token_variable` as in `OpenEnvPlace`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, task: str = "", **others: Any
     ) -> TextObservation:
-        """Begin an episode of the task with the key `task`, else the one at position `seed`, else the next one."""
+        """Begin an episode of the task with the key `task`; without it, of the task at position `seed`, or the next."""
         if others:
             raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
         value = self._ask(method="reset", seed=seed, task=task)

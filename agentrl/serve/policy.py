@@ -42,7 +42,7 @@ class Guests:
             if not key or len(key) > KEY_CHARS:
                 raise Refusal(401, f"send an API key of 1 to {KEY_CHARS} characters: it names the episode")
             if self._sessions >= MOST:
-                raise Refusal(429, f"{MOST} episodes are kept: stop the server, which stores them")
+                raise Refusal(429, f"{MOST} episodes have begun, the limit of one server: stop it, and start another")
             self._sessions += 1
             self._open[key] = Recorder(self._actor, None, self._limits, self._sessions, (self._sessions,))
             return self._open[key]
@@ -63,7 +63,7 @@ class Guests:
 
     def _close(self, recorder: Recorder, task: str, reward: float, success: bool) -> None:
         self._actor.release(recorder.session)
-        calls = recorder.calls  # a copy: a request that is still being answered adds its step to the recorder's
+        calls = recorder.calls  # a copy, because a request that is still being answered may append to the original
         if not calls:
             return
         record = EpisodeRecord(task=Task(key=task, env="program"), group=0, copy=0)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from agentrl.tool import Passage, Retriever, ToolFault
 
 BODY_BYTES = 64 << 20  # longest request body
-MAX_TOPK = 1000  # passages per query
+MAX_TOPK = 1000  # largest number of passages per query, if the caller of `serve_retriever` sets none
 
 
 class Question(NamedTuple):
@@ -43,7 +43,7 @@ def serve_retriever(
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # clients reuse connections
         timeout = 60.0  # seconds after which an idle connection is closed
-        wbufsize = 1 << 16  # send head and body together, or the client waits for a delayed acknowledgement
+        wbufsize = 1 << 16  # sends head and body together; else the client would wait for a delayed acknowledgement
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:

@@ -70,16 +70,18 @@ def agent_sections(
     model: ModelConfig | None = None,
     rates_chosen: bool = False,
 ) -> dict[str, AgentSection]:
-    """The sections of the agents by name: the recipe's options, then the environment's proposals, then defaults.
+    """The sections of the agents by name.
+
+    The recipe's options come before the options that the environment proposes, and these come before the defaults.
 
     Args:
         env: the environment of the agent that gets the tasks.
         given: the sections of the recipe.
         model: section [model]; None where nothing is trained.
-        rates_chosen: the rates of [optim] were chosen for `model`, not set by the recipe.
+        rates_chosen: True if the rates of [optim] were chosen for `model`, False if the recipe sets them.
 
     Raises:
-        ValueError: a key or value is wrong, or an agent has nothing to play.
+        ValueError: a key or value is wrong, an agent has nothing to play, or an agent other than `main` has a program.
     """
     proposed = {} if env.hooks.agents is None else env.hooks.agents(env.config)
     whole = merge(proposed, given)
@@ -95,7 +97,7 @@ def agent_sections(
 
 
 def _check_main(section: AgentSection) -> None:
-    """Raises ValueError for an option that is set elsewhere for this agent.
+    """Raises ValueError if [agents.main] sets an option of `NOT_OF_MAIN`, which another section sets for this agent.
 
     Default values are allowed, because a stored recipe holds them.
     """
@@ -157,7 +159,7 @@ def resolve_agents(
 
 
 def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> Prompt:
-    """The prompt of an environment, changed by the context policy if that has the hook `speak`."""
+    """The prompt of an environment, changed by the context policy if the policy's file has the hook `speak`."""
     own = prompt_of(env)
     return own if context.hooks.speak is None else context.hooks.speak(context.config, own)
 
@@ -165,7 +167,7 @@ def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> 
 def policy_plans(
     chosen: Mapping[str, AgentSection], model: ModelConfig, optim: OptimConfig, clone_optim: OptimConfig
 ) -> dict[str, PolicyPlan]:
-    """Every policy by name.
+    """The options of every policy, by name of the policy.
 
     Raises:
         ValueError: two agents describe the same policy differently, or an agent of the policy of [model] sets model or

@@ -3,11 +3,11 @@
 There are three kinds: a model made from scratch (`[model.new]`), a pretrained model (`model.path`), and adapters
 (`[model.lora]`).
 
-- A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets the whole set of its kind: optimiser,
-  rates, schedule, decay, numbers of mini-batches and vocabulary, for training and for the warm-up. If it sets
-  only the name, the rates are chosen.
-- A model made from scratch begins with a warm-up, restricts its answers to the listed actions, and takes the options
-  that the environment proposes for it (`SMALL_MODEL` of its file). It clones the environment's expert. Without an
+- A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets all values of its kind of model
+  (`of_kind`): optimiser and rates, and for a model made from scratch also schedule, decay, numbers of mini-batches and
+  vocabulary, for training and for the warm-up. If it sets only the name, the rates of training are chosen.
+- A model made from scratch begins with a warm-up, answers only with listed actions, and gets the options that the
+  environment's file proposes for such a model (`SMALL_MODEL`). The warm-up clones the environment's expert. Without an
   expert, it clones the best episodes of random actions, because a model that never wins learns nothing from rewards.
 - The context of a model made from scratch has room for long episodes. If each observation shows everything (`MARKOV` of
   the environment's file), the model sees only the newest observation. A new run lowers `limits.turns` to what the
@@ -79,13 +79,13 @@ BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen val
 }
 WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
 RANDOM_UPDATES = 30  # the same if the expert is `random`, and the best random episodes are cloned
-POSITIONS = 4096  # tokens of a context; only the tokens that episodes use cost memory and time
+POSITIONS = 4096  # longest context in tokens; a large number is cheap, because only used tokens cost memory and time
 ROOM = 2  # turns that a model may take per turn of the expert's longest episode
 FEWEST_TURNS = 10
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
-    """All values that are chosen for a kind of model, by dotted key."""
+    """The values that are chosen for a kind of model in every environment, by dotted key."""
     optim = {f"optim.{key}": value for key, value in OPTIM[kind].items()}
     return {**optim, **{f"warmup.optim.{key}": value for key, value in CLONING[kind].items()}, **BESIDE[kind]}
 
@@ -189,7 +189,7 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
         model: the agent's model.
         main: the model of [model].
         optim: what the recipe sets in this section.
-        chosen: the rates of [optim] were chosen for `main`, not set by the recipe.
+        chosen: True if the rates of [optim] were chosen for `main`, False if the recipe sets them.
     """
     kind = kind_of_model(model)
     if not chosen or kind == kind_of_model(main) or {*RATES} & {*optim}:
@@ -198,7 +198,7 @@ def for_own_model(model: ModelConfig, main: ModelConfig, optim: Mapping[str, Any
 
 
 def note(given: Tables) -> str:
-    """A note if the recipe sets only a rate for a model made from scratch; else empty."""
+    """A note if the recipe sets `optim.lr` without `optim.name` for a model made from scratch; else empty."""
     if kind_of_model(given.model) != "new" or not as_written(given):
         return ""
     return (
@@ -218,7 +218,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_value(tables: Mapping[str, Any], path: str) -> Any:
-    """The value of a dotted key; None if it has none."""
+    """The value of a dotted key in nested tables; None if the tables do not have the key."""
     value: Any = tables
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None

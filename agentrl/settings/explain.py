@@ -1,6 +1,6 @@
 """What the sections and keys of a recipe mean, read from the docstrings of their configuration classes.
 
-`agentrl train --explain KEY` prints it, and docs/recipes.md is generated from it.
+`agentrl train --explain KEY` prints these meanings, and docs/recipes.md is generated from them.
 """
 
 import inspect
@@ -60,7 +60,7 @@ def explained(path: str, settings: Settings | None = None) -> str:
 
     Args:
         path: dotted name of a key or a section.
-        settings: of a recipe, whose value is then printed too.
+        settings: the settings of a recipe; then the text also has the value of the key in this recipe.
 
     Raises:
         ValueError: there is no such section or key. The message names the nearest ones.
@@ -338,7 +338,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def chosen_comments(settings: Settings) -> list[str]:
-    """Comments on the values that were chosen for a run: what was chosen, and for which kind of model."""
+    """The notes on a run's settings and the values that were chosen for its kind of model, as comments."""
     kind = defaults.IN_WORDS[defaults.kind_of_model(settings.tables.model)]
     chosen = [f"#   {path} = {_as_toml(value)}" for path, value in settings.chosen.items()]
     notes = [f"# note: {note}" for note in settings.notes]
@@ -347,7 +347,7 @@ def chosen_comments(settings: Settings) -> list[str]:
 
 
 def absent_comments(settings: Settings) -> list[str]:
-    """The sections and keys that a run's configuration does not show, because they are not used, as comments."""
+    """The sections and keys that a run's configuration does not show because they have no value, as comments."""
     shown, lines = settings.dump(), list[str]()
     for name, model in models():
         table = defaults.stored_value(shown, name)

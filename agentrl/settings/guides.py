@@ -38,8 +38,8 @@ def check_guide(
     which = f"guide.name={guide.name}"
     if rollout.hooks.fills:
         raise ValueError(
-            f"{which} puts whole chains into groups, and the chains of rollout.name={rollout.name} share steps or hold "
-            "samples of their own: choose rollout.name=chain"
+            f"{which} puts whole chains into groups, and rollout.name={rollout.name} plays branches, candidates or "
+            "probes: choose rollout.name=chain"
         )
     if not joins.in_gradient and not joins.in_statistics and not imitates:
         raise ValueError(
@@ -67,7 +67,7 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
     if rollout.hooks.fills or not rollout.hooks.uneven:
         raise ValueError(
             f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} plays the same "
-            "number of chains in every group, or samples of its own: choose rollout.name=chain"
+            "number of chains in every group, or branches, candidates or probes: choose rollout.name=chain"
         )
     if plain and agents > 1:
         raise ValueError(
@@ -83,7 +83,8 @@ def _check_teacher(
     regularizers: Sequence[Entry[RegularizerFile]],
     agents: int,
 ) -> None:
-    """Raises ValueError if a teacher or its regularizer is there without the other, or the teacher cannot be used."""
+    """Raises ValueError if the recipe has a teacher and no regularizer that reads its log-probs, or such a regularizer
+    and no teacher, or if the teacher does not fit the other sections."""
     learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
     who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
     if who is None:

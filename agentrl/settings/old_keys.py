@@ -31,7 +31,10 @@ def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
 
 
 def _importance(update: dict[str, Any], cap: Any) -> str:
-    """`update.importance_cap` (0 for off) becomes `importance` with `importance_high`; 2 is still the default."""
+    """`update.importance_cap` (0 for off) becomes `importance` with `importance_high`.
+
+    A cap of 2 is only removed, because it is still the default.
+    """
     if cap == 0:
         update["importance"] = "none"
         return 'update.importance = "none"'

@@ -19,7 +19,7 @@ def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
 
 
 def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[Entry[EnvironmentFile]]) -> None:
-    """Raises ValueError if `run.ahead`, `rollout.provision` or `rollout.leftover` does not fit the other options."""
+    """Raises ValueError if the options of the module's docstring do not fit together, or do not fit other sections."""
     run, provision = tables.run, provision_of(rollout)
     if getattr(rollout.config, "leftover", "cancel") == "keep" and provision == 1:
         raise ValueError(
@@ -28,8 +28,8 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
         )
     if keeps_leftover(rollout) and run.staleness <= run.lead:
         raise ValueError(
-            f"rollout.leftover = 'keep' makes groups an update older or more, and run.staleness = {run.staleness} "
-            f"leaves no room for that beside the {run.lead} batches that are played ahead: raise run.staleness to "
+            f"rollout.leftover = 'keep' makes groups older by one or more updates, and run.staleness = {run.staleness} "
+            f"allows only the age of the {run.lead} batches that are played ahead: raise run.staleness to "
             f"{run.lead + 1} or more, or lower run.ahead"
         )
     if provision > 1 and (tables.batch.tokens or tables.batch.actions):
@@ -54,7 +54,10 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
 
 
 def _check_stages(tables: Tables, provision: float) -> None:
-    """Raises ValueError if a section needs each batch to be whole, or to be played after the previous update."""
+    """Raises ValueError if a section cannot be combined with `run.staleness` or `rollout.provision`.
+
+    Such a section needs each batch to be complete, or to be played after the previous update.
+    """
     ahead = f"run.staleness = {tables.run.staleness}" if tables.run.staleness else ""
     first = f"rollout.provision = {provision:g}" if provision > 1 else ""
     for name, used, by in (

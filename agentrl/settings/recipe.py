@@ -1,4 +1,4 @@
-"""The sections of a run's configuration, and the run they resolve to."""
+"""Resolves the tables of a recipe to typed sections and catalogue entries, and checks that they fit together."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +39,8 @@ class Settings:
         """Resolve a recipe. With `stored`, resolve the configuration that a run has stored, and choose no values.
 
         Raises:
-            ValueError: a key or value is wrong. The message names the key, the value and the nearest valid key.
+            ValueError: a key or value is wrong, or two sections do not fit together. The message names the keys and
+                what to change.
         """
         self._given, self.notes = old_keys.upgrade(tables)
         given = validate(Tables, self._given)
@@ -81,7 +82,7 @@ class Settings:
 
     @property
     def provision(self) -> float:
-        """Groups begun for each group that a batch takes."""
+        """Number of groups that are begun per group that a batch takes."""
         return overlap.provision_of(self.rollout)
 
     @property
@@ -95,7 +96,7 @@ class Settings:
         return any(entry.hooks.demonstrations for entry in self.regularizers)
 
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
-        """The entries of [log]; `log.tensorboard` is an older way to name one."""
+        """The trackers of [log]; `log.tensorboard` is an older way to name the tracker tensorboard."""
         log = self.tables.log
         to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
         return tuple(
@@ -204,8 +205,8 @@ class Settings:
             return
         if self.rollout.hooks.fills:
             raise ValueError(
-                f"replay.name={self.replay.name} stores whole chains, and the chains of rollout.name="
-                f"{self.rollout.name} share steps or hold samples of their own: choose rollout.name=chain"
+                f"replay.name={self.replay.name} stores whole chains, and rollout.name={self.rollout.name} plays "
+                "branches, candidates or probes: choose rollout.name=chain"
             )
         if self.credit.hooks.filler is not None:
             raise ValueError(
@@ -304,7 +305,10 @@ def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tup
 
 
 def _left_over(told: str, tables: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """What to do if an override names another entry, and the recipe sets options that this entry does not have."""
+    """What to add to an error message: how to leave out the options of a recipe that the entry of an override lacks.
+
+    Empty if the error `told` has another cause.
+    """
     for text in overrides:
         key, _, name = text.partition("=")
         section = key.strip().removesuffix(".name")

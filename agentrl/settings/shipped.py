@@ -13,7 +13,8 @@ PACKAGE = "agentrl.recipes"  # installed from the folder benchmarks/recipes
 
 
 class Shipped(NamedTuple):
-    """A shipped recipe: name, file, and what its first comment says of its purpose, needs and time."""
+    """A shipped recipe: name, file, and what its first comment says about its purpose, what it needs, and how long it
+    takes."""
 
     name: str
     path: Path

@@ -5,7 +5,8 @@
 
 The JSON does not depend on the format in which a model writes calls, and equal calls give equal JSON. So answers that
 write the same calls in different words are the same action of the step graph, a stored run can be replayed, and a
-demonstrator need not know the format. A person may type `add(a=1, b=2)` or the text of an answer instead of the JSON.
+demonstrator need not know the format. If rewards read the model's text, the JSON has this text too, in the entry
+`text`. A person may type `add(a=1, b=2)` or the text of an answer instead of the JSON.
 """
 
 import json
@@ -25,7 +26,7 @@ class Turn:
     Attributes:
         items: calls and malformed calls, in order.
         answer: the final answer; None if there are items.
-        text: the whole answer of the model, if the environment asked for it.
+        text: the model's whole answer, if the action holds it; of an action that is not this JSON, the action itself.
     """
 
     items: tuple[Call | Malformed, ...] = ()

@@ -52,7 +52,7 @@ class CodeResult:
 
     @property
     def ok(self) -> bool:
-        """Did the code run to its end without an exception?"""
+        """Did the code run to its end without an exception, and with the exit code 0?"""
         return not (self.error_name or self.timed_out or self.infra_error or self.exit_code)
 
 

@@ -3,7 +3,7 @@
 | name | source | words |
 | --- | --- | --- |
 | `plain` | | output, value of the last expression, the traceback's last lines; a sentence where there is nothing |
-| `torl` | ToRL, arXiv:2503.23383 | output, or the last line of an error, over 256 characters its first and last 128 |
+| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; of over 256 characters the first and last 128 |
 | `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" if time was up |
 """
 

@@ -1,9 +1,9 @@
 """JSON schemas and strict argument checks of tools, from the signature and docstring of a typed Python function.
 
 The schema that a model sees equals the result of `transformers.utils.get_json_schema` wherever that function works, so
-prompts agree with those of other frameworks. Type hints that the function refuses or writes incompletely (bounds,
-dataclasses, missing docstrings and the like) are accepted and written in full. Arguments that a model writes are
-checked strictly: no coercion, no unknown argument.
+prompts agree with those of other frameworks. Tools that this function refuses or describes incompletely (with bounds,
+with dataclasses, without a docstring and the like) are accepted and described in full. Arguments that a model writes
+are checked strictly: no coercion, no unknown argument.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
 SHOWN_CHARS = 80  # most characters of a wrong value in an error message
-MOST_PARTS = 20_000  # most parts once references are followed; n definitions that each hold the next one twice give 2^n
+MOST_PARTS = 20_000  # most parts of a schema with its references written out; n nested definitions can give 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,8 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """The tool of a typed function, bound method, or object with a typed `__call__` (whose `name` names the tool).
 
     Raises:
-        ValueError: an argument has no type hint, or a hint that JSON cannot carry; the sentence names the tool.
+        ValueError: the function yields, its name is not allowed for a tool, or an argument has no type hint or a hint
+            that JSON cannot carry. The sentence names the tool.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
@@ -320,8 +321,8 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 def as_words(value: object) -> str:
     """The result of a tool as text that can be encoded as UTF-8.
 
-    A text stays as it is. JSON values become JSON, and so do dataclasses, models, arrays, sets and iterators, also
-    inside lists and objects. Any other value becomes `str(value)`.
+    A text stays as it is, and None becomes an empty text. Other JSON values become JSON, and so do dataclasses, models,
+    arrays, sets and iterators, also inside lists and objects. Any other value becomes `str(value)`.
     """
     if value is None:
         return ""

@@ -19,7 +19,7 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # longest text of an exception in a result
-# Exceptions of a tool's code that become the call's result. Others, such as an expired time limit, end `step`.
+# Exceptions of a tool's code that become the call's result. ToolFault and others (an expired time limit) end `step`.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
@@ -151,7 +151,7 @@ class ToolEnv:
         return {"seed": self.task.seed, **self.task.params, **facts}
 
     def _judge(self, last: Scored) -> None:
-        """Set `success`: by the class's `success` if it has one, else by whether the first final signal reaches 1."""
+        """Set `success`: from the class's `success`; without one, True if the first signal of `last` is at least 1."""
         success = getattr(self.instance, "success", None)
         if callable(success):
             self.success = bool(settled(success(**pick(takes(success), self._values(), "success"))))
@@ -247,7 +247,7 @@ class ToolEnv:
         return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the state; carry out the actions again if the class's object could not be pickled."""
+        """Restore the state; carry out the actions again if the class's object could not be pickled."""
         again = state.pop("_again", False)
         vars(self).update(state)
         if again:
@@ -294,7 +294,7 @@ def _can_pickle(value: object) -> bool:
     """Can the object of a user's class be pickled, and read again?"""
     try:
         pickle.loads(pickle.dumps(value))
-    except Exception:  # noqa: BLE001  whatever it raises, it cannot
+    except Exception:  # noqa: BLE001  whatever is raised, the object cannot be pickled
         return False
     return True
 

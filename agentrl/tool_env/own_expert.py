@@ -1,4 +1,4 @@
-"""The demonstrator of a tool environment that its class writes itself."""
+"""The demonstrator of a tool environment whose class has a method `_expert`."""
 
 import random
 
@@ -15,7 +15,7 @@ EXPERTS = ("expert", "careless", "random")  # names of demonstrators if the clas
 
 
 class OwnExpert:
-    """The demonstrator that a class writes as its method `_expert`.
+    """Plays the actions that the method `_expert` of the environment's class returns, or random actions.
 
     `expert` takes the method's actions. `careless:0.3` takes a random action instead with probability 0.3 per turn, and
     random actions are cloned too. `random` takes random actions only.

@@ -1,4 +1,4 @@
-"""Do the values of a row have the types that `reset` asks for, inside lists and tables too?"""
+"""Checks that the values of a row have the types that `reset` asks for, also inside lists and mappings."""
 
 import types
 import typing

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 from agentrl.rows import Row, is_number, plain
 from agentrl.types import Task
 
-COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value does
+COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value names it
 Split = Literal["all", "train", "test"]
-FEW = 20  # a column with fewer distinct values divides the rows too coarsely, unless most rows have their own value
+FEW = 20  # a column with fewer values divides the rows too coarsely, unless its values are more than half the rows
 
 
 class Division(NamedTuple):
@@ -19,7 +19,7 @@ class Division(NamedTuple):
 
     Attributes:
         column: its name.
-        values: number of its distinct values; rows with one value stay together.
+        values: number of its distinct values; rows with the same value stay together.
         rows: number of rows.
         test: number of rows that are test rows.
         wanted: share of test rows that the configuration asks for (`test_share`).

@@ -21,7 +21,7 @@ class Tracker(Protocol):
 
         Args:
             stage: train, clone, or `eval/MODE`.
-            step: number of the iteration, or of the warm-up's update, from 0; after --resume some are sent again.
+            step: number of the iteration, or of the warm-up's update, from 0. After --resume some lines are sent again.
             values: finite numbers and NaN, by name.
         """
 

@@ -1,4 +1,4 @@
-"""The trackers of a run. A tracker that fails never harms the run: its first failure is a warning, all are counted."""
+"""The trackers of a run. A failure of a tracker does not stop the run: it is counted, and the first one is printed."""
 
 import json
 import math
@@ -65,7 +65,7 @@ class Trackers:
                 _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 
     def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
-        """The result of a call; None if it raised: failures are counted, and the first one is a warning."""
+        """The result of a call; None if it raised. Failures are counted, and a warning is printed for the first one."""
         try:
             result = call()
         except Exception as error:  # noqa: BLE001  a tool may raise anything, and the run must go on

@@ -1,8 +1,8 @@
 """Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
-This module also compares the log-probs of engine and trainer. If they differ by more than the tolerance, or if the
-batch has replayed steps, demonstrations or changed prompts, it computes importance weights of the policy-gradient terms
-(`agentrl.trainer.importance`). Otherwise all these weights are 1.
+With `update.old_logprob = "trainer"`, this module also compares the log-probs of engine and trainer. If they differ by
+more than the tolerance, or if the batch has replayed steps, demonstrations or changed prompts, the module computes
+importance weights of the policy-gradient terms (`agentrl.trainer.importance`). Otherwise all these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -135,7 +135,7 @@ def _reread(
 def _foreign(graph: StepGraph) -> np.ndarray:
     """[N] bool, demonstrations, replayed rows, and rows whose prompt was changed after sampling.
 
-    The stored log-probs of these rows differ from the trainer's even if the engine computes correctly.
+    The stored log-probs of these rows may differ from the trainer's even if the engine computes correctly.
     """
     foreign: np.ndarray = graph.kind == DEMO
     for name in ("replayed", "reprompted"):

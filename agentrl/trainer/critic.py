@@ -3,7 +3,7 @@
 The value of a turn is read where the model has seen the whole state and nothing of the action: at the token before the
 turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
 RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
-last, which is the graph's tail; a terminated episode is not bootstrapped.
+last. The graph stores the observation of this state as the episode's tail. A terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.
 """
@@ -88,7 +88,8 @@ class Critic:
         With `two_levels` there is also `value_high` [N], and with `at="token"` also `token_value` [S].
 
         Values are NaN on rows outside `played` (ascending row numbers); `next_value` is NaN except on the last rows of
-        truncated episodes. A truncated end without a next observation takes what `CriticConfig.cut_value` says.
+        truncated episodes. If a truncated episode has no next observation, `CriticConfig.cut_value` says which value is
+        its `next_value`.
         """
         assert graph.tokens is not None, "a critic reads tokens"
         tokens, tail_rows, cut = with_tails(graph, played)

@@ -1,4 +1,7 @@
-"""Optimiser steps on packed mini-batches, for any loss."""
+"""Optimiser steps on packed mini-batches, for any loss.
+
+Letters: see `agentrl.trainer.path_weights`; also R rows to train, T packed tokens of a micro-batch, d hidden size.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,8 +39,9 @@ class Work:
         rows: [R] int64, ascending, the rows to train.
         active: [N] bool; rows that are not active get no forward pass.
         copies: the copies of rows that the loss counts.
-        terms: computes the loss. Its arguments: the statistics [X] of the targets of the copies, the index [X] of each
-            in the token table, the target and the copy that each belongs to, and all copies.
+        terms: computes the loss. Its arguments: for each target of a copy its statistics [X] and its index [X] in the
+            token table; the `Spread`, which says to which target and to which copy each of them belongs; and all
+            copies.
         entropy: see `agentrl.model.token_stats`.
         temperature: sampling temperature, above 0; the graph's column `temperature` has precedence.
         bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need that.
@@ -60,7 +64,8 @@ def counted_copies(
 ) -> Copies:
     """The copies that the loss counts.
 
-    Each row has one copy; on a branched graph, if a ratio or a mean spans whole episodes, one copy per path through it.
+    Each row has one copy. If the graph is branched and a ratio or a mean of the loss spans whole episodes, a row has
+    one copy per path through it.
     """
     over_episodes = config.sequence == "episode" and config.aggregation not in (None, "token-mean")
     per_path = (whole_episodes or over_episodes) and forked(graph)

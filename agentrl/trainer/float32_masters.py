@@ -1,7 +1,7 @@
 """float32 copies ("master weights") of a model in half precision: the optimiser changes the copies.
 
-bfloat16 has 8 bits of mantissa, so a step of less than 1/256 of a weight is rounded away: at a learning rate of 1e-6 a
-model trained in place would never move (Micikevicius et al., arXiv:1710.03740, section 3.1).
+bfloat16 has 8 bits of mantissa, so a step of less than 1/512 of a weight is rounded away. At a learning rate of 1e-6, a
+model that is trained in place would hardly move (Micikevicius et al., arXiv:1710.03740, section 3.1).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HALF = (torch.bfloat16, torch.float16)
 class Masters:
     """float32 copies of the trained weights that a model holds in half precision; other weights have no copy.
 
-    The gradient of each micro-batch is added up in float32, so a sum over many micro-batches is not rounded either.
+    The gradients of the micro-batches are added up in float32, so their sum is not rounded to half precision either.
     """
 
     def __init__(self, model: nn.Module) -> None:

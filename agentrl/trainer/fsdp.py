@@ -23,7 +23,12 @@ ORIGIN = "agentrl_origin"  # attribute of a sharded model
 
 
 class Origin(NamedTuple):
-    """How a sharded model was made: the model before, without memory for its weights, and whether it is offloaded."""
+    """How a model was sharded.
+
+    Attributes:
+        blank: the model before it was sharded, without memory for its weights.
+        offload: are the shards in the CPU's memory?
+    """
 
     blank: Any
     offload: bool
@@ -55,7 +60,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
         _widen(layer)
         fully_shard(layer, **options)
     _widen(model)
-    # The root is not resharded after its forward pass: the head is applied outside of it, to targets only.
+    # The root is not resharded after its forward pass, because the head is applied after this pass, to targets only.
     fully_shard(model, reshard_after_forward=False, **options)
     _finish(model)
     setattr(model, ATTRIBUTE, ranks)

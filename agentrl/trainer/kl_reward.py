@@ -11,11 +11,15 @@ from agentrl.trainer.sections import UpdateConfig
 
 
 def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
-    """With `kl_in="reward"`, subtract kl_coef times the sum of a step's KL estimates, over decisions, from its reward.
+    """With `kl_in="reward"`, subtract kl_coef times a step's KL from its reward.
+
+    A step's KL is the sum of the KL estimates of its decisions.
 
     Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`); here each
-    step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty. From
-    a `score` column, kl_coef times the KL of the whole path to the last row of the row's episode is subtracted.
+    step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty.
+
+    If the graph has a column `score`, the score of a row is charged too, with kl_coef times the sum of `kl` over the
+    path from the root to the last row of the row's episode.
 
     The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before the charge. The
     columns `env_reward` and `env_score` [N] hold the environment's reward and score. If the environment does not report

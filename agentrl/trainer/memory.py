@@ -4,7 +4,7 @@ The real `update` runs on tensors that have shapes and types and no memory: on t
 learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has the state of a first step. `Peak` adds
 up the storages that would be alive. The forecast uses the attention for CPUs, which stores the same tensors as
 FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not counted: its context, gaps
-of the allocator, workspaces of kernels, buffers of NCCL. A device therefore needs at least the forecast.
+of the allocator, workspaces of kernels, buffers of NCCL. So a device needs at least as much memory as the forecast.
 """
 
 import copy
@@ -124,10 +124,10 @@ class _OneOfMany(Ranks):
 
 
 class _BriefNetwork(Network):
-    """A network whose attention computes only the two longest runs of unbranched episodes.
+    """A network whose attention computes only the two longest episodes (`runs` of the attention's plan).
 
-    The other runs would need the same memory, one after another, and most of the forecast's time. Two runs are needed,
-    because tensors of one run are alive while the next is computed.
+    The other episodes would need the same memory, one after another, and most of the forecast's time. Two episodes are
+    needed, because tensors of one episode are alive while the next one is computed. No episode may branch.
     """
 
     def plan(self, layout: Any) -> Any:
@@ -214,10 +214,11 @@ def forecast_update(
 
     Raises:
         torch._subclasses.fake_tensor.DataDependentOutputException: the loss reads values.
+        torch._subclasses.fake_tensor.DynamicOutputShapeException: the shape of a tensor in the loss depends on values.
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
-    if not learner.divided:  # FSDP2 refuses tensors on meta, whose operators take a fifth of a fake tensor's time
-        with suppress(RuntimeError):  # an operator reads values, or meta lacks it; the run with fakes names it
+    if not learner.divided:  # tensors on meta are about five times as fast as fakes, but FSDP2 refuses them
+        with suppress(RuntimeError):  # an operator reads values, or meta lacks it: fakes are tried instead
             return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)

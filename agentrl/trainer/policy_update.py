@@ -182,7 +182,7 @@ def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig
     """The policy loss plus KL term and entropy bonus, each times W of the row, and the terms of the regularizers."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
-        kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [K]
+        kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]
         per_token = per_token + config.kl_loss_coef * inputs.weight * kl
         logged["kl_ref"] = kl.detach()
     if config.entropy_coef and inputs.entropy is not None:

@@ -30,8 +30,8 @@ class Moment(NamedTuple):
         turn: [C] int64, the turn of each copy of a row; `LossInputs.step` is an index into it.
         update: number of this update in its stage, from 0.
         updates: length of the stage, in updates.
-        total: sums an array over the processes that share the learner, each of which sees only its own micro-batches; a
-            regularizer that remembers sums of an update calls this in `finish`, once on every process.
+        total: sums an array over the processes that share the learner. Each process sees only its own micro-batches, so
+            a regularizer that remembers sums of an update calls this in `finish`, once on every process.
     """
 
     turn: np.ndarray
@@ -73,7 +73,7 @@ class RegularizerFile(CatalogueFile):
             `succeeded`, 1 in episodes that succeeded, else 0.
         demonstrations: the regularizer trains demonstrations. Without such a regularizer, an update leaves out
             demonstrations that have no policy gradient.
-        totals: sums that the regularizer remembers of an update are added up with `Moment.total`. A regularizer that
+        totals: does the regularizer call `Moment.total` on the sums that it remembers of an update? A regularizer that
             has a state and does not declare `TOTALS` is refused if several processes share the learner.
         paper: one line for listings.
     """

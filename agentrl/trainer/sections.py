@@ -201,6 +201,6 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         return self.mismatch_tolerance_half if half else self.mismatch_tolerance
 
     def resolved(self, loss: Entry[Loss]) -> "UpdateConfig":
-        """With the loss's own aggregation and sequence where none is given."""
+        """A copy in which the loss's own aggregation and sequence replace those that the recipe leaves out."""
         own = {"aggregation": loss.hooks.aggregation, "sequence": loss.hooks.sequence_of(loss.config)}
         return self.model_copy(update={name: value for name, value in own.items() if getattr(self, name) is None})

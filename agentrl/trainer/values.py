@@ -13,7 +13,8 @@ class Targets(NamedTuple):
     Attributes:
         returns: [S, H] returns to fit, 0 where there is none.
         old: [S, H] values before the update, 0 where there is none.
-        share: [S, H] share of each entry in the loss, 0 where there is no return or no value; all sum to 1.
+        share: [S, H] share of each entry in the loss, 0 where there is no return or no value. The shares of each head
+            sum to 1 / H, or to 0 if the head has no target.
     """
 
     returns: np.ndarray
@@ -24,9 +25,9 @@ class Targets(NamedTuple):
 def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
     """The token table with one more row for each truncated episode whose last row is in `rows` and that has a tail.
 
-    The new row holds the tail. It continues the last step of the episode, or is a prompt of its own if the context
-    policy writes a new prompt per turn. It ends in a place-holder token marked as sampled, so that a value can be read
-    before that token.
+    The new row holds the tail, which is the episode's final observation. The row continues the last step of the
+    episode, or is a prompt of its own if the context policy writes a new prompt per turn. It ends in a place-holder
+    token that is marked as sampled, so that a value can be read before that token.
 
     Returns:
         The table; [M] the new rows; and [M] the last row of each new row's episode.

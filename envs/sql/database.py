@@ -31,14 +31,14 @@ class Config(ToolConfig, frozen=True):
     hard (joins) or all. tables: number of tables of a generated database. count: generated questions of each part.
     seed: seed of the first question. split: train, valid or test, whose databases have no table in common, or all.
     prompt: chat (tool calls), instruct (one line per turn, for language models), or compact (few words for small
-    models; of generated questions only). Generated questions list their actions under instruct and compact: the level's
-    queries over the tables whose schema was read and the values of the question, and as answers the queries that were
-    run. data: a JSON file of questions of BIRD or Spider, or a folder with their train and dev files, instead of
-    generated ones. databases: the folder of their databases; empty looks beside the file. evidence: show BIRD's
-    evidence with the question. compare: rows (as multisets, in order where the right query orders, columns in any
-    order) or bird (as sets, as BIRD itself does). max_rows: most rows of a result that the agent sees.
-    max_instructions: most instructions of SQLite's machine per query. timeout_s: seconds per query. memory_mb: memory
-    per query.
+    models; of generated questions only). Generated questions list their actions under instruct and compact. The listed
+    queries are those of the level's kinds that read only tables whose schema the agent has read; their constants are
+    words and numbers of the question. The listed answers are the queries that the agent has run. data: a JSON file of
+    questions of BIRD or Spider, or a folder with their train and dev files, instead of generated ones. databases: the
+    folder of their databases; empty looks beside the file. evidence: show BIRD's evidence with the question. compare:
+    rows (as multisets, in order where the right query orders, columns in any order) or bird (as sets, as BIRD itself
+    does). max_rows: most rows of a result that the agent sees. max_instructions: most instructions of SQLite's machine
+    per query. timeout_s: seconds per query. memory_mb: memory per query.
     """
 
     level: Literal["easy", "medium", "hard", "all"] = "medium"

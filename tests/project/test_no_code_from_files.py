@@ -28,6 +28,7 @@ envs/webshop/prepare.py unpickled the shards of an unfinished folder; shards are
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,13 +84,20 @@ KNOWN = {
 }
 
 
+@cache
+def nodes() -> list[tuple[Path, ast.Call | ast.Import | ast.ImportFrom]]:
+    """(file, call or import) of every package."""
+    files = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    kinds = (ast.Call, ast.Import, ast.ImportFrom)
+    return [(path, n) for path in files for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, kinds)]
+
+
+@cache
 def calls() -> list[tuple[str, str, ast.Call]]:
     """(file, name of the function, call); the name with its module where the function's own says nothing."""
     found = []
-    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
+    for path, node in nodes():
+        if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             if (
                 isinstance(node.func, ast.Attribute)
@@ -109,11 +117,10 @@ def test_whatever_evaluates_unpickles_or_imports_is_on_the_list_above():
 
 def test_whatever_imports_a_reader_of_pickles_is_on_the_list_above():
     found = set()
-    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found |= {(str(path.relative_to(ROOT)), name) for name in names if name.split(".")[0] in UNPICKLERS}
+    for path, node in nodes():
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found |= {(str(path.relative_to(ROOT)), name) for name in names if name.split(".")[0] in UNPICKLERS}
     assert found == IMPORTERS
 
 

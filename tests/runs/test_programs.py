@@ -183,7 +183,7 @@ def test_a_fault_of_the_environment_in_an_action_is_a_fault_of_the_episode(tmp_p
 @pytest.fixture
 def patient(monkeypatch):
     """On a loaded machine, requests that threads send at once may arrive more than 50 ms apart."""
-    monkeypatch.setattr(arrivals, "SETTLE_S", 1.0)
+    monkeypatch.setattr(arrivals, "SETTLE_S", 0.4)
     monkeypatch.setattr(arrivals, "MOST_S", 10.0)
 
 

@@ -39,6 +39,22 @@ def run(recipe: Path, name: str, *more: str) -> Path:
     return folder / name
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an uninterrupted run."""
+    path = tmp_path_factory.mktemp("whole") / "tiny.toml"
+    path.write_text(RECIPE)
+    return run(path, "whole")
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one iteration."""
+    path = tmp_path_factory.mktemp("short") / "tiny.toml"
+    path.write_text(RECIPE)
+    return run(path, "short", "run.iterations=1")
+
+
 def same(a: Path, b: Path) -> None:
     """Metrics, graphs and final weights are equal byte for byte."""
     assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
@@ -50,27 +66,25 @@ def same(a: Path, b: Path) -> None:
     assert (a / weights).read_bytes() == (b / weights).read_bytes()
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe):
-    first, again, other = run(recipe, "a"), run(recipe, "b"), run(recipe, "c", "run.seed=1")
-    same(first, again)
-    assert (first / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes()
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe, whole):
+    again, other = run(recipe, "b"), run(recipe, "c", "run.seed=1")
+    same(whole, again)
+    assert (whole / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes()
 
 
-def test_a_run_stores_what_it_promises(recipe):
-    folder = run(recipe, "a")
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def test_a_run_stores_what_it_promises(whole):
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert [r["name"] for r in rows if r["stage"] == "eval"] == ["start"] * 2 + ["clone"] * 2 + ["end"] * 2
     assert [r["step"] for r in rows if r["stage"] == "train"] == [0, 1, 2]
-    graph = read_graph(folder / "graphs" / "000000.safetensors")
+    graph = read_graph(whole / "graphs" / "000000.safetensors")
     assert len(set(graph.rollout.tolist())) == 6
     assert graph.tokens is not None and graph.tokens.sampled.any() and graph.has("advantage")
     for name in ("config.toml", "versions.json", "timings.jsonl", "evaluations/end-greedy.json"):
-        assert (folder / name).stat().st_size > 0
+        assert (whole / name).stat().st_size > 0
 
 
 @pytest.mark.parametrize("line", [pytest.param(1, marks=SLOW), 4, pytest.param(8, marks=SLOW)])
-def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, line):
-    whole = run(recipe, "whole")
+def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, whole, line):
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -89,8 +103,7 @@ def listen_to_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)])
-def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, number, code):
-    whole = run(recipe, "whole")
+def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, whole, number, code):
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
     process = subprocess.Popen(
@@ -233,15 +246,16 @@ def test_a_finished_run_given_more_iterations_learns_on_and_is_evaluated_at_its_
     "name", ["progress.json", "policy.optimiser.pt", "policy/model.safetensors", "policy/config.json"]
 )
 @pytest.mark.parametrize("size", [0, 100])
-def test_resuming_from_a_damaged_checkpoint_is_one_sentence(recipe, capsys, name, size):
-    folder = run(recipe, "a", "run.iterations=1")
-    file = folder / "checkpoints" / "000001" / name
-    file.write_bytes(file.read_bytes()[:size])
-    before = (folder / "metrics.jsonl").read_bytes()
+def test_resuming_from_a_damaged_checkpoint_is_one_sentence(short, capsys, name, size):
+    file = short / "checkpoints" / "000001" / name
+    whole, before = file.read_bytes(), (short / "metrics.jsonl").read_bytes()
+    file.write_bytes(whole[:size])
     capsys.readouterr()
-    said = complaint(capsys, "train", recipe, "run.name=a", f"run.folder={folder.parent}", "--resume")
+    words = ("train", short.parents[1] / "tiny.toml", "run.name=short", f"run.folder={short.parent}")
+    said = complaint(capsys, *words, "run.iterations=1", "--resume")
+    file.write_bytes(whole)
     assert "checkpoints/000001" in said and len(said) < 500
-    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert (short / "metrics.jsonl").read_bytes() == before
 
 
 def test_resuming_from_a_checkpoint_of_another_model_is_refused(recipe, capsys):

@@ -206,7 +206,8 @@ def test_a_tool_that_cannot_be_checked_can_be_left_out_and_doubles_count_once():
         ("silent", ToolFault, "was lost during a call: it said nothing on stderr"),
     ],
 )
-def test_whatever_a_server_answers(mode, kind, said):
+def test_whatever_a_server_answers(mode, kind, said, monkeypatch):
+    monkeypatch.setattr(mcp, "PING_S", 0.5)
     box = raw(mode, timeout_s=1.0 if mode == "silent" else 60.0)
     told = call(box, "x", a=1)
     box.close()

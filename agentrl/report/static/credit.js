@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80, MOST_SAME = 12;
 let data, steps, method, group, selected, filter, shownAs, colours;
-// what a page that shows more than one set of steps adds: to the address, and to the panel of a step
+// hooks of the pages that show several sets of steps: what they add to the address, and to the panel of a step
 let address = () => ({});
 const stepExtras = [];
 
@@ -20,7 +20,7 @@ const byId = (id) => document.getElementById(id);
 const clear = (id) => { const element = byId(id); element.replaceChildren(); return element; };
 const short = (text, n) => { const one = text.replace(/\s+/g, " ").trim(); return one.length > n ? one.slice(0, n - 1) + "…" : one; };
 const signed = (x, digits = 2) => x === null || x === undefined ? "none" : (x > 0 ? "+" : "") + fixed(x, digits);
-// as Python rounds the sentences of the page: a number in the very middle goes to the even digit
+// rounds as Python does in the sentences of the page: a number halfway between two results gets the even last digit
 function fixed(x, digits) {
   const size = Math.abs(x);
   if (size * 2 ** (digits + 1) % 2 !== 1) return x.toFixed(digits);
@@ -32,7 +32,7 @@ const plain = (x) => x === null || x === undefined ? "none" : String(Number(x.to
 const chosen = () => data.methods[method];
 const described = (options) => Object.entries(options).map(([k, v]) => k + "=" + (typeof v === "string" ? v : JSON.stringify(v))).join(", ");
 
-// what a cell shows: a name, one number a step
+// the measures that cells can show: [name, one number per step]
 function measures() {
   const found = [["advantage", chosen().advantage]];
   for (const name in chosen().parts) if (!chosen().ids.includes(name)) found.push([name, chosen().parts[name]]);
@@ -70,7 +70,7 @@ function paint(parent, value, scale, box) {
 }
 
 const opacityOf = (share) => 0.06 + 0.94 * share;
-// of a colour that the style sheet writes with six digits
+// red, green and blue, from 0 to 1, of a colour that the style sheet writes with six hexadecimal digits
 const channels = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16) / 255);
 
 // black or white letters, whichever is easier to read on the colour of a value (relative luminance, WCAG 2.1)
@@ -108,7 +108,7 @@ function drawTabs() {
   list.value = filter;
 }
 
-// the group in which the first method tells the steps apart most
+// the group with the widest spread of the first method's advantage
 function widest() {
   const spreads = data.groups.map((_, g) => {
     const given = rowsOf(g).map((i) => data.methods[0].advantage[i]).filter((a) => a !== null);
@@ -168,7 +168,7 @@ function drawTimeline() {
   drawLegend(shown, scale, rows, values);
 }
 
-// what the marks mean: those that occur in this group
+// what the marks mean, for the marks that occur in this group
 function drawLegend(shown, scale, rows, values) {
   const legend = clear("legend"), paths = episodesOf(rows);
   node(legend, "span", {}, `${shown}: `);
@@ -200,7 +200,7 @@ function drawLegend(shown, scale, rows, values) {
   }
 }
 
-// the first step of each episode that these steps belong to
+// the first step of each episode whose first step is among these steps
 const episodesOf = (rows) => { const own = new Set(rows); return data.episodes.map((e) => e.steps[0]).filter((i) => own.has(i)); };
 
 function titled(text) {
@@ -257,7 +257,7 @@ function drawStep() {
   for (const more of stepExtras) more(panel, i);
 }
 
-// what was done in the same state, and what came of it: this is what step-level methods compare
+// the actions of other steps in the same state, with their returns, which step-level methods compare
 function drawSame(panel, others) {
   const table = node(node(panel, "div", { class: "scroll" }), "table", { id: "same-state" }), head = node(table, "tr");
   const returns = Object.keys(chosen().parts).filter((name) => name.endsWith("return"));
@@ -273,7 +273,7 @@ function drawSame(panel, others) {
   if (others.length > MOST_SAME) node(panel, "p", { class: "soft" }, `${MOST_SAME} of ${others.length} such steps are listed.`);
 }
 
-// the answer once: as tokens where they spell it, else as text, with its tokens above where there are some
+// the answer: only as tokens if their texts contain it, else as text below its tokens, if any are stored
 function drawAnswer(parent, i, id) {
   const tight = (text) => text.replace(/\s+/g, ""), tokens = steps.tokens[i];
   const answer = steps.answer[i] >= 0 ? data.texts[steps.answer[i]] : data.actions[steps.action[i]];
@@ -411,12 +411,12 @@ function listen() {
   recolour();
 }
 
-// letters follow the colours when the reader's system turns from light to dark
+// draw again when the reader's system changes between light and dark, because the colours of the letters change too
 function recolour() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data && data.groups.length) draw(); });
 }
 
-// these data from now on, not yet drawn; `asked` holds the method of an address
+// use these data from now on, without drawing them; `asked` holds the method that an address names
 function take(loaded, asked) {
   data = loaded;
   steps = data.steps;
@@ -428,7 +428,7 @@ function take(loaded, asked) {
   byId("subtitle").textContent = [data.subtitle, data.shown].filter(Boolean).join(" · ");
 }
 
-// show these data from now on; `asked` holds the row and the method of an address
+// use these data from now on, and draw them; `asked` holds the row and the method that an address names
 function show(loaded, asked) {
   take(loaded, asked);
   const at = asked.has("row") ? steps.row.indexOf(Number(asked.get("row"))) : -1;

@@ -1,7 +1,7 @@
-// The steps of a group in two views: states that episodes share, merged; and the tree of what was done after each history.
+// The steps of a group in two views: the merged states, which episodes share, and the tree of histories.
 const LINE = 13, ACROSS = 176, DOWN = 116, BOX = 168, TALL = 46, FOLD_TREE = 120, MOST_BOXES = 400, SMALLEST = 0.65;
-let framed; // what the frame shows: it is scrolled to the beginning once, then to what is chosen
-let view; // "merged" or "tree"; undefined: tree where branches are stored, else merged
+let framed; // the drawing in the frame: a new one is scrolled to its beginning, the same one to the chosen state or box
+let view; // "merged" or "tree"; undefined: the tree if branches are stored, else the merged states
 
 function mean(values) {
   const given = values.filter((x) => x !== null && x !== undefined);
@@ -25,7 +25,7 @@ function drawGraph() {
   framed = shown;
 }
 
-// a drawing that is somewhat wider than its frame is made smaller; gives the scale
+// makes a drawing that is somewhat wider than its frame smaller; returns the scale
 function fit(svg) {
   const [width, height] = ["width", "height"].map((name) => Number(svg.getAttribute(name))), room = svg.parentElement.clientWidth;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -35,7 +35,7 @@ function fit(svg) {
   return scale;
 }
 
-// the root of the tree, or the first states, in the frame
+// scrolls the root of the tree, or the first state, into the frame
 function toBeginning(svg) {
   const frame = svg.parentElement, start = svg.querySelector(".start") || svg.querySelector(".node");
   if (!start) return;
@@ -44,7 +44,7 @@ function toBeginning(svg) {
   frame.scrollLeft += place.left + place.width / 2 - box.left - (svg.querySelector(".start") ? 40 : frame.clientWidth / 2);
 }
 
-// scroll the frame of the graph alone, so that the chosen state or box is seen
+// scrolls only the frame of the graph, not the window, until the chosen state or box is seen
 function bringIntoView(svg, scale) {
   const chosenOne = svg.querySelector(".selected"), frame = svg.parentElement;
   if (!chosenOne) return;
@@ -53,7 +53,7 @@ function bringIntoView(svg, scale) {
   if (box.y < frame.scrollTop || box.y + box.height > frame.scrollTop + frame.clientHeight) frame.scrollTop = box.y + box.height / 2 - frame.clientHeight / 2;
 }
 
-// places that are taken, so that texts do not lie on each other
+// collects the boxes that are occupied, so that texts do not cover each other
 function taken() {
   const boxes = [];
   return {
@@ -74,7 +74,7 @@ function lines(text, n) {
 
 // ---- merged states ----
 
-// states in lines by their first visit, from above; inside a line near the states that lead to them
+// one line of states per column of their first visit, from top to bottom; in a line, a state is near those before it
 function layout(g) {
   const kept = g.states.map((_, k) => k).filter((k) => g.states.length <= FOLD || g.visits[k] > 1 || selected !== undefined &&
     [steps.state[selected], steps.next_state[selected]].includes(g.states[k]));
@@ -130,9 +130,9 @@ function arrowTip(svg) {
 
 const nodeSize = (visits) => Math.min(20, 9 + 2 * Math.sqrt(visits));
 
-// the arrow; gives its label, which has no place yet, with the points of the arrow
+// draws an arrow; returns its label, which `placeLabel` places, and the function of the points along the arrow
 function drawEdge(svg, edge, a, b, copy, value, scale) {
-  // always to the same side of the arrow, so that there and back do not meet; wide around the states between
+  // seen in its direction, an arrow always bends to the same side, so that there and back do not meet; long arrows bend more
   const span = Math.hypot(b.x - a.x, b.y - a.y), bend = 30 + 34 * (copy - 1) + (span > 250 ? span / 4 : 0);
   const dx = b.x - a.x, dy = b.y - a.y, far = Math.hypot(dx, dy) || 1;
   const inset = (p, q) => [p.x + (q.x - p.x) / far * 17, p.y + (q.y - p.y) / far * 17];
@@ -153,7 +153,7 @@ function drawEdge(svg, edge, a, b, copy, value, scale) {
   return { text, on: on ? 1 : 0, uses: edge.steps.length, loop, along: (t) => [(1 - t) ** 2 * x1 + 2 * t * (1 - t) * cx + t * t * x2, (1 - t) ** 2 * y1 + 2 * t * (1 - t) * cy + t * t * y2] };
 }
 
-// a label near its arrow where nothing else stands; false, and shown only while one points at the arrow, if there is no room
+// puts a label on a free place near its arrow; without one, it is shown only while the reader points at the arrow
 function placeLabel({ text, on, loop, along }, places, width) {
   const wide = widthOf(text), tries = [];
   for (const t of [0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78]) for (const shift of [0, -LINE, LINE]) tries.push([t, shift]);
@@ -192,11 +192,11 @@ function drawNode(svg, g, k, { x, y }, places) {
 
 // ---- tree ----
 
-// the boxes to draw: nodes of the tree, and for folded ends how many steps they hold
+// the structure of the drawn tree; `tail` is the number of nodes in the chain behind a node, which `folds` may hide
 function treeBoxes(tree) {
   const children = tree.map(() => []), roots = [];
   tree.forEach((one, n) => (one.parent < 0 ? roots : children[one.parent]).push(n));
-  const tail = tree.map(() => 0); // steps behind a node, if nothing parts there
+  const tail = tree.map(() => 0); // number of nodes behind a node; -1 if the tree branches there or further behind
   for (let n = tree.length - 1; n >= 0; n--) tail[n] = children[n].length > 1 || children[n].some((c) => tail[c] < 0) ? -1 : children[n].length ? 1 + tail[children[n][0]] : 0;
   const holds = new Set();
   if (selected !== undefined) for (let n = tree.findIndex((one) => one.steps.includes(selected)); n >= 0; n = tree[n].parent) holds.add(n);

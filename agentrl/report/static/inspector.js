@@ -1,6 +1,6 @@
-// The inspector: asks the server that this page came from for stored steps, credit, episodes and how the run stands.
+// The inspector: requests stored steps, credit, episodes and the state of the run from the server that sent this page.
 // It only reads. Every text goes into the page by textContent, as in the credit page.
-{ // a block, so that its names are its own: this script follows credit.js
+{ // a block, so that its names do not collide with those of credit.js, which stands before this script
 const POLL_MS = 2000, MOST_SHOWN = 200, STORED = "as trained";
 const ENDINGS = ["done", "turn_limit", "token_limit", "turn_token_limit", "call_limit", "depth_limit", "time_limit", "context_limit", "refused", "env_error"];
 let run, forms, chosenSource = "", wanted = [], onlyGroup, answer, latest = 0, searches = 0;
@@ -37,7 +37,7 @@ function drawSources() {
   byId("newer").disabled = keys.indexOf(chosenSource) >= keys.length - 1;
 }
 
-// success of the training batches, from 0 to 1
+// draws the success rate of the training batches as a small curve
 function drawSpark() {
   const svg = clear("spark"), points = run.success.filter(([, y]) => typeof y === "number");
   if (points.length < 2) return;
@@ -90,8 +90,8 @@ function query() {
   return found;
 }
 
-// shows the steps and methods that are chosen: true, or false after an error. Of two answers on the way only that of the
-// later question is shown, and the earlier one gives null
+// requests and shows the chosen steps and methods; returns true, or false after an error. If a later call of `load` has
+// begun before the answer comes, the answer is not shown and the result is null
 async function load(asked) {
   const mine = ++latest;
   document.body.classList.add("busy");
@@ -111,7 +111,7 @@ async function load(asked) {
   return true;
 }
 
-// as `load`; where the steps have no stored credit, that is said and the other methods are shown
+// like `load`; if the steps have no stored credit, it shows the error message and the other methods
 async function loadSteps(asked) {
   const fine = await load(asked);
   if (fine !== false || !wanted.some((one) => one.name === STORED)) return fine;
@@ -154,7 +154,7 @@ async function add(event) {
   else if (fine) { method = data.methods.length - 1; draw(); }
 }
 
-// asks until everything is searched, or MOST_SHOWN more episodes are found; a later search ends this one
+// sends requests until all is searched, or about MOST_SHOWN more episodes are found; a later search ends this one
 async function search(event) {
   event.preventDefault();
   const within = byId("within").value, asked = new URLSearchParams(within ? { within } : { source: chosenSource });

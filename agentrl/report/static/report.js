@@ -1,4 +1,5 @@
-// The page of a run. It follows credit.js, whose views show the chosen steps; a block, so that its names are its own.
+// The page of a run. The views of credit.js, which stands before this script, show the chosen steps. The script is a
+// block, so that its names do not collide with those of credit.js.
 // Every text of the data goes into the page by textContent: it comes from models and environments.
 {
 let run, part = 0;
@@ -9,7 +10,7 @@ const brief = (x) => x !== 0 && Math.abs(x) < 0.01 ? x.toExponential(1) : String
 const grouped = (x) => Math.abs(x) >= 1e6 ? brief(x / 1e6) + "M" : Math.abs(x) >= 1e4 ? brief(x / 1e3) + "k" : brief(x);
 const known = (x) => x !== null && x !== undefined;
 
-// a column "examples" without a button in it is left out
+// draws a table; it leaves out a last column "examples" that has no button
 function table(parent, heads, rows, className) {
   const last = heads.length - 1;
   if (heads[last][0] === "examples" && !rows.some((row) => row[last].some)) { heads = heads.slice(0, last); rows = rows.map((row) => row.slice(0, last)); }
@@ -35,7 +36,7 @@ const opening = (links) => Object.assign((place) => {
   if (!links.length) node(place, "span", { class: "soft" }, "none among the shown steps");
 }, { some: links.length > 0 });
 
-// the last line of what an episode saw first, which says the task in most environments
+// the last line of an episode's first observation, which states the task in most environments
 function taskOf([number, row]) {
   const { data: own } = run.parts[number], at = own.steps.row.indexOf(row), episode = own.episodes.find((one) => one.steps.includes(at));
   const seen = episode && own.steps.observation[episode.steps[0]];
@@ -52,7 +53,7 @@ function ticks(low, high, n) {
   return found;
 }
 
-// a frame with axes; gives the functions from numbers to places
+// draws a frame with axes; returns the functions from numbers to places
 function frame(svg, { width, height, left, bottom, top, right, x, y, xTicks, yTicks, yWords, label }) {
   svg.setAttribute("width", width);
   svg.setAttribute("height", height);
@@ -69,7 +70,7 @@ function frame(svg, { width, height, left, bottom, top, right, x, y, xTicks, yTi
 
 const linePath = (points) => points.length ? "M" + points.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L") : "M0 0";
 
-// mean over the ten iterations before a place
+// for each value, the mean of this value and the nine before it
 function smoothed(values) {
   return values.map((_, i) => mean(values.slice(Math.max(0, i - 9), i + 1)));
 }
@@ -100,7 +101,7 @@ function drawCurve() {
   drawCurveLegend();
 }
 
-// the panel with most tasks, which the last evaluations play; evaluations during a run may play fewer
+// the panel of the evaluation with most episodes; evaluations during a run may play fewer tasks
 const widestPanel = (points) => points.reduce((best, e) => e.episodes > best.episodes ? e : best).panel;
 const onFewer = (curve) => curve.evaluations.filter((e) => e.panel !== widestPanel(curve.evaluations));
 
@@ -111,9 +112,9 @@ function drawEvaluations(svg, curve, which, place, across, up) {
     const points = curve.evaluations.filter((e) => e.mode === mode && !(cloned && e.name === "start") && known(place(e)));
     if (!points.length) continue;
     const whole = widestPanel(curve.evaluations), at = points.map((e) => [across(place(e)) + (mode === "greedy" ? 3 : -3), up(e.success), e]);
-    const mixed = points.some((e) => e.panel !== whole); // a thin line then: it only leads the eye from panel to panel
+    const mixed = points.some((e) => e.panel !== whole); // then all lines of this mode are thin
     const class_ = mode + (which ? " other" : "") + (mixed ? " small" : "");
-    for (const panel of new Set(points.map((e) => e.panel))) { // marks of different tasks are not joined
+    for (const panel of new Set(points.map((e) => e.panel))) { // a line joins only the marks of one panel
       node(svg, "path", { class: class_, "data-panel": panel, d: linePath(at.filter(([, , e]) => e.panel === panel)) });
     }
     for (const [x, y, e] of at) {
@@ -121,7 +122,7 @@ function drawEvaluations(svg, curve, which, place, across, up) {
       const group = node(svg, "g", { class: small ? "evaluation small" : "evaluation", "data-run": which, "data-name": e.name, "data-mode": mode, "data-success": e.success, "data-low": e.low, "data-high": e.high, "data-episodes": e.episodes });
       node(group, "line", { class: mode + " bound", x1: x, x2: x, y1: up(e.low), y2: up(e.high) });
       for (const end of [e.low, e.high]) node(group, "line", { class: mode + " bound", x1: x - 4, x2: x + 4, y1: up(end), y2: up(end) });
-      const style = which ? { style: "fill: var(--card)" } : {}; // those of B are hollow
+      const style = which ? { style: "fill: var(--card)" } : {}; // the marks of B are hollow
       if (mode === "sampled") node(group, "circle", { class: mode, cx: x, cy: y, r, ...style });
       else node(group, "rect", { class: mode, x: x - r, y: y - r, width: 2 * r, height: 2 * r, ...style });
       group.append(titled(`${curve.name}, ${e.name}, ${mode}: ${percent(e.success)} [${percent(e.low)}, ${percent(e.high)}] of ${e.episodes} episodes`));
@@ -131,7 +132,7 @@ function drawEvaluations(svg, curve, which, place, across, up) {
   return labels;
 }
 
-// what the lines and marks of the curve mean: those that occur
+// what the lines and marks of the curve mean, for those that occur
 function drawCurveLegend() {
   const legend = clear("curve-legend"), curves = [run.curve, ...(run.against ? [run.against.curve] : [])], all = curves.flatMap((c) => c.evaluations);
   const item = (words, draw) => {
@@ -190,7 +191,7 @@ function drawHealth() {
 
 const stageWords = (one) => one.stage === "train" ? `since iteration ${one.iteration} of training` : one.stage === "clone" ? `since batch ${one.iteration} of the warm-up` : `at the evaluation before iteration ${one.iteration}`;
 
-// the rules that found nothing, with what each would have found
+// the rules that are not broken, each with the condition under which it would be
 function drawPassed(list) {
   const broken = new Set(run.health.findings.map((one) => one.rule)), passed = Object.entries(run.health.looked_at).filter(([rule]) => !broken.has(rule));
   if (!passed.length) return;
@@ -222,7 +223,7 @@ function drawMultiple(parent, key, words) {
   node(svg, "path", { class: "smooth", d: linePath(points.map(([a]) => [across(a), up(even[x.indexOf(a)])])) });
 }
 
-// share of the credit's mass by turn: a line of cells per turn, darker where more of it lies
+// share of the credit's mass by turn: a line of cells per turn; a darker cell is a larger share
 function drawMass(parent) {
   const turns = Object.entries(run.health.mass), x = run.curve.iteration, high = Math.max(...turns.flatMap(([, v]) => v.filter(known)));
   const box = smallFrame(parent, "mass", "credit by turn");
@@ -275,10 +276,10 @@ const ENDED = { done: "the environment ended it", turn_limit: "its turns ran out
   call_limit: "its calls ran out", depth_limit: "its agents called too deep", time_limit: "its time ran out", context_limit: "its prompt did not fit the model", refused: "a content filter refused", env_error: "lost to the environment, not scored" };
 
 const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
-// rows that are only the most frequent ones, and one for all others, so that they sum up
+// the rows, which are only the most frequent ones, and one row for all others, so that the numbers sum to the total
 const withRest = (rows, rest, of) => rest > 0 ? [...rows, ["all others", share(rest, of), (place) => { node(place, "span", { class: "soft" }, "not listed"); }]] : rows;
 
-// types of tasks by endings; the failed episodes of a cell open from it
+// a table of types of tasks by endings; the buttons of a cell open failed episodes
 function drawEndings(place, one) {
   const kinds = [...new Set(one.cells.map((c) => c.kind))], endings = [...new Set(one.cells.map((c) => c.ending))];
   table(place, [["type of task", true], ...endings.map((ending) => [ending]), ["failed"]], kinds.map((kind) => {
@@ -292,7 +293,7 @@ function drawEndings(place, one) {
   node(place, "p", { class: "soft" }, endings.filter((ending) => ENDED[ending]).map((ending) => `${ending}: ${ENDED[ending]}`).join("; ") + ".");
 }
 
-// how episodes fail, beside how often the others do the same
+// how many failed episodes, and how many of the others, go back and forth or have a loop
 function drawWays(place, one) {
   table(place, [["how episodes go", true], ["of the failed"], ["of the others"]], [["back and forth", one.back_and_forth], ["a loop", one.looping]].map(([words, [lost, failed, won, succeeded]]) =>
     [words, share(lost, failed), share(won, succeeded)]), "ways");
@@ -324,7 +325,7 @@ function showPart(number, asked) {
   clear("agreement");
   const row = asked.get("row");
   take(loaded, asked);
-  if (!one.data.methods.length) group = Math.max(0, one.reasons.indexOf("failed")); // without credit a failure says most
+  if (!one.data.methods.length) group = Math.max(0, one.reasons.indexOf("failed")); // without credit, a failed group is shown first
   const at = row === null ? -1 : steps.row.indexOf(Number(row));
   selected = at >= 0 ? at : mostTelling();
   group = data.episodes.find((e) => e.steps.includes(selected)).group;
@@ -332,7 +333,7 @@ function showPart(number, asked) {
   draw();
 }
 
-// the sentence, with buttons for the steps that it names
+// the story of a part, with buttons for the steps that it names
 function drawStory(one) {
   const place = clear("story");
   node(place, "span", {}, one.data.methods.length ? one.story : "No credit exists here: held-out episodes are never trained on, so no method gives their steps an advantage. The cells show rewards.");
@@ -389,7 +390,7 @@ function listParts() {
   recolour();
   byId("credit").addEventListener("keydown", (event) => {
     keys(event);
-    const cell = document.querySelector(".cell.selected"); // drawn anew, so that it has lost the focus
+    const cell = document.querySelector(".cell.selected"); // `keys` may have drawn it anew, so that it has lost the focus
     if (document.activeElement === document.body && cell) cell.focus({ preventScroll: true });
   });
   stepExtras.push(drawConversation);

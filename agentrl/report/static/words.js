@@ -1,6 +1,6 @@
-// Words beside the numbers: what options and parts mean, and how a step came to its credit.
+// Texts beside the numbers: what options and parts mean, and why a step has its credit.
 
-// the chosen method's options and parts, each with its meaning
+// lists the options and parts of the chosen method, each with its meaning
 function drawMeanings() {
   const box = byId("meanings"), list = box.querySelector("dl"), meanings = chosen().meanings || {}, options = chosen().options;
   list.replaceChildren();
@@ -18,7 +18,7 @@ function drawWhy(panel, i) {
   }
 }
 
-// the same action in the same state with much other credit: credit follows what came after, it is no verdict on the action
+// a sentence, if the same action in the same state got very different credit elsewhere: credit depends on later steps
 function drawSameAction(panel, i, others) {
   const credit = chosen().advantage, own = credit[i], scale = scaleOf(credit, rowsOf(group));
   const same = others.filter((k) => k !== i && steps.action[k] === steps.action[i] && credit[k] !== null && credit[k] !== undefined);
@@ -30,7 +30,7 @@ function drawSameAction(panel, i, others) {
   node(panel, "p", { id: "same-action" }, `The same action here got ${[...got].map(([value, n]) => `${value} ${times(n)}`).join(", ")}, and ${signed(own)} now: this episode ${end}. Credit follows what came after; it does not say that the action was right or wrong.`);
 }
 
-// the chosen cell near the top of the window, so that the panel of the step below the cells is seen with it
+// scrolls the chosen cell near the top of the window, so that the panel of the step, below the cells, is also seen
 function reveal() {
   const cell = document.querySelector(".cell.selected");
   if (!cell) return;
@@ -39,7 +39,7 @@ function reveal() {
   scrollBy(0, cell.getBoundingClientRect().top - 130);
 }
 
-// what was carried out, where the answer is written otherwise
+// the action that was carried out, if its text differs from the answer
 function drawDone(panel, i) {
   const did = data.actions[steps.action[i]];
   if (steps.answer[i] >= 0 && data.texts[steps.answer[i]].trim() !== did.trim()) node(panel, "p", { class: "soft done" }, `carried out as: ${short(did, 200)}`);

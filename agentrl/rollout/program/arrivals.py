@@ -1,13 +1,13 @@
-"""Passes requests of one program on together if they come at the same time, in an order independent of arrival.
+"""Collects requests that one program sends at the same time, and passes them on together, in the order of their texts.
 
 A program that sends several requests at once sends them within milliseconds, in an order that its threads decide. The
 endpoint therefore waits a moment for further requests before it passes requests to the engine. So requests that were
 sent at once are in flight together even if an engine answers within a millisecond, and their numbers, noise keys and
 sessions are the same in every run.
 
-In lockstep, as a run with `run.deterministic` needs it, requests that were passed on together are also answered
-together, and later ones wait for these answers. Otherwise the time that a program needs after the first answer would
-decide what the engine computes in one batch, and with that the rounding of log-probs.
+In lockstep, which `run.deterministic` switches on, requests that were passed on together are also answered
+together, and later ones wait for these answers. Otherwise the batches of the engine, and with them the rounding of
+log-probs, would depend on the time that a program needs after the first answer.
 """
 
 import asyncio

@@ -1,37 +1,39 @@
-"""The chains of a program's episode: one main chain, and a chain for each conversation that was played beside others.
+"""The chains of a program's episode: one main chain, and a chain per conversation that was played beside another.
 
-A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that
-extends no prompt also goes on with a conversation if the prompts of both begin with the same messages, up to the first
-message of the user, and if no other conversation that begins so could go on. An agent that rewrites its history thus
-has one conversation. Two conversations are played at the same time if a request of one was in flight together with a
-request of the other. The rules:
+A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that extends no earlier
+prompt still continues a conversation if three things hold: the prompts of both begin with the same messages, up to the
+first message of the user; no other conversation with this beginning could be continued; and no different prompt with
+this beginning came at the same time. An agent that rewrites its history thus has one conversation. Two conversations
+are played at the same time if a request of one was in flight together with a request of the other. The rules:
 
-- Of several answers to one prompt, and of requests in flight together that extend the same step, the conversation goes
-  on with the one that most later requests extend (of equals, with the first in the order of the texts). If the program
-  came back to that step later, the conversation goes on with the latest such request instead. Every other answer
-  begins a conversation beside it.
-- The main chain begins with the first conversation. If an episode begins with requests in flight together, that is
-  the conversation with the most requests.
+- Several requests may ask the same first prompt, or extend the same step. Of those that were in flight together, the
+  conversation contains the request that most later requests extend, directly or not (of equals, the first in the order
+  of the texts). Each of the other requests begins a conversation of its own, which leaves this one.
+- If the program extends the same step again later, the conversation goes on with that later request, and the earlier
+  one begins a conversation of its own. A first prompt that is asked again later is treated like any other prompt that
+  extends no earlier prompt.
+- The main chain begins with the first conversation. If an episode begins with requests in flight together, the first
+  conversation is the one whose first request most later requests extend, directly or not.
 - A conversation that was played at the same time as no other joins a chain: the chain of the step that it extends. If
-  it extends none, it joins the chain that waited meanwhile, which is the chain of the latest step that was answered
+  it extends no step, it joins the chain that waited meanwhile, which is the chain of the latest step that was answered
   before the conversation and is extended after it. If no chain waited, it joins the main chain. So the contexts of a
   sequential program (rewritten histories, sub-agents one after the other) are one chain.
 - Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
-  that it extends, else the latest step of the chain that waited, else the main chain's latest step before it, or the
-  main chain's first step if no step is before it.
+  that the conversation extends, else the latest step of the chain that waited, else the main chain's latest step before
+  the conversation, or the main chain's first step if no step is before the conversation.
 
 No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
 estimates need it.
 
-Why a request beside others is a called chain and no branch (`parent`): a branch is a further try of the whole task,
-which counts as an episode, and the steps before it are trained once per branch. What a program asks beside its main
-chain is a part of the same try. It is counted with its rollout, and the main chain has one return. The token table
-still says that it continues the caller's context, so shared tokens are computed once.
+A conversation that was played beside another one (at the same time) is a called chain and not a branch (`parent`). The
+reason: a branch is a further try of the whole task, so it counts as an episode, and the steps before it are trained
+once per branch. Such a conversation is a part of the same try: it counts in the same rollout, and the main chain has
+one return. If it extends the caller's step, the token table says so, and the shared tokens are computed once.
 
 The outcome of the episode is the outcome of each of its chains: the last step of a called chain gets the episode's
-score, success and signals (`share_outcome`). In the policy gradient of a program's expected score, every answer of the
-episode is multiplied by that score, whether or not the program used the answer; a chain without the score would look
-like a failure. The called chains have an agent name of their own (`agentrl.graph.CALLED`), so that credit methods
+score, success and signals (`share_outcome`). The policy gradient of a program's expected score multiplies the gradient
+of each answer's log-prob by that score, whether or not the program used the answer. A chain without the score would
+look like a failure. The called chains have an agent name of their own (`agentrl.graph.CALLED`), so that credit methods
 compare them with each other and count each episode once among the main chains.
 """
 
@@ -47,14 +49,15 @@ from agentrl.types import Message
 
 
 class Call(NamedTuple):
-    """An answered request of a program; `begun` and `ended` are readings of one clock that ticks at both.
+    """An answered request of a program.
 
     Attributes:
         step: the step of the answer.
         extends: the earlier step whose messages and reply the prompt begins with; None for any other prompt.
-        prompt: names the prompt's messages and tools; equal prompts have equal digests.
+        prompt: digest of the prompt's messages and tools.
         number: how often the prompt was asked before.
-        begun, ended: when the request came, and when it was answered.
+        begun, ended: when the request came, and when it was answered: readings of a counter that increases at each
+            request and at each answer of the episode.
     """
 
     step: StepRecord
@@ -93,7 +96,7 @@ class _Conversation:
     parallel: bool = False
 
     def left(self, other: "_Conversation") -> bool:
-        """Did this conversation, or one that it is beside, leave the other one?"""
+        """Did this conversation leave the other one, directly or through conversations between them?"""
         above = self.beside
         while above is not None and above is not other:
             above = above.beside
@@ -283,7 +286,7 @@ class _Episode:
             self._place(one.beside)
         before = self.above.get(id(one.calls[0].step)) or self._waiting(one)
         host = self.main if before is None else self.of[id(before)].chain
-        assert host is not None, "a conversation is placed after the step that it comes after"
+        assert host is not None, "the conversation of the step before is placed first"
         if not one.parallel:
             self._join(one, host)
             return

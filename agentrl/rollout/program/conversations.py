@@ -30,10 +30,11 @@ class Prompted(NamedTuple):
         added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the step `after`.
         after: the step whose tokens the prompt continues; None for a new context.
         extends: the step whose messages and reply the prompt begins with; None for any other prompt. It is `after`,
-            unless the prompt's tokens cannot continue that step, as with templates that rewrite earlier turns.
+            unless the prompt's tokens cannot continue that step, as with templates that rewrite earlier turns, or after
+            assistant messages that the program wrote itself.
         messages: the whole prompt.
         new: the messages that the prompt adds.
-        digest: names the prompt's messages and tools; equal prompts have equal digests.
+        digest: digest of the prompt's messages and tools.
     """
 
     token_ids: np.ndarray
@@ -84,7 +85,7 @@ class Conversations:
         return [call.step for call in self.calls]
 
     def tick(self) -> int:
-        """A reading of the episode's clock, higher than all before."""
+        """The next number of the counter that orders the episode's requests and answers in time."""
         self._clock += 1
         return self._clock
 
@@ -154,7 +155,7 @@ class Conversations:
         return step
 
     def forget(self, step: StepRecord) -> None:
-        """Drop a step whose answer the program never read; a step that another one continues stays."""
+        """Drop a step whose answer the program never read, unless another prompt continues or extends this step."""
         if any(call.step.follows is step or call.extends is step for call in self.calls):
             return
         self.calls = [call for call in self.calls if call.step is not step]

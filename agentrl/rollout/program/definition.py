@@ -45,9 +45,10 @@ class Program:
     Attributes:
         command: the program and its arguments, as in a shell; no shell runs it.
         agent: the function, which is called with an AgentTask; a function that is not async runs in a thread.
-        crash: what happens to an episode whose program fails after the model has answered. `lost` scores the episode 0
-            with the status TOOL_ERROR, because the answers may have caused the failure; `fault` treats the failure as
-            a fault of the environment.
+        crash: what happens to an episode whose program fails, or runs past `limits.seconds`, after the model has
+            answered. `lost` scores the episode 0, because the answers may have caused the failure; the last step gets
+            the status TOOL_ERROR, unless the episode ended by a limit. `fault` treats the failure as a fault of the
+            environment, unless a prompt got no answer before (`Recorder.ending`).
         lockstep: requests of an episode that came together are answered together, so that runs can be repeated.
         endpoint: the endpoint that gets the program's requests; None until the first episode.
     """
@@ -59,7 +60,7 @@ class Program:
     endpoint: "Endpoint | None" = None
 
     def serve(self) -> "Endpoint":
-        """Let the endpoint listen, served from the running event loop; returns the endpoint."""
+        """Let the endpoint listen, and answer its requests in the running event loop; returns the endpoint."""
         from agentrl.rollout.program.endpoint import Endpoint
 
         if self.endpoint is None:

@@ -58,7 +58,7 @@ class Endpoint:
         return f"http://{self.host}:{self._server.server_address[1]}/v1"
 
     def open(self) -> None:
-        """Serve from the running event loop; ValueError if the port is in use."""
+        """Listen, and answer requests in the running event loop; ValueError if the port cannot be used."""
         self._loop = asyncio.get_running_loop()
         if self._server is not None:
             return
@@ -104,12 +104,12 @@ class Endpoint:
         return self._end(key_of(authorization), body)
 
     def answer(self, recorder: Recorder, asked: Asked) -> list[Replied]:
-        """The replies of a recorder. The caller is a thread; the recorder works in the event loop."""
+        """The replies of a recorder. The caller runs in a thread, the recorder in the event loop."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.answer(asked), self._loop).result()
 
     def act(self, recorder: Recorder, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of `Recorder.act`. The caller is a thread; the recorder works in the event loop."""
+        """The result of `Recorder.act`. The caller runs in a thread, the recorder in the event loop."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
 

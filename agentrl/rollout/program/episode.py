@@ -1,11 +1,12 @@
 """Plays an episode with a program: the environment gives the task, and scores the program's answer.
 
-The program gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED,
-and a path as AGENTRL_RESULT. The episode ends when the program ends. The program may write JSON to the path: its answer
-as a text, or an object with `answer`, `reward` (a number that replaces the environment's reward), `success` and
-`signals` (further numbers). Without this file the answer is what the program printed. The environment then gets one
-step, with the action that its prompt reads in the answer. It gets no such step if the program failed, gave a reward, or
-ended the task itself by an action (POST /v1/agentrl/act).
+A command gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as AGENTRL_TASK, a seed as AGENTRL_SEED, and
+a path as AGENTRL_RESULT. The episode ends when the program ends. The command may write JSON to the path: its answer as
+a text, or an object with `answer`, `reward` (a number that replaces the environment's reward), `success` and `signals`
+(further numbers). Without this file the answer is what the command printed. A function gets an `AgentTask`, and returns
+such an answer or object. The environment then gets one step, with the action that the environment's prompt reads in the
+answer. The environment gets no such step if the program failed, gave a reward, or ended the task itself by an action
+(POST /v1/agentrl/act).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from agentrl.rollout.program.recorder import Recorder
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
-LOG_CHARS = 2000  # last characters of a failed program's error output, for reports
+LOG_CHARS = 2000  # for reports: most characters of a failed command's error output (its end), or of an exception's text
 RESULT_BYTES = 1 << 20  # largest result file; of a longer printed answer, the last bytes count
 GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 
@@ -61,8 +62,8 @@ class ProgramEpisode:
         """Play the episode.
 
         Raises:
-            EnvFault: the program ended without an answer of the model, the environment failed in an action of the
-                program, or the program failed and `Program.crash` is `fault`.
+            EnvFault: the environment failed, the program ended without an answer of the model, or the program failed,
+                `Program.crash` is `fault`, and `Recorder.ending` is None.
         """
         first = await self.handle.reset(self.record.task)
         endpoint = self.program.serve()
@@ -95,7 +96,7 @@ class ProgramEpisode:
         return await _run(self.program.command, task, seconds)
 
     async def _score(self, first: Observation, ended: "_Ended", calls: int) -> None:
-        """Write the reward, info and status of the episode's outcome into its last step; `calls` answers were given."""
+        """Write the outcome's reward, info and status into the episode's last step; `calls` counts the answers."""
         last: StepRecord = self.record.steps[-1]
         self.record.final, self.record.reason = first, ended.failure or self.recorder.reason
         counts = {"program_failed": float(bool(ended.failure)), "model_calls": float(calls)}

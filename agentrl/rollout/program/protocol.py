@@ -2,7 +2,8 @@
 
 The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
 options, but these options have no effect, because the log-probs of trained tokens must be those of one known
-distribution. `Asked.ignored` names the options without effect whose value is not OpenAI's default.
+distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`, except options whose value is
+null or the default in `SAME`, and except `tool_choice` with the value none, which leaves the tools out.
 """
 
 import json
@@ -43,7 +44,7 @@ class Asked(NamedTuple):
         stream: send the answer as server-sent events.
         usage: send the usage at the end of a stream.
         logprobs: send the log-prob of each token.
-        ignored: names of options that have no effect and a value other than the default.
+        ignored: names of options that have no effect, see the module.
         model: the model's name in the request.
     """
 

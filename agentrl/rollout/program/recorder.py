@@ -16,7 +16,7 @@ from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 
-FIRST_SIDE = 1 << 16  # first number of sessions for prompts that come while the episode's session is busy
+FIRST_SIDE = 1 << 16  # sessions for prompts that come while the episode's session is busy have numbers above this
 
 
 class Recorder:
@@ -29,7 +29,7 @@ class Recorder:
         session: the engine's session of the episode.
         key: beginning of every noise key.
         temperature: sampling temperature of every answer; None for that of the run.
-        lockstep: answer requests that came together at the same time, see `agentrl.rollout.program.arrivals`.
+        lockstep: requests that came together get their answers together, see `agentrl.rollout.program.arrivals`.
 
     Attributes:
         conversations: the prompts and their answers.
@@ -39,7 +39,7 @@ class Recorder:
         over: an action of the program ended the task; requests are refused from then on.
         outcome: info of the action that ended the task; empty before this action.
         seen: the observation after the program's last action; None before its first action.
-        fault: the environment failed in an action; None if it did not.
+        fault: the environment's fault in an action of the program; None if there was none.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Recorder:
 
     @property
     def steps(self) -> list[StepRecord]:
-        """The answered prompts, in the order of the answers."""
+        """The steps of the answered prompts, in the order of the answers."""
         return self.conversations.steps
 
     @property
@@ -212,8 +212,9 @@ class Recorder:
         return side, True
 
     def _leave(self, session: int, side: bool) -> None:
-        """The session's request is answered. The episode's session rests while other requests are in flight: a
-        deterministic engine would wait for its next request, which may depend on the other answers."""
+        """A request of this session is answered. The episode's session rests while other requests are in flight. Else
+        a deterministic engine would wait for a request of the episode's session, and the program may send that request
+        only after the other answers."""
         self._in_flight -= 1
         if side:
             self.actor.release(session)

@@ -103,7 +103,7 @@ class Format(Protocol):
 
 @cache
 def format_names() -> tuple[str, ...]:
-    """The names of our formats, sorted."""
+    """The names of the formats in this package, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
 
 
@@ -139,7 +139,7 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
 
 
 def after_thinking(text: str) -> int:
-    """The position where the answer begins: after the first `</think>`, or at the end if `<think>` is not closed.
+    """The position where the answer begins: after the first `</think>`, at the end if `<think>` is not closed, else 0.
 
     Limit: if an answer without a thought has `</think>` in an argument, only the text after it is read.
     """

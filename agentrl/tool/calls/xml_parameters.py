@@ -81,7 +81,7 @@ class XmlParameters:
         return Call(name=name, arguments=arguments, span=span)
 
     def _value(self, name: str, key: str, text: str) -> Any:
-        """The value without the newlines around it, read as JSON unless the schema asks for a text."""
+        """The value without one newline at each end; read as JSON, unless the schema asks for a text or is unknown."""
         text = text.removeprefix("\n").removesuffix("\n")
         schema = self._types.get(name, {}).get(key, {})
         if text == "null" and schema.get("nullable"):
