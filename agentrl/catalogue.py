@@ -184,8 +184,8 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
         name: name of an entry, an alias, the path of a `.py` file, or the (dotted) name of an importable module.
 
     Raises:
-        ValueError: there is no such entry (the sentence names the nearest known names), a module that is given by its
-            path cannot be imported, or the hooks of the entry are wrong (see `read`).
+        ValueError: there is no such entry (the message lists similar names, or all names if none is similar), a module
+            that is given by its path cannot be imported, or the hooks of the entry are wrong (see `read`).
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
     name, _ = aliases(entry_class.KIND).get(name, (name, {}))
@@ -257,7 +257,11 @@ def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> It
 
 
 def _near(name: str, hook: str, likeness: float) -> bool:
-    """Do the names differ only in case, or are they similar: the same first letter, and a ratio above `likeness`?"""
+    """Do the names differ only in case, or are they similar?
+
+    Similar names have the same first letter, lengths that differ by at most 2, and a ratio of equal characters
+    (`SequenceMatcher.ratio`) above `likeness`.
+    """
     if name.lower() == hook.lower():
         return True
     if abs(len(name) - len(hook)) > 2 or name.isupper() != hook.isupper() or name[0] != hook[0]:
@@ -314,7 +318,10 @@ def _is_module(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
-    """The end of an error message: names from `known` and `besides` that are near to `name`; if none, all `known`."""
+    """The end of an error message: up to three names from `known` and `besides` that are similar to `name`.
+
+    If no name is similar, all names in `known`.
+    """
     known = sorted(known)
     close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)
     return f": did you mean {' or '.join(close)}?" if close else f": known are {', '.join(known) or 'none'}"

@@ -1,6 +1,6 @@
 """Configuration: a TOML file of typed sections, and dotted overrides.
 
-An unknown key raises an error that names the nearest known key.
+An unknown key raises an error that lists similar known keys, or all known keys if none is similar.
 """
 
 import tomllib
@@ -40,7 +40,7 @@ def parse_value(text: str) -> Any:
 
 
 def override(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The tables with `section.key=value` texts applied, later ones winning."""
+    """A copy of the tables in which each text `section.key=value` sets a value; later texts replace earlier values."""
     result = _copy(tables)
     for text in overrides:
         path, equals, value = text.partition("=")
@@ -96,7 +96,7 @@ def validate(model: type[Model], values: Mapping[str, Any], where: str = "", bes
         beside: keys that the table may have besides the model's fields; an error suggests them for a mistyped key.
 
     Raises:
-        ValueError: a value is wrong or missing, or a key is unknown; the sentence gives the key with its section.
+        ValueError: a value is wrong or missing, or a key is unknown; the message names the key and its section.
     """
     try:
         return model.model_validate(dict(values))

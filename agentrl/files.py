@@ -51,7 +51,7 @@ def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
     Only "\\n" ends a line: a JSON string may hold U+2028 and U+0085, at which `str.splitlines` would cut it.
 
     Raises:
-        ValueError: the file is missing, or a line is not JSON; the sentence names the line and the file.
+        ValueError: the file is missing, or a line is not JSON. In the second case the message names the line, too.
     """
     if not path.is_file():
         raise ValueError(f"no such {what}: {path}")
@@ -68,10 +68,10 @@ def read_jsonl(path: Path, what: str) -> Iterator[tuple[int, Any]]:
 
 
 def remove_remnants(folder: Path) -> None:
-    """Remove the temporary files in a folder whose writers were killed: `.NAME.PID.part` of `write_atomically`.
+    """Remove the temporary files (`.NAME.PID.part`) that killed processes left in a folder during `write_atomically`.
 
-    Files of other living processes stay. Files with the id of this process are remnants too, because the caller does
-    not write during this call. In a container, a new process often gets the id of an earlier process.
+    Files of other living processes stay. Files with the id of this process are remnants of an earlier process with the
+    same id (which is common in containers), because the caller does not write during this call.
     """
     for part in folder.glob(".*.part"):
         writer = part.name.split(".")[-2]

@@ -2,9 +2,10 @@
 
     def loss(inputs: LossInputs, config: Config) -> LossOutput
 
-The loss returns one number per token; `agentrl.trainer.update` multiplies it by the aggregation weight, adds KL and
-entropy terms, and sums. A published loss also defines how the losses of tokens become one number. The file states
-this: `AGGREGATION` and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
+The loss returns one number per token. To each of these numbers `agentrl.trainer.update` adds the KL, entropy and
+regularizer terms of the token. It multiplies the result by the aggregation weight of the token and sums over all
+tokens. A published loss also defines how the losses of tokens become one number. The file states this: `AGGREGATION`
+and `SEQUENCE` are the defaults of `update.aggregation` and `update.sequence`.
 
 All tokens of a step are in the same call. If `Config.whole_episodes` is true, all tokens of an episode are in the same
 call; on a branched graph, each root-to-leaf path then counts as an episode (`agentrl.trainer.path_weights`).
@@ -32,11 +33,14 @@ class LossInputs:
 
     Attributes:
         logprob: log pi_new of the token under its allowed set and temperature; carries the gradient.
-        old_logprob: the log-probability before this update, by trainer or engine (`update.old_logprob`).
+        old_logprob: the log-probability before this update, computed by the trainer or the engine
+            (`update.old_logprob`). On demonstrations without a policy gradient it is `logprob`, so that the ratio is 1.
         ref_logprob: the log-probability under the reference model, or None.
-        entropy: entropy in nats of the distribution that the token was drawn from, or None if it is not computed.
-        positive, negative: the step's P and M (see `agentrl.credit.Credit`), both >= 0.
-        weight: how often the step counts in terms without an advantage.
+        entropy: entropy in nats of the trained policy's distribution at the token, or None if it is not computed.
+        positive, negative: P and M of the step, or of the token if credit is per token (see `agentrl.credit.Credit`),
+            both >= 0; times the step's share in the loss and the importance correction of the token.
+        weight: how often the step counts in the terms that have no advantage, such as KL and entropy; 0 on
+            demonstrations without a policy gradient.
         step: int64, the step (or copy of a step) of each token.
         path: int64, the episode (or root-to-leaf path) of each token.
         columns: further columns that the recipe's regularizers read (`READS` of their files), by name.
@@ -72,7 +76,8 @@ class Loss(CatalogueFile):
         sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
         behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
             `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0, so such steps need no forward pass.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Such steps need no forward pass unless
+            credit is per token, or a KL, entropy or regularizer term needs it.
     """
 
     KIND: ClassVar[str] = "loss"
@@ -84,6 +89,6 @@ class Loss(CatalogueFile):
     zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)
 
     def sequence_of(self, config: Any) -> SequenceUnit:
-        """The sequence of the aggregation under these options of the loss."""
+        """What a sequence is in the aggregation: the loss's option `sequence` if it has one, else the hook's value."""
         chosen: SequenceUnit = getattr(config, "sequence", self.sequence)
         return chosen

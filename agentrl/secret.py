@@ -21,7 +21,7 @@ NAME = re.compile(
 )
 VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # the end of an environment variable's name
 SHORTEST = 8  # characters; shorter values are not searched for in texts, because they are often ordinary words
-TABLES = ("env", "headers")  # tables of a tool or an endpoint with secret values, such as those of an MCP server
+TABLES = ("env", "headers")  # tables of a tool (such as an MCP server) or an endpoint, whose values may be secret
 
 
 def hidden_url(text: str) -> str:
@@ -38,7 +38,10 @@ def hidden_url(text: str) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs."""
+    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs.
+
+    Values of fewer than SHORTEST characters and values that begin with "/" are hidden in URLs only.
+    """
     of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
     for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
         if len(secret) >= SHORTEST and not secret.startswith("/"):  # the path of a key file is no secret
@@ -76,8 +79,10 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
-    """A stored table in which a value from `given` replaces the value at the same place, if hiding its secrets gives
-    the stored value."""
+    """The stored table with its hidden secrets filled in from `given`, a table without hidden values.
+
+    A value from `given` replaces the stored value at the same place if `redacted` turns it into the stored value.
+    """
     if isinstance(stored, Mapping):
         others = given if isinstance(given, Mapping) else {}
         return {key: restored(one, others.get(key), (*path, str(key))) for key, one in stored.items()}

@@ -102,9 +102,9 @@ class Reply(NamedTuple):
     """The outcome of an errand.
 
     `status` is how the called agent's episode ended. `text` is that agent's answer (its last `info["answer"]`, else its
-    last action); it is empty if the episode failed (`ENV_ERROR`), if the first prompt did not fit (`TOKEN_LIMIT`) or if
-    the agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the episode's rewards, `info` its last
-    `info`.
+    last action); it is empty if the episode failed (`ENV_ERROR`), if it ended before its first step (`TOKEN_LIMIT`: the
+    first prompt did not fit) or if the agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the
+    episode's rewards, `info` its last `info`.
     """
 
     text: str
@@ -166,7 +166,7 @@ class Generation:
 
 
 class ToolCall(NamedTuple):
-    """A tool call as data of an OpenAI-compatible server; `arguments` is JSON text as the model wrote it."""
+    """A tool call that an OpenAI-compatible server returned as data; `arguments` is JSON text as the model wrote it."""
 
     id: str
     name: str
@@ -177,7 +177,7 @@ class Message(NamedTuple):
     """One chat message.
 
     `role` is system, user, assistant or tool; `name` is the name of the tool, else empty; `calls` are the tool calls of
-    an assistant whose server returns tool calls as data. The tool messages after the message answer `calls` in order.
+    an assistant whose server returns tool calls as data. The tool messages that follow answer `calls`, in their order.
     """
 
     role: str
@@ -198,7 +198,8 @@ class Request:
     """The prompt of one turn, which a policy answers.
 
     Attributes:
-        session: the rollout that the turn belongs to; an engine may keep its KV cache under this key until `release`.
+        session: number of the chain that the turn belongs to; an engine may keep the chain's KV cache under this number
+            until `release`.
         token_ids: [T] int64, the whole prompt; empty for policies without a tokenizer.
         messages: the same prompt as chat messages.
         observation: the current observation (for policies that are not language models).

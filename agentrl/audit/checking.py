@@ -43,7 +43,7 @@ def check_rows(
     Args:
         splits: the splits, as `read_splits` returns them.
         section: the environment's options, its name included; None checks the rows alone.
-        context: how the length of a prompt is measured; needed with an environment.
+        context: how the length of a prompt is measured; None: prompts, answers and solutions are not checked.
         most_played: most rows per split whose own solution is played.
 
     Raises:
@@ -94,7 +94,7 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
 
 
 def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequence[Task] | None:
-    """The tasks of a split, one per row; None if a row cannot be read, or the environment leaves rows out."""
+    """The tasks of a split, one per row; None if a row cannot be read, or if the rows do not make one task each."""
     unread = sum(asked is None for asked in split.asked)
     of = f" of {split.name}" if split.name else ""
     if unread:
@@ -144,7 +144,7 @@ def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None)
     try:
         parts = [of_split(section, splits[0], part) for part in ("train", "test")]
         train, test = (entry.hooks.tasks(entry.config) for entry in parts)
-    except ValueError:  # no row is in one of the parts
+    except ValueError:  # one of the two parts has no rows
         return frozenset()
     if not isinstance(train, RowTasks) or not isinstance(test, RowTasks):
         return frozenset()

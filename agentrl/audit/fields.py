@@ -87,7 +87,10 @@ def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
 
 
 def empty(value: Any) -> bool:
-    """Is it no value? That is None, a blank text, NaN, an empty object, or a list of such values only."""
+    """Does the value count as missing?
+
+    True for None, a blank text, NaN, an empty object, an empty list, and a list in which every value counts as missing.
+    """
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):

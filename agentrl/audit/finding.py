@@ -1,9 +1,9 @@
-"""The type of the findings of checks of rows."""
+"""A finding: something that a check has found wrong with rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SHOWN = 6  # most rows that a sentence names
+SHOWN = 6  # most places that `listed` names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class RowFinding:
 
 
 def listed(places: Sequence[str]) -> str:
-    """Places in words: "line 2, line 5 and 7 more"."""
+    """Places in words: "line 2, line 5 and line 9". Places after the first SHOWN are only counted: "and 7 more"."""
     shown = list(places[:SHOWN])
     if len(places) > SHOWN:
         return f"{', '.join(shown)} and {len(places) - SHOWN} more"

@@ -24,7 +24,8 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 def near_pairs(texts: Sequence[str], least: float) -> dict[tuple[int, int], float]:
     """(i, j), i < j -> resemblance, for the pairs of texts with a resemblance of `least` or more.
 
-    Two texts with different numbers are never a pair, because problems of one template are different problems.
+    Two texts that contain different numbers are never a pair: they are different problems, even if all other words are
+    equal.
     """
     pieces = [_pieces(text) for text in texts]
     numbers = [sorted(NUMBER.findall(text)) for text in texts]
@@ -68,7 +69,7 @@ def _functions() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _candidates(signatures: Sequence[np.ndarray]) -> Iterator[tuple[int, int]]:
-    """Pairs of texts that agree in all hashes of a band."""
+    """Pairs (i, j), i < j, of texts that agree in all hashes of a band; at most NEIGHBOURS pairs per j and band."""
     buckets = (_buckets(signatures, band) for band in range(BANDS))
     for members in chain.from_iterable(buckets):
         for place, j in enumerate(members):

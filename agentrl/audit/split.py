@@ -38,7 +38,11 @@ class Split:
         return self.rows.place(i) + (f" of {self.name}" if self.name else "")
 
     def readable(self, entry: Entry[EnvironmentFile] | None) -> dict[str, list[int]]:
-        """Read every row as the environment does, and fill `asked`; returns error message -> numbers of the rows."""
+        """Read every row and fill `asked`; returns error message -> numbers of the rows that cannot be read.
+
+        The environment's hook `read_row` reads a row. `asked_by_name` does so if there is no such hook, or if the hook
+        returns None.
+        """
         wrong: dict[str, list[int]] = {}
         read = entry.hooks.read_row if entry is not None else None
         for i, row in enumerate(self.rows):

@@ -39,7 +39,7 @@ class Lengths:
 
     Attributes:
         unit: tokens, or words if there is no tokenizer.
-        median, high, longest: median, 95th percentile and largest length over all rows.
+        median, high, longest: median, 95th percentile and largest length over the rows whose episode can begin.
         cut: number of rows whose prompt leaves room for fewer tokens than `Context.answer`.
     """
 
@@ -54,6 +54,8 @@ def measure(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str], context: Context
 ) -> tuple[Lengths | None, list[RowFinding]]:
     """The lengths of the first prompts, and findings: rows that cannot begin, and prompts without room for an answer.
+
+    The lengths are None if no row can begin an episode.
 
     Args:
         entry: the environment under its configuration.
@@ -130,7 +132,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """(did the player solve the task, the reward and the text of the last step)."""
+    """(did the player solve the task, how the episode ended in words: reward and text of the last step, or no end)."""
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
         observation = result.observation

@@ -25,9 +25,9 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Longer turns (web pages, files) are seldom repeated, so they are not cached. 4096 turns of 1000 characters take about
-# 20 MB. Admissible actions are short, and an environment may list thousands of them in every step. 32768 short answers
-# take about 20 MB as well.
+# Turns of more than CACHED_CHARS characters (web pages, files) are seldom repeated, so they are not cached. 4096 turns
+# of 1000 characters take about 20 MB. Admissible actions are short, and an environment may list thousands of them in
+# every step. 32768 short answers take about 20 MB as well.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
 CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
@@ -46,7 +46,7 @@ class Chat:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Raises ValueError if the template or the end token is missing, or if no end token ends assistant turns."""
+        """Raises ValueError if the template or the end token is missing, or if the template never writes this token."""
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(
                 "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template"
@@ -142,7 +142,7 @@ class Chat:
         return self._encode_masked(masked, self._after_end + rendered[len(self._closed) :])
 
     def _encode_masked(self, masked: "_Masked", text: str) -> np.ndarray:
-        """[T] int64 ids of a template's text of masked messages."""
+        """[T] int64 ids of the text that the template wrote for masked messages; masked texts are spelled out."""
         pieces = masked.pieces(text)
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 

@@ -1,4 +1,4 @@
-"""Token trie of the choices of a step: which token ids may follow a prefix, and where only one may."""
+"""Token trie of the choices of a step: which token ids may follow a prefix, and which tokens have no alternative."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -113,7 +113,8 @@ class Tries:
     """A cache of the most recent tries, by their choices: copies of one task need the same tries.
 
     Args:
-        capacity: most nodes of all tries in the cache together; a node takes about 400 bytes.
+        capacity: most nodes of all tries in the cache together; a node takes about 400 bytes. The newest trie stays in
+            the cache even if it has more nodes.
     """
 
     def __init__(self, capacity: int = 2**16) -> None:

@@ -53,7 +53,7 @@ def build_word_tokenizer(
         entities: texts that become one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
         spells: unknown words are written in the longest known pieces, down to single characters. Known characters are
-            the printable ones of ASCII and those of `texts`.
+            the printable ones of ASCII and those of `texts`; a word with another character becomes `<unk>`.
 
     Raises:
         ValueError: no text and no entity, or an entity that the pattern does not keep together.

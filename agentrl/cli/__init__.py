@@ -1,4 +1,7 @@
-"""The command line: one module per verb, with `main(words) -> exit code`; the module's first line is its help."""
+"""The command line: one module per verb, with `main(words) -> exit code`.
+
+The first line of a module's docstring describes the verb in the list of all verbs, which `agentrl` prints.
+"""
 
 import importlib
 import importlib.util

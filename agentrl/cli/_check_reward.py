@@ -33,9 +33,11 @@ def main(arguments: Namespace) -> int:
 
 
 def lines(found: RewardCheck) -> Sequence[str]:
-    """The table, with a row per family of attacks and a column per signal and for the reward.
+    """The table, with a line per family of attacks and a column per signal and for the reward.
 
-    Below the table are the worst attack of each family, the use of judges, and notes.
+    The line `all` is the share over all families. The line `right paid` is the share of tasks on which the right and
+    the wrong answer have different values in the column. Below the table are the worst attack of each family, the use
+    of judges, and notes.
     """
     families = list(dict.fromkeys(row.family for row in found.rows))
     columns = list(dict.fromkeys(row.column for row in found.rows))

@@ -34,7 +34,7 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _alike(pair: Mapping[str, Any]) -> str:
-    """The sentence for a pair of methods that differ on no step."""
+    """The sentence for a pair of methods that differ on no step, or that have no step in common."""
     a, b = pair["methods"]
     if not pair["steps"]:
         return f"{a} and {b}: there is no step to which both give credit"

@@ -30,7 +30,7 @@ from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
-SILENT_S = 30.0  # after so long without an answer, a line says so; again whenever that time has doubled
+SILENT_S = 30.0  # after this time without an answer a line is printed, and again after 2, 4, 8, ... times this time
 
 
 class Session:
@@ -87,7 +87,8 @@ class Session:
         """Play the episodes that are not stored yet; returns the report of all episodes.
 
         Raises:
-            ValueError: an option is wrong, the endpoint does not answer or refuses, or --resume does not fit.
+            ValueError: an option is wrong, the endpoint does not answer or refuses the requests, or the stored episodes
+                that --resume would continue belong to another evaluation.
             TooManyFaults: see `Limits.fault_share`.
         """
         arguments, entry = self.arguments, self.entry
@@ -142,7 +143,7 @@ class Session:
     async def _watched(
         self, work: Coroutine[Any, Any, Report], traffic: Traffic, bar: Any, progress: Progress
     ) -> Report:
-        """Do the work; meanwhile show the traffic with the endpoint, and say when the endpoint is silent."""
+        """Await the report, then close the endpoint; meanwhile show its traffic, and say when it does not answer."""
 
         async def watch() -> None:
             told = SILENT_S
@@ -208,7 +209,10 @@ class Session:
             )
 
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
-        """Open the folder of the episodes; returns the outcomes that it holds already, by (task's position, sample)."""
+        """Open the folder of the episodes; with --resume, returns its outcomes by (position of the task, sample).
+
+        Without --resume, the episodes of an earlier evaluation and its report are removed.
+        """
         if self.arguments.out is None:
             return {}
         setting = {

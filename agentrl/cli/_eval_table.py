@@ -12,7 +12,7 @@ def table(summary: dict[str, Any]) -> str:
         f"{summary['benchmark']}, panel {summary['panel']}: {policy}",
         f"success {summary['success_rate']:.1%} [{low:.1%}, {high:.1%}] on {_played(summary)}",
     ]
-    if abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9:  # an equal number adds nothing
+    if abs(summary["mean_reward"] - summary["success_rate"]) > 1e-9:  # if both are equal, one line is enough
         lines.append(f"mean return {summary['mean_reward']:.3f} (sum of an episode's rewards)")
     if "per_sample" in summary:
         lines.append("success per sample " + ", ".join(f"{rate:.1%}" for rate in summary["per_sample"]))

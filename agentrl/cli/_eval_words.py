@@ -92,8 +92,8 @@ def panel(
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
     """(the environment that has the tasks, the tasks to play).
 
-    The keys of a panel file are searched in the tasks of `entry` (held-out by default). If `told`, the options that the
-    user gave, names no split, they are then searched in the tasks of the environment's default split.
+    The keys of a panel file are searched in the tasks of `entry` (held-out by default). If a key is missing there and
+    `told` (the options that the user gave) has no `split`, all keys are searched in the environment's default split.
     """
     if arguments.panel is None:
         tasks = tasks_of(entry)

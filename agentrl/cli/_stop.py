@@ -30,7 +30,7 @@ class _State:
 
 
 def listen() -> None:
-    """Stop on SIGINT and SIGTERM, but not on one that the parent process has set to be ignored."""
+    """Stop on SIGINT and SIGTERM. If the parent process has set one of the two to be ignored, it stays ignored."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _stop)

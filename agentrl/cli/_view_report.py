@@ -87,7 +87,7 @@ def read_episodes(path: Path) -> list[Episode]:
             f"{len(stored_episodes(folder))} episodes that are stored, and agentrl eval ... --resume plays the others"
         )
     report = read_report(path)
-    named = report.get("episode_files")  # None: an evaluation of a run stores one step graph and no transcripts
+    named = report.get("episode_files")  # None: training stores its evaluations as step graphs, without transcripts
     places: dict[str, int] = {}
     found = []
     for number, outcome in enumerate(report["outcomes"]):
@@ -98,7 +98,7 @@ def read_episodes(path: Path) -> list[Episode]:
 
 
 def table(episodes: Sequence[Episode]) -> str:
-    """One line per episode, with the kinds of its failed answers and the beginning of its fault."""
+    """One line per episode, with the kinds of its failed answers and the beginning of its reason or fault."""
     lines = [f"{'episode':>7} {'success':7} {'reward':>7} {'steps':>5} {'ending':14} task"]
     for number, outcome, _ in episodes:
         won = "lost" if outcome["ending"] == LOST else "yes" if outcome["success"] else "no"

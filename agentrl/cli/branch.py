@@ -1,10 +1,11 @@
 """`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
 
-The recorded actions before turn T are carried out again and compared with the stored episode. From there the episode is
-continued n times, each time with a new answer at turn T. The continuations are added to the stored graph (kind probe:
-no credit method and no training sees them); their mean return, under the run's [reward], becomes column mc_value of the
-step. P is a policy as for `agentrl eval`; without it the run's latest checkpoint plays. If turn T + 1 is branched too,
-the command also prints the step's Monte Carlo advantage, next to the advantage that the credit method gave.
+The recorded actions before turn T are carried out again, and the observations are compared with the stored ones. From
+there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
+graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
+value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
+plays. If turn T + 1 is branched too, the command also prints the step's Monte Carlo advantage, next to the advantage
+that the credit method gave.
 """
 
 import json
@@ -76,7 +77,10 @@ def stored(run: Path, iteration: int | None) -> Path:
 
 
 def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
-    """Play the continuations with the run's environment, limits and context policy."""
+    """Play the continuations with the run's environment, limits and context policy.
+
+    With `exact` the run's latest checkpoint plays, else the policy that --policy names.
+    """
     from agentrl.evaluate import play_on
     from agentrl.run import Contestant, Loop
 

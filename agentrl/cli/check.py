@@ -33,7 +33,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--reward", action="store_true", help="attack the scores and rewards of a recipe")
-    parser.add_argument("--allow", type=share, default=0.0, metavar="SHARE", help="share of attacks that may fool it")
+    parser.add_argument(
+        "--allow", type=share, default=0.0, metavar="SHARE", help="share of attacks that may fool the reward"
+    )
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument(
         "--json",

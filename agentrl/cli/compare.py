@@ -1,7 +1,7 @@
 """`agentrl compare A B [--mode greedy|sampled] [--json]`: compare two evaluations of the same panel, paired by task.
 
 A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders, whose
-last evaluation is taken. The difference is A minus B. If both are evaluations of one run, A is the later one.
+last evaluation is taken. The difference is A minus B. If both are evaluations of one run, the later one becomes A.
 Notes below the comparison name what else may make the reports differ: empty or cut-off answers, and other limits.
 """
 

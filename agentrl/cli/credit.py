@@ -98,7 +98,7 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit. An exception of the method, which may be a user's, becomes a sentence with its place in the code."""
+    """The credit. Users write methods too: an exception of the method becomes a ValueError that says where it arose."""
     try:
         return assign(entry, graph)
     except (ValueError, OSError):
@@ -147,9 +147,10 @@ def complain(error: Exception) -> int:
 
 
 def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
-    """One JSON object per step, in the order of the input's lines; null for steps without credit.
+    """One JSON object per step, in the order of the input's lines; without a file of lines, in the order of the rows.
 
-    Keys: task, episode, turn, action (as far as the graph names them), advantage, and the method's own parts.
+    Keys: task, episode, turn, action (as far as the graph names them), advantage (null for a step without credit), and
+    the method's own parts.
     """
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}

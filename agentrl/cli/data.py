@@ -82,7 +82,7 @@ def _as_tasks(
 
 
 def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:
-    """The tokenizer of the recipe's model; None, with a note, if there is none yet."""
+    """The tokenizer of the recipe's model with its template; None, with a note, if it cannot be read here."""
     model = settings.tables.model
     if model.new is not None:
         return None, ["lengths are in words, because the recipe's model and its tokenizer are made from scratch"]

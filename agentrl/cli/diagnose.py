@@ -1,5 +1,4 @@
-"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in which situation, and how these episodes
-end.
+"""`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in each situation, and with what success.
 
 It reads the run's stored rollouts. The table has one line per situation. An environment may name situations
 (`situation` in its file); otherwise a situation is a kind of action. Columns:
@@ -9,8 +8,8 @@ It reads the run's stored rollouts. The table has one line per situation. An env
   others      success rate of the episodes without such a decision
   entropy     nats per decision
   varies      of the groups whose copies decided in the same state, the share in which the copies decided differently
-  if, else    in the states where copies differed: share of these decisions whose episode succeeded, and the same share
-              of the other decisions
+  if, else    in the states where copies decided differently: share of the decisions of this line whose episode
+              succeeded, and the same share of the other decisions
   back        share of decisions that led to a state in which the episode had been before, or changed nothing
 Below the table are the decisions that have become certain although their episodes still fail often.
 """

@@ -10,7 +10,8 @@ from agentrl.env import EnvironmentFile
 def main(words: Sequence[str]) -> int:
     """Without a name, list the environments; with a name, run the command that the second word names.
 
-    Without a second word the environment's command "" runs; if it has none, its options and commands are printed.
+    If the second word is missing or is an option, the environment's command "" runs. If the environment has no such
+    command, its description, options and commands are printed.
     """
     if words and words[0] in ("-h", "--help"):
         print(__doc__)
@@ -37,7 +38,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def listing(*, as_json: bool) -> int:
-    """Print every environment with the first line of its description, or the error if it cannot be imported."""
+    """Print every environment with the first line of its description, or the error of its import; then the aliases."""
     rows = []
     for name in catalogue.names("envs"):
         try:

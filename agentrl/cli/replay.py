@@ -153,9 +153,9 @@ def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
 
 
 def compared(graph: StepGraph, scored_again: StepGraph) -> dict[str, Any]:
-    """Compares a graph with the same graph scored again: mean episode rewards, and the number of changed ones."""
+    """Compares a graph with the same graph scored again: mean rewards of episodes, and how many rewards changed."""
     every = ends(scored_again)
-    at = Ends(*(x[every.weight > 0] for x in every))  # without probes and episodes that an environment error ended
+    at = Ends(*(x[every.weight > 0] for x in every))  # played episodes that no environment error ended
     before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]
     return {
         "episodes": len(at.row),

@@ -82,7 +82,7 @@ def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -
 
 
 def table(runs: Sequence[ListedRun], folder: Path) -> Table:
-    """One line per run; paths are those below the folder."""
+    """One line per run; paths are relative to the folder."""
     made = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("run", "state", "env", "credit"):
         made.add_column(name, overflow="fold")

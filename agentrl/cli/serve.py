@@ -1,5 +1,8 @@
-"""`agentrl serve SERVICE ...`: serve a policy (policy), a search corpus (retriever), tools to MCP clients (mcp),
-or an environment to clients of OpenEnv (openenv)."""
+"""`agentrl serve SERVICE ...`: serve a policy, a search corpus, or an environment to MCP or OpenEnv clients.
+
+SERVICE is policy (an OpenAI-compatible endpoint), retriever (a search server), mcp (an environment's tools for MCP
+clients) or openenv (an environment for clients of OpenEnv).
+"""
 
 import importlib
 import pkgutil

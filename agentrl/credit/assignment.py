@@ -1,4 +1,4 @@
-"""Applies a credit method to a stored graph."""
+"""Applies a credit method to a step graph."""
 
 from dataclasses import replace
 
@@ -109,7 +109,8 @@ def name_of(graph: StepGraph, row: int) -> str:
 def require(method: CreditMethod, graph: StepGraph) -> None:
     """Raise ValueError unless the graph has the columns that the method names in NEEDS (on every row) and READS.
 
-    Of a token column only the presence is checked; the method itself checks which tokens need an entry.
+    A column in READS must have an entry on at least one row. Of a token column only the presence is checked; the method
+    itself checks which tokens need an entry.
     """
     for name in (*method.needs, *method.reads):
         if graph.has_token_column(name):

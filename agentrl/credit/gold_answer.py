@@ -1,7 +1,7 @@
 """The policy's log-probability of the gold answer after each turn (IGPO, arXiv:2510.14967).
 
-The hook `gold(task) -> str` of an environment's file returns the action that gives the right answer. Rollouts store it
-in the graph as `names["gold"]`: for each group, the text with which a model would give that answer.
+The hook `gold(task) -> str` of an environment's file returns the action that gives the right answer. The graph's
+`names["gold"]` holds, for each group, the text with which a model would give that answer. Rollouts store these texts.
 """
 
 import numpy as np

@@ -58,7 +58,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class PathCredit(NamedTuple):
-    """Credit of a branched graph before its paths are pooled; arrays [P rows], parallel to those of `on`."""
+    """Credit of a branched graph before its paths are pooled; each array has one entry per entry of `on.row`."""
 
     on: Paths
     positive: np.ndarray

@@ -1,7 +1,8 @@
 """Keeps a value per prompt between iterations, for credit without groups.
 
-The credit method holds the counts (single-stream policy optimisation, arXiv:2509.13232). This module holds the part
-that needs the policy and a memory: how far the policy has moved since it last answered a prompt.
+The credit method keeps the counts from which a prompt's value is computed (single-stream policy optimisation,
+arXiv:2509.13232). This module stores the last answer to each prompt, and computes from it how far the policy has moved
+since that answer.
 """
 
 from collections.abc import Mapping
@@ -36,8 +37,9 @@ class PromptTracker(Protocol):
 
 
 class PromptValues:
-    """Fills `value` [N], the estimate of the prompt *before* this outcome, and `policy_kl` [N], the mean |change of
-    log-probability| in nats of the prompt's last answer. Both are on the first rows of episodes, and NaN elsewhere.
+    """Fills `value` [N], the estimate of the prompt before the outcomes of this batch are added, and `policy_kl` [N],
+    the mean |change of log-probability| in nats of the prompt's last answer; 0 for further copies of the prompt in the
+    batch. Both are on the first rows of episodes, and NaN elsewhere.
 
     An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
@@ -96,7 +98,10 @@ class PromptValues:
 
 
 def _prompt(graph: StepGraph, row: int) -> str:
-    """The key of an episode's prompt: the task's name. Called agents and turns with help have keys of their own."""
+    """The key of an episode's prompt: the task's name.
+
+    Episodes of called agents, and episodes that begin at a turn with help, have keys of their own.
+    """
     task = graph.names["group"][graph.group[row]]
     if graph.has("guided") and graph.column("guided")[row]:
         task = f"{task} with help from turn {graph.turn[row]}"

@@ -180,8 +180,9 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 
 
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
-    """Means over scored paths: of each signal (`signal_NAME`), and of the reward of transforms (`transformed_reward`).
+    """Means over scored paths of sums along each path: of each signal (`signal_NAME`), and of the transformed reward.
 
+    The transformed reward (`transformed_reward`) exists if a `[reward]` transform has replaced the environment's.
     If there are several agents, each agent has its own means, `signal_NAME_AGENT`, because a signal may mean different
     things for different agents. Chains that repeat the outcome of their caller's episode (`agentrl.graph.CALLED`) do
     not count.
