@@ -6,7 +6,6 @@ Gymnasium calls no entry points since version 1.0. Importing Gymnasium here woul
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -22,23 +21,27 @@ class _Loader(importlib.abc.Loader):
         return self.inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
         self.inner.exec_module(module)
         importlib.import_module("agentrl.gym")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds Gymnasium, once, and no other module."""
+    """Finds Gymnasium by the other finders, and no other module."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name != "gymnasium":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+        for finder in sys.meta_path:
+            if isinstance(finder, _Finder):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                spec.loader = None if spec.loader is None else _Loader(spec.loader)
+                return spec
+        return None
 
 
 def announce() -> None:

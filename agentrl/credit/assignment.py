@@ -64,8 +64,15 @@ def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
     tokens = credit.token_advantage
     if tokens is not None and graph.tokens is not None:
         tokens = tokens * np.repeat(trained, np.diff(graph.tokens.offsets))  # [S]
+    pathwise = credit.on_paths
+    if pathwise is not None:
+        on = pathwise.on
+        pathwise = PathCredit(
+            on, *(x * trained[on.row] for x in (pathwise.positive, pathwise.negative, pathwise.weight))
+        )
     return replace(
         credit,
+        on_paths=pathwise,
         advantage=credit.advantage * told,
         positive=credit.positive * trained,
         negative=credit.negative * trained,
@@ -82,7 +89,29 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
     """
     shown = shown_only(graph) & ~graph.failed()  # [N]
     weight = np.where(shown, 1.0, credit.weight)  # [N]
-    return replace(credit, weight=weight, assigned=credit.assigned | shown)
+    pathwise = credit.on_paths
+    if pathwise is not None:
+        pathwise = _with_shown(pathwise, graph, np.flatnonzero(shown))
+    return replace(credit, weight=weight, assigned=credit.assigned | shown, on_paths=pathwise)
+
+
+def _with_shown(pathwise: PathCredit, graph: StepGraph, shown: np.ndarray) -> PathCredit:
+    """The paths' credit, with the rows `shown` only on paths of their own: each row counts once and has no credit."""
+    on, positive, negative, weight = pathwise
+    kept = ~np.isin(on.row, shown)
+    new = paths(select(graph, shown))
+    share = 1.0 / np.bincount(new.row)[new.row]
+    row, leaf = (
+        np.append(on.row[kept], shown[new.row]),
+        np.append(on.leaf[kept], new.leaf + on.leaf.max(initial=-1) + 1),
+    )
+    nothing = np.zeros(len(new.row))
+    return PathCredit(
+        Paths(row, leaf),
+        np.append(positive[kept], nothing),
+        np.append(negative[kept], nothing),
+        np.append(weight[kept], share),
+    )
 
 
 def shown_only(graph: StepGraph) -> np.ndarray:

@@ -176,5 +176,14 @@ def test_ids_are_there_without_torch():
     assert done.stdout.strip() == "set()"
 
 
+def test_ids_are_there_where_a_program_looked_whether_gymnasium_is_installed():
+    code = (
+        "import sys, agentrl, importlib.util; assert importlib.util.find_spec('gymnasium'); import gymnasium; "
+        "print('agentrl/ALFWorld-v0' in gymnasium.registry, any(type(f).__module__ == 'agentrl._gymnasium' for f in sys.meta_path))"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True False"
+
+
 def test_an_entry_serves_as_a_name():
     assert GymEnv(entry(goal=2)).reset(seed=0)[0] == "You are at 0, the goal is 2."
