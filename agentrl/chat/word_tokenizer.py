@@ -7,7 +7,8 @@ but it learned the task with one token per entity.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONGEST_WORD = 100  # characters; with `spells`, a longer word is one unknown token: spelling takes quadratic time
+LONGEST_WORD = 100  # characters; with `spells`, a longer unknown word is one unknown token: spelling is quadratic
+LONGEST_KNOWN = 1_000  # characters of a known word beyond which it is one unknown token too
 PRINTABLE = "".join(map(chr, range(32, 127)))
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
@@ -45,7 +46,8 @@ def build_word_tokenizer(
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
     Decoding restores every text whose words are all known; an unknown word becomes `<unk>`, or is spelled. With
-    `spells`, every word of more than LONGEST_WORD characters becomes `<unk>`. Ids are in alphabetical order after the
+    `spells`, a word that is longer than LONGEST_WORD characters and than every known word becomes `<unk>`, and so does
+    every word of more than LONGEST_KNOWN characters. Ids are in alphabetical order after the
     special tokens, so they do not depend on the order of the texts.
 
     Args:
@@ -78,7 +80,8 @@ def build_word_tokenizer(
     specials = [PAD, UNKNOWN, START, END]
     vocabulary = {piece: i for i, piece in enumerate(specials + sorted(pieces - set(specials)))}
     if spells:
-        by_pieces = {"continuing_subword_prefix": "", "max_input_chars_per_word": LONGEST_WORD}
+        longest = min(max(LONGEST_WORD, *map(len, vocabulary)), LONGEST_KNOWN)
+        by_pieces = {"continuing_subword_prefix": "", "max_input_chars_per_word": longest}
         backend = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, **by_pieces))
     else:
         backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))

@@ -33,6 +33,7 @@ LOOK_S = 60.0  # seconds for an interpreter to look for vLLM, which takes a seco
 VERSION_BYTES = 1 << 16  # most bytes that are read of a server's answer on its version
 ANSWER_S = 5.0  # seconds for a given server to answer
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Linux in Windows (WSL)
+LAST_PORT = 65535
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
 
@@ -68,7 +69,7 @@ class Config(EngineOptions, frozen=True):
     servers: int = Field(1, ge=1, le=64)
     device: Literal["gpu", "cpu"] = "gpu"
     gpus: tuple[str, ...] = ()
-    port: int | None = Field(None, ge=1, le=65535)
+    port: int | None = Field(None, ge=1, le=LAST_PORT)
     folder: str = ""
     lora: Literal["merged", "adapter"] = "merged"
     transfer: Literal["folder", "nccl"] = "folder"
@@ -98,6 +99,11 @@ class Config(EngineOptions, frozen=True):
             raise ValueError(
                 f"engine.gpus has {len(self.gpus)} entries and engine.servers is {self.servers}: name the GPUs of each "
                 "server"
+            )
+        if self.port is not None and self.port + self.servers - 1 > LAST_PORT:
+            raise ValueError(
+                f"engine.port = {self.port} with engine.servers = {self.servers} would need ports above {LAST_PORT}: "
+                "choose a lower port"
             )
         if self.transfer == "nccl" and self.device == "cpu":
             raise ValueError(

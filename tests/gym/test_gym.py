@@ -179,7 +179,8 @@ def test_ids_are_there_without_torch():
 def test_ids_are_there_where_a_program_looked_whether_gymnasium_is_installed():
     code = (
         "import sys, agentrl, importlib.util; assert importlib.util.find_spec('gymnasium'); import gymnasium; "
-        "print('agentrl/ALFWorld-v0' in gymnasium.registry, any(type(f).__module__ == 'agentrl._gymnasium' for f in sys.meta_path))"
+        "print('agentrl/ALFWorld-v0' in gymnasium.registry, "
+        "any(type(f).__module__ == 'agentrl._gymnasium' for f in sys.meta_path))"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True False"

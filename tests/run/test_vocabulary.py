@@ -176,6 +176,9 @@ def test_an_open_vocabulary_restores_every_text():
     assert len(tokenizer.encode(" apples", add_special_tokens=False)) == 1  # a known word is one token
     assert tokenizer.encode("ж", add_special_tokens=False) == [tokenizer.unk_token_id]
     assert tokenizer.encode("q" * 101, add_special_tokens=False) == [tokenizer.unk_token_id]
+    knows_long = build_word_tokenizer(["q" * 300, "w" * 2000], spells=True)
+    assert len(knows_long.encode("q" * 300, add_special_tokens=False)) == 1  # known, however long
+    assert knows_long.encode("w" * 2000, add_special_tokens=False) == [knows_long.unk_token_id]
 
 
 def test_entities_that_the_pattern_splits_are_written_in_words():
