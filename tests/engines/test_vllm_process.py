@@ -234,7 +234,7 @@ def test_a_taken_port_is_told_before_a_model_is_loaded(tmp_path):
 
 
 def test_a_port_that_leaves_no_room_for_all_servers_is_told():
-    with pytest.raises(ValueError, match="engine.port = 65535 with engine.servers = 2 would need ports above 65535"):
+    with pytest.raises(ValueError, match=r"engine.port = 65535 with engine.servers = 2 would need ports above 65535"):
         entry.Config(python="python", port=65535, servers=2)
     assert entry.Config(python="python", port=65534, servers=2).port == 65534
 
