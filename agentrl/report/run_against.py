@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.evaluate import compare, evaluations
+from agentrl.evaluate import caveats, compare, evaluations
 from agentrl.graph import PLAYED, StepGraph, word
 from agentrl.report.printable import printable
 from agentrl.report.run_about import OF_THE_RUN, flat
@@ -21,19 +21,22 @@ TEXT_CHARS = 400  # largest number of characters of a state or an action in the 
 
 def against_data(a: Path, b: Path, configs: Sequence[Mapping[str, Any]], curve: CurveData) -> AgainstData:
     """See `AgainstData`; `configs` are the recipes of A and B, `curve` is that of B."""
-    modes, verdicts = [], []
+    modes, verdicts, notes = [], [], []
     for mode in ORDER:
         files = [evaluations(run, mode) for run in (a, b)]
         if not all(files):
             continue
         try:
             modes.append(_mode(mode, files[0][-1], files[1][-1]))
+            last = [found[-1] for found in files]
+            reasons = caveats(read_outcomes(last[0]), read_outcomes(last[1]), (str(last[0]), str(last[1])))
+            notes += [f"{mode.capitalize()}: {reason}." for reason in reasons]
         except ValueError as error:
             verdicts.append(f"The {mode} evaluations cannot be compared: {error}.")
     first, second = (flat(config) for config in configs)
     return AgainstData(
         name=b.resolve().name,
-        verdicts=[*(_verdict(one, a.resolve().name, b.resolve().name) for one in modes), *verdicts]
+        verdicts=[*(_verdict(one, a.resolve().name, b.resolve().name) for one in modes), *notes, *verdicts]
         or ["The two runs have no evaluation of the same mode."],
         modes=modes,
         recipe=[

@@ -317,7 +317,8 @@ class AgainstData(BaseModel, frozen=True):
 
     Attributes:
         name: name of B.
-        verdicts: one sentence per mode, or why there is no comparison.
+        verdicts: one sentence per mode, or why there is no comparison; and reasons, other than the policies, for which
+            the success may differ.
         modes: the comparisons, one per mode.
         recipe: (key, value of A, value of B) for each key that differs.
         curve: learning curve of B.

@@ -302,6 +302,16 @@ def test_two_runs_are_paired_by_task_and_their_first_difference_is_found(tmp_pat
     assert ("credit.name", "gigpo", "grpo") in found.recipe and found.curve.name == "b"
 
 
+def test_other_limits_are_named_beside_the_comparison(tmp_path):
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b")
+    for run, turns in ((a, 8), (b, 12)):
+        path = run / "evaluations" / "end-sampled.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "limits": {"turns": turns}}))
+    first, second = run_data(a, b).against.verdicts
+    assert first.startswith("Sampled: no difference is shown")
+    assert second.startswith("Sampled: limits.turns is 8 in A and 12 in B: the difference may come from these limits")
+
+
 def test_runs_on_other_benchmarks_are_not_compared(tmp_path):
     a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b")
     path = b / "evaluations" / "end-sampled.json"
