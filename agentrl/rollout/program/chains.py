@@ -9,10 +9,9 @@ Each answered request is a step. A request *continues* an earlier step in two ca
   these messages, this step is the only one that no request has continued yet. Third, the requests that extend no step,
   that begin with these messages, and that came at the same time (with no answer between them) all have the same prompt.
 
-A *conversation* is a request and the requests that continue it, one after the other. A conversation that begins with a
-repetition of another conversation's first request, or by continuing one of its steps again, *leaves* that conversation.
-Two conversations are *played at the same time* if a request of one was in flight together with a request of the other.
-The rules:
+A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
+the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
+a conversation *leaves* another one):
 
 - Several requests may have the same first prompt, or continue the same step. Of the requests among them that were in
   flight together, the conversation contains the one that the largest number of later requests continue, directly or
