@@ -6,8 +6,8 @@ Each answered request is a step. A request *continues* an earlier step in two ca
 - It rewrites the history, as an agent does that shortens or summarises its history. A request that extends no step
   continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
   messages, up to and including the first message of the user. Second, of the answered steps whose prompts begin with
-  these messages, this step is the only one that no request has continued yet. Third, the requests that extend no step,
-  that begin with these messages, and that came at the same time (with no answer between them) all have the same prompt.
+  these messages, this step is the only one that no request has continued yet. Third, no different
+  prompt that extends no step and begins with these messages came at the same time (with no answer in between).
 
 A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
 the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
@@ -23,13 +23,13 @@ a conversation *leaves* another one):
 - The main chain begins with the first conversation. If several requests came before the first answer, the first
   conversation is the one whose first request the largest number of later requests continue, directly or through other
   requests (of equals, the first in the order of the texts).
-- If no other conversation was played at the same time as a conversation, this conversation joins an existing chain.
-  Other conversations that leave it, directly or through conversations between them, do not count here. If its first
-  request continues a step, it joins the chain of this step. Otherwise it joins the chain of the step that waited: the
-  latest step that was answered before the conversation's first request came, and that a request continues after the
-  conversation's last answer. If no step waited, it joins the main chain. So the contexts of a sequential program
-  (rewritten histories, sub-agents one after the other) are one chain.
-- Every further conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
+- A later conversation joins an existing chain, unless another conversation was played at the same time. Conversations
+  that leave it, directly or through conversations between them, do not count here. If its first request continues a
+  step, it joins the chain of this step. Otherwise it joins the chain of the step that waited: the latest step that was
+  answered before the conversation's first request came, and that a request continues after the conversation's last
+  answer. If no step waited, it joins the main chain. So the contexts of a sequential program (rewritten histories,
+  sub-agents one after the other) are one chain.
+- Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
   that its first request continues. If it continues no step, the caller is the step that waited. If no step waited, the
   caller is the latest step of the main chain that was answered before the conversation's first request came, or the
   main chain's first step if no step of the main chain was answered before.
