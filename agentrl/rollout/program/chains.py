@@ -6,8 +6,8 @@ Each answered request is a step. A request *continues* an earlier step in two ca
 - It rewrites the history, as an agent does that shortens or summarises its history. A request that extends no step
   continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
   messages, up to and including the first message of the user. Second, of the answered steps whose prompts begin with
-  these messages, this step is the only one that no request has continued yet. Third, no different
-  prompt that extends no step and begins with these messages came at the same time (with no answer in between).
+  these messages, this step is the only one that no request has continued yet. Third, no different prompt that extends
+  no step and begins with these messages came at the same time (with no answer in between).
 
 A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
 the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
