@@ -61,7 +61,7 @@ class Answer:
     )  # fmt: skip
 
     def __init__(self, request: Request, words: Words, sampling: Sampling, trie: Trie | None, room: int) -> None:
-        """`room` is the most tokens of prompt and answer together."""
+        """`room` is the largest number of tokens of prompt and answer together."""
         self.request, self.words, self.trie = request, words, trie
         self.start = len(request.token_ids)
         self.limit = min(request.max_tokens, sampling.max_tokens, room - self.start)

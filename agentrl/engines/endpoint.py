@@ -37,13 +37,13 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
         temperature, top_p, presence_penalty, frequency_penalty: None leaves the endpoint's default.
         reasoning_effort: how much a thinking model thinks, such as low; None leaves the endpoint's default.
         stop: stop strings.
-        max_tokens: most tokens per answer.
+        max_tokens: largest number of tokens per answer.
         token_parameter: name of the field that holds `max_tokens` in a request. None takes `max_tokens` if there is an
             address, and `max_completion_tokens` without an address, because OpenAI's newer models take only that name.
         tool_calls: tools go to the server as data and calls come back as data (`native`); or the prompt describes them
             and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
         seeded: send a seed that is computed from the noise key.
-        concurrency: most requests at the same time.
+        concurrency: largest number of requests at the same time.
         retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
             connections, answers that are not completions).
         timeout_s: seconds per try.

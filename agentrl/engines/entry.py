@@ -36,7 +36,7 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every engine has.
 
     Attributes:
-        max_context: most tokens per sequence, prompt and answer together.
+        max_context: largest number of tokens per sequence, prompt and answer together.
         actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
             token trie (the masked distribution is the behaviour distribution), and refuses a step that lists no
             actions. `listed` restricts answers in the steps that list actions, and leaves them free in other steps.

@@ -67,15 +67,16 @@ class HfEngine:
             the weights must then call `load`, or call `clear` and set `version`.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
-        max_slots: number of sessions whose cache is kept, and most answers generated at once.
-        max_context: most tokens per prompt and answer together.
+        max_slots: number of sessions whose cache is kept; also the largest number of answers generated at once.
+        max_context: largest number of tokens of prompt and answer together.
         actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
         deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
             them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
         version: version of the weights.
-        max_batch_tokens: most tokens per forward pass (a longer prompt still runs, alone); None is 2048 on the CPU,
-            where longer batches do not fit into the processor's caches, and 16384 elsewhere.
+        max_batch_tokens: largest number of tokens per forward pass; a longer prompt is computed alone, when no other
+            answer is running. None is 2048 on the CPU, where longer batches do not fit into the processor's caches,
+            and 16384 elsewhere.
         end_ids: token ids that end a free answer; None takes those of the tokenizer and of the generation config.
         entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
         nats: compute `Generation.entropy_nats`, the entropy of the whole distribution.

@@ -18,7 +18,8 @@ class Store(Cache):  # type: ignore[misc]
     Args:
         layers: number of attention layers.
         slots: number of slots.
-        limit: most tokens per slot. The memory of all slots grows with the longest sequence so far, up to this limit.
+        limit: largest number of tokens per slot. The memory of all slots grows with the longest sequence so far, up to
+            this limit.
     """
 
     def __init__(self, layers: int, slots: int, limit: int) -> None:

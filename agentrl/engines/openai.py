@@ -50,7 +50,7 @@ class Config(Endpoint, frozen=True):
     """An endpoint as a catalogue entry.
 
     Attributes:
-        max_context: most tokens per sequence, prompt and answer together.
+        max_context: largest number of tokens per sequence, prompt and answer together.
         actions: free; an endpoint cannot be restricted to listed actions.
     """
 
@@ -77,7 +77,7 @@ def from_word(
         word: the name.
         options: options of `Endpoint` by name.
         temperature: overrides that of the options unless it is None.
-        max_tokens: most tokens per answer, if the options do not say it.
+        max_tokens: largest number of tokens per answer, if the options do not set it.
     """
     given = {"max_tokens": max_tokens, **options}
     return OpenAIPolicy(endpoint_of(word, given if temperature is None else {**given, "temperature": temperature}))

@@ -6,9 +6,10 @@ from agentrl.types import Generation, Request
 
 
 class Sessions(Protocol):
-    """Hooks of a policy or an actor for the life of a session: it begins, waits and ends. By default they do nothing.
+    """Methods by which a policy or an actor hears that a session begins, waits or ends. By default they do nothing.
 
-    A session is one episode's use of a policy: all requests of the episode carry the session's number.
+    A session is one episode's use of a policy: the requests of the episode carry the session's number. If a program
+    plays the episode, a request that comes while another is in flight gets a session of its own.
     """
 
     # Each `return` makes its method a default: to mypy, a protocol's method without a statement is abstract.
@@ -28,11 +29,14 @@ class Sessions(Protocol):
         return
 
     def rest(self, session: int) -> None:
-        """The session waits for agents that it called, and sends no request meanwhile. They may use the same policy."""
+        """The session sends no request for now: it waits for called agents, or for other requests of its program.
+
+        The called agents may use the same policy.
+        """
         return
 
     def wake(self, session: int) -> None:
-        """The called agents have answered: the session will send requests again."""
+        """What the session waited for has been answered: the session will send requests again."""
         return
 
     def release(self, session: int) -> None:

@@ -26,7 +26,7 @@ class Sampling(BaseModel):
             mass within the top k. Ties go to the lower id.
         stop: stop strings: an answer ends as soon as its text contains one. Text and ids include the stop string. If
             `stop` is empty, the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
-        max_tokens: most tokens per answer; a request may ask for fewer.
+        max_tokens: largest number of tokens per answer; a request may ask for fewer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -25,7 +25,7 @@ class Slots:
 
     Args:
         count: number of slots.
-        capacity: most tokens per slot.
+        capacity: largest number of tokens per slot.
     """
 
     def __init__(self, count: int, capacity: int) -> None:
@@ -118,12 +118,12 @@ class Slots:
         return min(idle, key=lambda s: (self._used[s], s)) if idle else -1
 
     def keep(self, slot: int, prompt: np.ndarray) -> int:
-        """Cut the slot's tokens to the beginning that they share with the prompt without the prompt's last token.
+        """Keep only the slot's computed tokens that match the beginning of the prompt.
 
-        The last token is always computed anew, for its logits.
+        The last prompt token is never among the kept tokens: it is always computed anew, for its logits.
 
         Returns:
-            Number of prompt tokens that the cache holds.
+            Number of kept tokens, which is the number of leading prompt tokens whose keys and values are in the cache.
         """
         known = min(int(self.computed[slot]), len(prompt) - 1)
         same = self.tokens[slot, :known] == prompt[:known]  # [known]
@@ -156,9 +156,10 @@ class Slots:
         return Donor(slot, length, min(length, int(self.computed[slot])))
 
     def donor(self, prompt: np.ndarray) -> Donor:
-        """The slot that shares the longest beginning with the prompt without its last token.
+        """The slot whose tokens match the longest beginning of the prompt; the last prompt token is not compared.
 
-        Ties go to the slot with the most computed tokens.
+        If several slots match equally many tokens, the donor is the slot with the most of these tokens computed, and if
+        these numbers are equal too, the slot with the lowest number.
         """
         known = prompt[: min(len(prompt) - 1, self.tokens.shape[1])]
         differs = self.tokens[:, : len(known)] != known  # [slots, L]

@@ -48,7 +48,8 @@ class Config(EngineOptions, frozen=True):
             the servers start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
-            cluster.engines Ray chooses the GPUs: as many per server as the first entry names.
+            cluster.engines Ray chooses the GPUs: per server as many as the first entry names or, if `gpus` is empty,
+            as many as tensor_parallel_size and pipeline_parallel_size in `options` need.
         port: port of the first server, the others take the following ports; None takes free ports.
         folder: folder for the weights that servers load; servers on other machines must see it too. Empty: a folder in
             this machine's memory.

@@ -59,7 +59,7 @@ class VllmEngine:
         sampling: the sampling distribution.
         end_ids: token ids that end a free answer.
         vocabulary: number of token ids.
-        max_context: most tokens per prompt and answer together.
+        max_context: largest number of tokens of prompt and answer together.
         actions: see `agentrl.engines.EngineOptions`.
         entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
         described: description of model and servers for reports.

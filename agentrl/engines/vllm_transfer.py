@@ -35,7 +35,8 @@ class Declared(NamedTuple):
 class StateSource:
     """The weights of one transfer, in the form that vLLM's trainer side reads (`WeightSource`).
 
-    A tied output head is sent under its own name as well, as in published folders.
+    An output head that is tied to the embedding is sent under its own name as well, as in the folders that
+    `agentrl.model.publishing` writes.
     """
 
     def __init__(self) -> None:

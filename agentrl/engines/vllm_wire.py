@@ -26,7 +26,7 @@ class Asked(NamedTuple):
     Attributes:
         ids: the prompt, with the tokens of the answer so far.
         allowed: the ids that the next token is restricted to; None for all ids.
-        tokens: most tokens to return.
+        tokens: largest number of tokens to return.
         seed: seed of the server's noise.
     """
 

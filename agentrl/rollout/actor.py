@@ -13,7 +13,7 @@ class Actor(Sessions, Protocol):
 
     name: str
     chat: Chat | None
-    context_limit: int | None  # most tokens of prompt and answer together
+    context_limit: int | None  # largest number of tokens of prompt and answer together; None for no limit
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
         """The answer of one turn; `handle` is the environment of the episode."""

@@ -289,7 +289,8 @@ def leaf_episodes(
 ) -> Leaves:
     """The graph that a sampler sees.
 
-    It leaves out candidates, probes, episodes in which the environment failed, and records without new steps.
+    It leaves out candidates, probes, episodes that a fault of the environment or of a score ended, and records without
+    new steps.
     """
     scored = [[r for r in group if r.kind == PLAYED and r.own and not lost(r)] for group in groups]
     graph = with_signals(build_graph([record for group in scored for record in group]), reported)

@@ -61,7 +61,7 @@ class Ask(NamedTuple):
             `added` is T for a fresh prompt, and 0 without a tokenizer.
         rewrites: the memory that the model is asked to rewrite. The answer is then the new memory and does not go to
             the environment. None for an ordinary turn.
-        max_tokens: most tokens of the answer; None for the limits of the recipe.
+        max_tokens: largest number of tokens of the answer; None for the limits of the recipe.
     """
 
     messages: Sequence[Message]

@@ -240,7 +240,7 @@ class Expansion:
         """Drop the branch points.
 
         Raises:
-            TooManyFaults: the environment failed in more chains than `limits.fault_share` allows.
+            TooManyFaults: faults ended a larger share of the chains than `limits.fault_share`.
         """
         for record in self.played:
             record.points.clear()

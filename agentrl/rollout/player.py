@@ -58,7 +58,7 @@ class Start:
         session: session of the engine, a different one for each chain of a batch.
         point: where the chain leaves another chain; None for the task's beginning.
         steps, points: steps of that other chain before `point`, and its points up to `point`.
-        turns: most new steps; None for as many as the limits allow.
+        turns: largest number of new steps; None for as many as the limits allow.
         remember: store a point before each turn (and where `turns` stops the chain).
         caller: if the chain is an errand, the step that called this agent.
         key: further integers of the noise keys. They differ between an errand, its caller and the caller's other

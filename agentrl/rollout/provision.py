@@ -1,4 +1,4 @@
-"""Batches of the groups that finish first: more groups start than a batch takes, and the late ones are left over.
+"""Batches of the groups that finish first: more groups start than a batch takes, and the last groups are left over.
 
 A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
 less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
@@ -99,7 +99,7 @@ class Provision:
     """The groups in flight, from one batch to the next.
 
     Args:
-        concurrency: most episodes at the same time, 0 for no limit.
+        concurrency: largest number of episodes at the same time; 0 for no limit.
     """
 
     def __init__(self, concurrency: int = 0) -> None:

@@ -36,8 +36,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     Further columns exist only in graphs that need them. `value` has the estimates of `StepRecord.value` (NaN on the
     other steps). `rewrites` marks steps that rewrote a memory. `temperature` has the temperature of chains with a
     temperature of their own (NaN on the other steps), and the texts `words` have the words that a sampler or guide
-    added to the chain's prompts (empty without such words). `guided` marks chains with words or with an opening.
-    `turn` counts the turns of an opening, so a chain with one starts above turn 0. `reprompted` marks chains that are
+    added to the chain's prompts (empty without such words). `guided` marks chains with words or with an opening. `turn`
+    counts the turns of an opening, so a chain with an opening starts above turn 0. `reprompted` marks chains that are
     trained with other prompts than the prompts with which they were sampled. The texts `result` have the
     `info["result"]` of steps, such as a patch. See also `_measured`.
     """

@@ -47,9 +47,10 @@ class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
     """Base of the `Config` of a replay rule.
 
     Attributes:
-        copies: most stored rollouts that join a group.
-        keep: most rollouts stored per task; the oldest are dropped first.
-        tasks: most tasks whose rollouts are stored; the task that got no new rollout for longest is dropped first.
+        copies: largest number of stored rollouts that join a group.
+        keep: largest number of rollouts stored per task; the oldest rollouts are dropped first.
+        tasks: largest number of tasks whose rollouts are stored. The task that has waited longest for a new stored
+            rollout is dropped first.
         max_age: largest age in iterations of a rollout that joins a batch; None for no limit. Rollouts of other runs
             have no age.
         runs: run folders whose stored graphs fill the buffer before the first batch.

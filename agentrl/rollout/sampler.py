@@ -30,7 +30,7 @@ class Draw:
         copies: number of chains; None for `batch.copies`. If a sampler's draws set this number, the sampler's file
             declares `UNEVEN = True`.
         temperature: sampling temperature of every chain of the group; None for `sampling.temperature`.
-        tokens: most tokens that a chain samples; None for the limits of the recipe.
+        tokens: largest number of tokens that a chain samples; None for the limits of the recipe.
         words: text at the end of the system message of every prompt of the group; empty for none.
         opening: the first turns of every chain of the group, from an earlier episode of the task. If None, the chains
             start at the task's beginning.

@@ -65,7 +65,10 @@ class Chain:
 
 
 def chains_of(graph: StepGraph, tasks: Mapping[str, Task]) -> list[Chain]:
-    """The played chains of a graph, one per path, without those that an environment error ended.
+    """The played chains of a graph, one per path, without the failed chains (`StepGraph.failed`).
+
+    Failed are the chains that a fault ended (ENV_ERROR), and the chains of called agents whose caller's chain, or whose
+    rollout's main chain, failed.
 
     Args:
         graph: a graph with the texts `observation` and `answer`.

@@ -25,9 +25,10 @@ class Targets(NamedTuple):
 def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
     """The token table with one more row for each truncated episode whose last row is in `rows` and that has a tail.
 
-    The new row holds the tail, which is the episode's final observation. The row continues the last step of the
-    episode, or is a prompt of its own if the context policy writes a new prompt per turn. It ends in a place-holder
-    token that is marked as sampled, so that a value can be read before that token.
+    The new row holds the tail, which is the prompt of the episode's final observation. If the context continued the
+    previous prompt, the row continues the last step of the episode. If the context wrote a fresh prompt, the row begins
+    a path of its own. The row ends in a place-holder token that is marked as sampled, so that a value can be read
+    before that token.
 
     Returns:
         The table; [M] the new rows; and [M] the last row of each new row's episode.

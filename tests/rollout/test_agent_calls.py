@@ -106,7 +106,7 @@ def test_chains_that_a_failed_agent_called_are_in_no_statistic_either():
 
 
 def test_faults_of_called_agents_count_towards_the_share_that_stops_a_run():
-    with pytest.raises(TooManyFaults, match="1 of 2 rollouts"):
+    with pytest.raises(TooManyFaults, match="1 of 2 episodes"):
         run(crew(["broken", "done"], fault_share=0.4))
 
 

@@ -162,7 +162,7 @@ def test_too_many_faults_stop_the_run_and_say_why():
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=0.5))
     assert len(play_all(by, some)) == 4  # half is what is allowed
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2, fault_share=0.4))
-    with pytest.raises(TooManyFaults, match=r"2 of 4 rollouts.* 40%.*faulty/1: KeyError: 'lost'"):
+    with pytest.raises(TooManyFaults, match=r"2 of 4 episodes.* 40%.*faulty/1: KeyError: 'lost'"):
         play_all(by, some)
 
 

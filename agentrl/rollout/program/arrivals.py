@@ -14,7 +14,7 @@ import asyncio
 from typing import Any
 
 SETTLE_S = 0.05  # seconds without a further request, after which the requests that wait are passed on
-MOST_S = 1.0  # most seconds that a request waits for further ones
+MOST_S = 1.0  # most seconds that the first waiting request waits for further requests, see `Arrivals.come`
 
 
 class Arrivals:

@@ -1,40 +1,53 @@
-"""The chains of a program's episode: one main chain, and a chain per conversation that was played beside another.
+"""Arranges the answered requests of a program's episode in chains: a main chain, and the chains that it calls.
 
-A conversation is a first prompt and the prompts that extend it, one after the other. A prompt that extends no earlier
-prompt still continues a conversation if three things hold: the prompts of both begin with the same messages, up to the
-first message of the user; no other conversation with this beginning could be continued; and no different prompt with
-this beginning came at the same time. An agent that rewrites its history thus has one conversation. Two conversations
-are played at the same time if a request of one was in flight together with a request of the other. The rules:
+Each answered request is a step. A request *continues* an earlier step in two cases:
 
-- Several requests may ask the same first prompt, or extend the same step. Of those that were in flight together, the
-  conversation contains the request that most later requests extend, directly or not (of equals, the first in the order
-  of the texts). Each of the other requests begins a conversation of its own, which leaves this one.
-- If the program extends the same step again later, the conversation goes on with that later request, and the earlier
-  one begins a conversation of its own. A first prompt that is asked again later is treated like any other prompt that
-  extends no earlier prompt.
-- The main chain begins with the first conversation. If an episode begins with requests in flight together, the first
-  conversation is the one whose first request most later requests extend, directly or not.
-- A conversation that was played at the same time as no other joins a chain: the chain of the step that it extends. If
-  it extends no step, it joins the chain that waited meanwhile, which is the chain of the latest step that was answered
-  before the conversation and is extended after it. If no chain waited, it joins the main chain. So the contexts of a
-  sequential program (rewritten histories, sub-agents one after the other) are one chain.
+- It *extends* the step: its prompt begins with the messages of the step's prompt and the step's answer.
+- It rewrites the history, as an agent does that shortens or summarises its history. A request that extends no step
+  continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
+  messages, up to and including the first message of the user. Second, of the answered steps whose prompts begin with
+  these messages, this step is the only one that no request has continued yet. Third, no different prompt that extends
+  no step and begins with these messages came at the same time (with no answer in between).
+
+A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
+the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
+a conversation *leaves* another one):
+
+- Several requests may have the same first prompt, or continue the same step. Of the requests among them that were in
+  flight together, the conversation contains the one that the largest number of later requests continue, directly or
+  through other requests (of equals, the first in the order of the texts). Each of the other requests begins a
+  conversation of its own, which leaves this one.
+- If a further request continues the same step after these answers, the conversation goes on with the further request.
+  Every earlier request that continues this step then begins a conversation of its own, which leaves this one. A first
+  prompt that is asked again after its answer is treated like any other prompt that extends no step.
+- The main chain begins with the first conversation. If several requests came before the first answer, the first
+  conversation is the one whose first request the largest number of later requests continue, directly or through other
+  requests (of equals, the first in the order of the texts).
+- A later conversation joins an existing chain, unless another conversation was played at the same time. Conversations
+  that leave it, directly or through conversations between them, do not count here. If its first request continues a
+  step, it joins the chain of this step. Otherwise it joins the chain of the step that waited: the latest step that was
+  answered before the conversation's first request came, and that a request continues after the conversation's last
+  answer. If no step waited, it joins the main chain. So the contexts of a sequential program (rewritten histories,
+  sub-agents one after the other) are one chain.
 - Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
-  that the conversation extends, else the latest step of the chain that waited, else the main chain's latest step before
-  the conversation, or the main chain's first step if no step is before the conversation.
+  that its first request continues. If it continues no step, the caller is the step that waited. If no step waited, the
+  caller is the latest step of the main chain that was answered before the conversation's first request came, or the
+  main chain's first step if no step of the main chain was answered before.
 
 No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
 estimates need it.
 
-A conversation that was played beside another one (at the same time) is a called chain and not a branch (`parent`). The
-reason: a branch is a further try of the whole task, so it counts as an episode, and the steps before it are trained
-once per branch. Such a conversation is a part of the same try: it counts in the same rollout, and the main chain has
-one return. If it extends the caller's step, the token table says so, and the shared tokens are computed once.
+A conversation with a chain of its own is a called chain (`caller`) and not a branch (`parent`). The reason: a branch is
+a further try of the whole task, so it counts as an episode, and the steps before it are trained once per branch. Such a
+conversation is a part of the same try: it counts in the same rollout, and the main chain has one return. If the tokens
+of its first prompt continue the tokens of an earlier step (`Prompted.after`), the token table stores this, and the
+shared tokens are computed once.
 
 The outcome of the episode is the outcome of each of its chains: the last step of a called chain gets the episode's
 score, success and signals (`share_outcome`). The policy gradient of a program's expected score multiplies the gradient
 of each answer's log-prob by that score, whether or not the program used the answer. A chain without the score would
-look like a failure. The called chains have an agent name of their own (`agentrl.graph.CALLED`), so that credit methods
-compare them with each other and count each episode once among the main chains.
+look like a failure. The agent name of the called chains ends in `agentrl.graph.CALLED`, so that credit methods compare
+called chains with each other, and main chains with each other.
 """
 
 import math
@@ -53,7 +66,7 @@ class Call(NamedTuple):
 
     Attributes:
         step: the step of the answer.
-        extends: the earlier step whose messages and reply the prompt begins with; None for any other prompt.
+        extends: the earlier step with whose prompt and answer this prompt begins; None if there is no such step.
         prompt: digest of the prompt's messages and tools.
         number: how often the prompt was asked before.
         begun, ended: when the request came, and when it was answered: readings of a counter that increases at each
@@ -80,14 +93,15 @@ def text_order(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
 
 @dataclass(eq=False)
 class _Conversation:
-    """A first request and the requests that extend it, one after the other.
+    """A request and the requests that continue it, one after the other (see the module's docstring).
 
     Attributes:
         calls: the requests, in the order of time.
-        beside: the conversation that this one leaves. That conversation goes on with another answer to the same prompt,
-            or with another request that extends the same step. None if there is no such conversation.
+        beside: the conversation that this one leaves. That conversation contains another request with the same first
+            prompt, or another request that continues the same step. None if this conversation leaves no other.
         chain: the chain that it belongs to; None until `_Episode._place` has decided.
-        parallel: was it played at the same time as another conversation? Conversations that leave it do not count.
+        parallel: was it played at the same time as another conversation? Conversations that leave it, directly or
+            through conversations between them, do not count.
     """
 
     calls: list[Call]
@@ -119,7 +133,7 @@ def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
     step before that step, or to the main chain's first step if there is none.
 
     Args:
-        record: its `steps` and `called` are set.
+        record: the record of the episode. The function replaces its `steps` and `called`.
         calls: the answered requests, at least one, in the order of the answers.
     """
     main = _Episode(calls).main
@@ -136,8 +150,9 @@ def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
 def share_outcome(record: EpisodeRecord) -> None:
     """Give the called chains of a program's episode the outcome of its main chain.
 
-    The last step of each gets the sum of the rewards, the sum of each signal, the success, and the flags of the main
-    chain's last step.
+    The last step of each called chain gets the sum of the main chain's rewards, the sum of each of its signals, and
+    `success`, `terminated` and `truncated` of its last step. Each called chain gets the main chain's `ending` and
+    `final`.
     """
     last = record.steps[-1]
     signals: dict[str, float] = {}
@@ -191,9 +206,9 @@ class _Episode:
             self.main.calls = self.calls
             return
         self.above: dict[int, StepRecord] = {}  # by the step's identity: the step that its prompt continues
-        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that go on with it
+        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that continue it
         self._link()
-        self.later: dict[int, int] = {}  # by the step's identity: how many requests extend it, directly or not
+        self.later: dict[int, int] = {}  # by the step's identity: how many requests continue it, directly or not
         for call in reversed(self.calls):
             below = self.extended.get(id(call.step), ())
             self.later[id(call.step)] = sum(1 + self.later[id(one.step)] for one in below)
@@ -205,7 +220,7 @@ class _Episode:
 
     def _link(self) -> None:
         """Fill `above` and `extended`."""
-        begun: dict[str, list[Call]] = {}  # by how prompts begin: the requests that no request has continued yet
+        begun: dict[str, list[Call]] = {}  # by how prompts begin: earlier requests, until a request continues them
         for together in _arrived_together(self.calls):
             fresh: dict[str, list[Call]] = {}
             for call in together:
@@ -224,7 +239,7 @@ class _Episode:
                     self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
 
     def _best(self, calls: Sequence[Call]) -> Call:
-        """The request with which a conversation goes on."""
+        """The request of these that belongs to the conversation; each of the others begins one of its own."""
         if len(calls) == 1:
             return calls[0]
         return min(calls, key=lambda call: (-self.later[id(call.step)], call.order))
@@ -245,7 +260,13 @@ class _Episode:
         return found
 
     def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
-        """Add the conversation that begins with a request, and those that leave it, to `found`."""
+        """Add to `found` the conversation that begins with a request, and the conversations that leave it.
+
+        The latter are those whose first request continues one of its steps, and those that leave these in turn.
+
+        Returns:
+            The conversation that begins with the request.
+        """
         begin = [(first, beside)]
         place = len(found)
         while begin:
@@ -302,7 +323,11 @@ class _Episode:
         chain.calls += one.calls
 
     def _waiting(self, one: _Conversation) -> StepRecord | None:
-        """The latest step before a conversation that is extended after it; None if there is none."""
+        """The latest step answered before a conversation that a request continues after the conversation's last answer.
+
+        If the latest such steps were in flight together, it is the first of these in the order of the texts. None if
+        there is no such step.
+        """
         begun, ended = one.calls[0].begun, one.calls[-1].ended
         waiting = [
             call
@@ -321,7 +346,7 @@ class _Episode:
 
 
 def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
-    """Requests, in the order in which they came, divided where an answer came between two of them."""
+    """Groups of requests, in the order in which they came; a new group begins where an answer came between two."""
     ended = sorted(call.ended for call in calls)
     found: dict[int, list[Call]] = {}
     for call in calls:
@@ -330,14 +355,18 @@ def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
 
 
 def _beginning(call: Call) -> str:
-    """The messages of a prompt up to the first one of the user, as a text."""
+    """A prompt's messages up to and including the first one of the user (all if there is none), as one text."""
     asked = call.step.asked
     users = (number for number, one in enumerate(asked, 1) if one.role == "user")
     return repr(text_order(asked[: next(users, len(asked))]))
 
 
 def _at_once(calls: Sequence[Call]) -> list[list[Call]]:
-    """Requests, in the order in which they came, divided into those that were in flight together."""
+    """Groups of requests that were in flight together, directly or through others of the group.
+
+    Args:
+        calls: requests in the order in which they came.
+    """
     found: list[list[Call]] = []
     ended = -1
     for call in calls:

@@ -1,10 +1,11 @@
 """Turns the prompts of a program in one episode into steps, and finds the earlier step that each prompt continues.
 
-A prompt continues a conversation if its messages begin with the messages of an earlier prompt and the reply to that
-prompt, and if no new message has the role assistant or system. The tokens of such a prompt are the earlier tokens as
-they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt, a rewritten history, a
-sub-agent's prompt) begins a new context. Conversations may be interleaved, and two prompts may continue the same
-conversation.
+The tokens of a prompt continue an earlier step if three things hold: the messages of the prompt begin with the messages
+of the step's prompt and the step's reply; no message after this reply has the role assistant or system; and the chat
+template can add these messages to earlier text. The tokens of such a prompt are the tokens up to the end of the step's
+reply, as they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt, a rewritten
+history, a sub-agent's prompt) begins a new context. Prompts of several conversations may come in any order, and two
+prompts may continue the same step.
 """
 
 import hashlib
@@ -29,9 +30,9 @@ class Prompted(NamedTuple):
         token_ids: [T] int64, all that the model reads.
         added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the step `after`.
         after: the step whose tokens the prompt continues; None for a new context.
-        extends: the step whose messages and reply the prompt begins with; None for any other prompt. It is `after`,
-            unless the prompt's tokens cannot continue that step, as with templates that rewrite earlier turns, or after
-            assistant messages that the program wrote itself.
+        extends: the step with whose prompt and reply this prompt begins; None if there is no such step. It is the same
+            step as `after`, unless the prompt's tokens cannot continue it: the template rewrites earlier turns, or a
+            message after the reply has the role assistant or system. `after` is then None.
         messages: the whole prompt.
         new: the messages that the prompt adds.
         digest: digest of the prompt's messages and tools.

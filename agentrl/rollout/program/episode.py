@@ -62,8 +62,8 @@ class ProgramEpisode:
         """Play the episode.
 
         Raises:
-            EnvFault: the environment failed, the program ended without an answer of the model, or the program failed,
-                `Program.crash` is `fault`, and `Recorder.ending` is None.
+            EnvFault: the environment failed; the command cannot be started; the program ended without an answer of the
+                model; or the program failed where `Program.crash` is `fault` and `Recorder.ending` is None.
         """
         first = await self.handle.reset(self.record.task)
         endpoint = self.program.serve()
@@ -142,7 +142,7 @@ class _Ended:
         reward, success: the program's own verdict. If `reward` is None, the environment's verdict counts.
         signals: further numbers.
         failure: what went wrong; empty if nothing did.
-        late: the program was stopped after `limits.seconds`.
+        late: the program ran past `limits.seconds`.
     """
 
     answer: str = ""

@@ -40,7 +40,7 @@ class Asked(NamedTuple):
         messages: the prompt.
         tools: schemas in the form of chat completions, `{"type": "function", "function": {...}}`.
         n: number of answers.
-        max_tokens: most tokens per answer; None for the limits of the run.
+        max_tokens: largest number of tokens per answer; None for the limits of the run.
         stream: send the answer as server-sent events.
         usage: send the usage at the end of a stream.
         logprobs: send the log-prob of each token.

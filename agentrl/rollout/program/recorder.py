@@ -16,7 +16,9 @@ from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 
-FIRST_SIDE = 1 << 16  # sessions for prompts that come while the episode's session is busy have numbers above this
+# Prompts that come while the episode's session is busy get extra sessions; their call numbers in `session_below` are
+# above this number.
+FIRST_SIDE = 1 << 16
 
 
 class Recorder:

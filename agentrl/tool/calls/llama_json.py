@@ -1,4 +1,6 @@
-"""Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, several calls joined by `;`, perhaps after a tag.
+"""Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, or several such objects separated by `;`.
+
+The tag `<|python_tag|>` may stand before the first object.
 
 Source: the chat templates of Llama 3.1 and 3.2.
 """
@@ -29,9 +31,19 @@ class LlamaJson:
     joint: str = "; "
 
     def parse(self, text: str) -> Calls:
-        """See Format. Without the tag, JSON is a call only if it has a name, and parameters or no other key.
+        """See Format. The answer, after the thinking, contains calls or is a final answer as a whole.
 
-        A text that begins with other JSON is a final answer.
+        It contains calls in these cases:
+
+        - It begins with the tag.
+        - It begins with a JSON object that has the key "name", and either the key "parameters" or no other key except
+          `"type": "function"`. The object ends the text, or `;` follows it.
+        - It begins with `{`, but not with a JSON value that ends the text or that `;` follows, and contains `"name"`
+          (with the quotation marks).
+
+        In these cases the text, after the tag if there is one, is read as JSON values separated by `;`. Each value is a
+        call or a malformed call. A value that cannot be read, or that other words follow, is a malformed call which
+        reaches to the end of the text.
         """
         start = after_thinking(text)
         at = _skip(text, start)
@@ -49,7 +61,7 @@ class LlamaJson:
         return Calls(items=tuple(items))
 
     def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
-        """The item at a position, and whether the model meant it as a call."""
+        """The item at a position, and whether it is taken for a call if the text has no tag and begins with it."""
         try:
             value, end = read_json(text, begin)
             after = _skip(text, end)
@@ -73,7 +85,7 @@ class LlamaJson:
         return text
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """The words of Llama 3.1's template."""
+        """The words of Llama 3.1's template, and a sentence on how to separate several calls."""
         return INSTRUCTIONS % "\n\n".join(map(write_json, schemas))
 
 

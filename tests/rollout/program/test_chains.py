@@ -226,7 +226,7 @@ def test_chains_beside_do_not_hide_how_many_episodes_the_environment_lost():
     sound, lost = record(("main", 0, 1), ("a", 2, 4), ("b", 3, 5)), record(("main", 0, 1), copy=1)
     lost.ending = Status.ENV_ERROR
     assert len([*sound.chains()]) == 3
-    with pytest.raises(TooManyFaults, match="1 of 2 rollouts"):
+    with pytest.raises(TooManyFaults, match="1 of 2 episodes"):
         stop_on_faults([sound, lost], 0.4)
 
 
