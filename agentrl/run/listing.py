@@ -242,7 +242,7 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
 
 
 def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
-    """Raises ValueError, with the nearest keys, if no run has this key."""
+    """Raises ValueError, with the nearest keys, if the key is no column and no run has it in its configuration."""
     parts = [f"bytes.{part}" for part in PARTS]
     if key in (*COLUMNS, "bytes", *parts) or any(run.value(key) is not None for run in runs) or not runs:
         return

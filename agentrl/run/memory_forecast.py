@@ -24,7 +24,7 @@ GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
 MANY = 8  # number of learner processes in the additional forecast for a node
 STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
-TRIES = 4  # most forecasts in the search for the largest update.max_tokens
+TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,

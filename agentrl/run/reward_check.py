@@ -28,8 +28,8 @@ from agentrl.settings import Settings
 from agentrl.types import Generation, Request, Task
 
 COPIES = 2  # copies of an attack in its group
-OTHERS = 12  # number of tasks whose right answers an attack lists besides the right answer of its own task
-LONGEST = 2000  # most characters of the question or the observation that an attack copies
+OTHERS = 12  # largest number of other tasks whose right answers an attack lists beside that of its own task
+LONGEST = 2000  # largest number of characters of the question or the observation that an attack copies
 NEARLY = 1e-9  # values that differ by at most this count as equal
 SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
 

@@ -26,8 +26,8 @@ from agentrl.run.stages import VOCABULARY
 from agentrl.settings import Settings
 from agentrl.types import Observation
 
-EPISODES = 200  # expert episodes whose words a new model knows
-STRAYS = 50  # random episodes beside the expert episodes
+EPISODES = 200  # largest number of expert episodes whose words a new model knows
+STRAYS = 50  # largest number of random episodes beside the expert episodes
 FILE = "vocabulary.json"
 
 
