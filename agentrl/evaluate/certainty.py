@@ -16,8 +16,8 @@ SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in at least {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied "
-    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than the others "
-    f"and less than {SOLVED:.0%} of its episodes succeed"
+    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than its "
+    f"alternatives and less than {SOLVED:.0%} of its episodes succeed"
 )
 
 

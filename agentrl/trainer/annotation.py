@@ -35,7 +35,7 @@ class Reader:
     Args:
         learner: holds the policy.
         temperature: sampling temperature.
-        max_tokens: most packed tokens per forward pass.
+        max_tokens: largest number of packed tokens per forward pass.
     """
 
     def __init__(self, learner: Learner, temperature: float, max_tokens: int) -> None:

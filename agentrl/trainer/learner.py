@@ -271,7 +271,7 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
 
 
 def _check_same(model: nn.Module, ranks: Ranks) -> None:
-    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each)."""
+    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each tensor)."""
     rank = ranks.other(
         lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
     )
