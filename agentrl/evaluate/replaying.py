@@ -80,7 +80,7 @@ async def replay(
 
     Args:
         graph: a step graph with the texts of observations and actions, as runs store it.
-        pool, limits: see `Stage`; those of the agent that gets the tasks.
+        pool, limits: pool and limits of the agent that gets the tasks; see `Stage`.
         tasks: tasks by key.
         called: agent name -> `Stage`, for the agents that this agent may call.
     """

@@ -155,7 +155,7 @@ def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks.
 
     If the list of training tasks has no end, only its first tasks are searched, as many as there are held-out tasks.
-    That is enough to notice that both lists are the same.
+    That is enough to notice that the two lists are equal.
     """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}

@@ -264,7 +264,7 @@ class Contestant:
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
         # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes its
-        # place; it samples from the same distribution.
+        # place, which samples from the same distribution.
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})

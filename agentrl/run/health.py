@@ -229,9 +229,9 @@ def memorised(past: Past) -> str:
         return ""
     return (
         f"training tasks are won in {trained:.0%} (last {SHORT} iterations), held-out tasks in {held_out:.0%} "
-        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or those of "
-        "[eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and read lost "
-        "episodes (agentrl view)"
+        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or the "
+        "tasks of [eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and "
+        "read lost episodes (agentrl view)"
     )
 
 

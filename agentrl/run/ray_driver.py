@@ -296,8 +296,8 @@ class RayRollouts(Rollouts):
         """A worker's answer. A worker that restarts is asked again; a worker that died is replaced.
 
         Raises:
-            ValueError: the worker, or those that replaced it, did not answer in TRIES tries. An error of the rollout
-                method is raised as it is.
+            ValueError: the worker, replaced when it died, did not answer in TRIES tries. An error of the rollout method
+                is raised as it is.
         """
         faults = self._ray.exceptions
         for _ in range(TRIES):

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Share of `run.tokens` or of `run.actions` that is used up: the larger of both shares; 0 without a limit."""
+        """Share of `run.tokens` or of `run.actions` that is used up: the larger of the two; 0 without a limit."""
         limits = self.settings.tables.run
         return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 

@@ -61,8 +61,9 @@ class Learner:
 
     Attributes:
         half: does the model compute in half precision?
-        generating: the whole model, to generate with and to save. If the trained model is divided, it is a copy on rank
-            0, which `gather` updates, and None on the other ranks. Otherwise it is the trained model itself.
+        generating: the whole model, to generate with and to save. If the trained model is divided, `generating` is a
+            copy on rank 0, which `gather` updates, and None on the other ranks. Otherwise `generating` is the trained
+            model itself.
         meter: sums the metrics of an update.
     """
 

@@ -126,8 +126,9 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest episodes (`runs` of the attention's plan).
 
-    The other episodes would need the same memory, one after another, and most of the forecast's time. Two episodes are
-    needed, because tensors of one episode are alive while the next one is computed. No episode may branch.
+    The attention computes episodes one after another, so further episodes would not need more memory, but they would
+    take most of the forecast's time. Two episodes are needed, because tensors of one episode are alive while the next
+    one is computed. No episode may branch.
     """
 
     def plan(self, layout: Any) -> Any:
