@@ -81,7 +81,7 @@ def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
         "counting the memory: the CPU runs an update of each variant, for minutes if the model has billions of weights",
         file=sys.stderr,
     )
-    yield "# memory that a GPU needs at least; the update itself was run on tensors without memory (docs/scaling.md):"
+    yield "# memory of a GPU that an update needs at least, counted on tensors without memory (docs/scaling.md):"
     for policy in policies:
         yield from policy.lines(card)
     yield "# not counted: CUDA's context, gaps of the allocator, workspaces of kernels, buffers of NCCL"
