@@ -13,7 +13,7 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
 class Mark(NamedTuple):
-    """Identifies weights: `load` is how often weights were loaded before, `version` is their version.
+    """Identifies weights: `load` rises by 1 whenever weights are loaded, `version` is the version of the weights.
 
     The version alone is not unique: a run loads version 0 twice, before cloning and after it.
     """

@@ -12,22 +12,24 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Section [critic]: a value of each turn or token, for credit methods that need one.
 
     Attributes:
-        model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
+        model: none; `head`, one linear layer on the policy's trunk; `own`, a separate model that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the own model, which must have the policy's vocabulary.
+        path: folder or hub name of the separate model of critic.model=own, which must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
             trains the trunk by the policy loss alone.
-        lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
+        lr: learning rate (AdamW) of the head and of the separate model, if there is one; in turn-PPO ten times that of
+            the policy.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
         clip: distance from the value before the update beyond which moving a value farther does not lower the loss any
             more, as in PPO. None for the plain squared error. On a branched graph nothing is clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
-        mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
-            `value` gives all values the same weight. On a branched graph, `episode` does the same as `value`.
+        mean: `episode` averages the loss over the values of an episode, then over the episodes, so that long episodes
+            do not dominate; `value` gives all values the same weight. On a branched graph, `episode` does the same as
+            `value`.
         warmup: number of first iterations in which only the critic learns.
         cut_value: the value beyond the end of an episode that has no next observation, because `limits.cut_turn=end`
             or `limits.calls` ended it with a turn that was not carried out. `before` takes the value before that turn,
@@ -115,7 +117,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kl_coef: weight of the KL term against the reference model.
-        kl_form: k1 = pi - ref (log-probs); abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
+        kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
@@ -137,11 +139,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             are not trained, and they still count in the statistics of the credit method.
         old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
         importance: weight of tokens whose log-probs differ between the engine that sampled them and the trainer before
-            the update, because the rollouts are older (run.staleness) or the two compute differently. `none` corrects
-            nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
-            [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence whose
-            geometric mean of ratios is outside these bounds. Formulas: `agentrl.trainer.importance`. With
-            old_logprob=engine nothing is corrected, and the two masks are refused.
+            the update, because the rollouts are older (run.staleness) or engine and trainer compute differently. `none`
+            corrects nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio
+            inside [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence
+            whose geometric mean of ratios is outside these bounds. Formulas: `agentrl.trainer.importance`. With
+            old_logprob=engine nothing is corrected, and `mask` and `sequence_mask` are refused.
         importance_low: smallest ratio of a token that importance=mask keeps, or smallest geometric mean of a sequence
             that importance=sequence_mask keeps; default: 0.5.
         importance_high: largest weight of a token with importance=truncate (default: 2), largest ratio of a token that
