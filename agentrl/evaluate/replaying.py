@@ -173,7 +173,8 @@ class _Walk:
     async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare.
 
-        Stops at the first observation that differs, or at the first action that calls more or fewer agents than before.
+        Stops at the first observation that differs, or at the first action that calls more or fewer agents than it
+        called in the stored rollout.
         """
         shown, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
         for turn, row in enumerate(self.rows.tolist()):

@@ -16,8 +16,8 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-WINDOW = 10  # number of iterations that a rule about a lasting state reads
-SHORT = 5  # number of iterations that a rule reads which needs fewer than WINDOW
+WINDOW = 10  # number of iterations that most rules about a lasting state read
+SHORT = 5  # number of iterations that the other rules about a lasting state read
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action

@@ -295,7 +295,7 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
 
 
 def check_group(settings: Settings, place: Place | None) -> torch.device:
-    """The device that the processes of [learner] compute on; without a number if they divide the policies.
+    """The device that the processes of [learner] compute on; only its kind, cpu or cuda, if the policies are divided.
 
     Raises:
         ValueError: [learner] cannot work on this machine, with this torch, or with the other sections.

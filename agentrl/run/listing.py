@@ -208,8 +208,8 @@ def condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"--where {text!r:.80} is no condition: write KEY=VALUE, or !=, >, >=, <, <= or ~ (contains) in place of "
-            "=, and put quotes around it, as in 'success>0.5'"
+            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes, or !=, >, >=, <, <= or ~ (contains) in "
+            "place of =, as in 'success>0.5'"
         )
     return Condition(match[1], match[2], match[3].strip())
 
