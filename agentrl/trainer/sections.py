@@ -121,10 +121,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
-        aggregation: how the losses of the tokens become one number: the mean over all tokens (`token-mean`), or a mean
-            over sequences of their sums (`seq-mean-token-sum`), of their means (`seq-mean-token-mean`), or of their
-            sums divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the aggregation with which the loss was
-            published (`AGGREGATION` of its file).
+        aggregation: how the losses of the tokens become one number. `token-mean`: the mean over all tokens. The other
+            three first compute one number per sequence, then the mean of these numbers over the sequences; the number
+            is the sum over the tokens of the sequence (`seq-mean-token-sum`), the mean over these tokens
+            (`seq-mean-token-mean`), or the sum divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the
+            aggregation with which the loss was published (`AGGREGATION` of its file).
         sequence: what counts as one sequence in the means of `aggregation` and in importance=sequence_mask: a step or
             an episode. Default: the sequence with which the loss was published (`SEQUENCE` of its file).
         norm_tokens: number by which aggregation=seq-mean-token-sum-norm divides the sum of a sequence; default: the
