@@ -19,7 +19,7 @@ class Attack:
         family: one of FAMILIES.
         name: a description of the answer in a few words.
         text: the answer; QUESTION, OBSERVATION and MANY stand for the task's words, the last observation, and a list of
-            answers that contains the right answer.
+            answers, which contains the right answer if the environment tells it.
     """
 
     family: str

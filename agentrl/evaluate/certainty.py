@@ -16,8 +16,8 @@ SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in at least {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied "
-    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than the others "
-    f"and less than {SOLVED:.0%} of its episodes succeed"
+    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than its "
+    f"alternatives and less than {SOLVED:.0%} of its episodes succeed"
 )
 
 
@@ -25,19 +25,20 @@ def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
     """The kinds of decisions that have become certain although their episodes still fail too often.
 
     "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A group varies in a
-    decision if, in one such state, some copies made it and others did not. A decision is a finding if all of these
-    hold:
+    decision if, in one such state, some copies made the decision and other copies did not. A decision is a finding if
+    all of these conditions hold:
 
     - in the last `CERTAIN_ITERATIONS` iterations, at most `CERTAIN` of the groups vary in the decision;
-    - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in it;
+    - in the run's first `CERTAIN_ITERATIONS`, at least `OPEN` of the groups varied in the decision;
     - less than `SOLVED` of the episodes with the decision succeed now;
     - at the start, in the states where copies differed, the success rate of the episodes with the decision was no
       higher than that of the episodes with an alternative;
-    - there were at least `ENOUGH_GROUPS` groups both at the start and now, and at the start, in the states where copies
-      differed, the decision was made at least `ENOUGH_DECISIONS` times and the alternatives as often.
+    - there were at least `ENOUGH_GROUPS` groups at the start, and at least `ENOUGH_GROUPS` groups now;
+    - at the start, in the states where copies differed, the decision was made at least `ENOUGH_DECISIONS` times, and
+      its alternatives together were made at least `ENOUGH_DECISIONS` times.
 
     So a decision without an alternative is no finding, because it never varied. A decision that is certain because it
-    is right is no finding either, because it did better while it varied.
+    is right is no finding either, because its episodes succeeded more often while it varied.
 
     Args:
         rows: the rows of the iterations from the run's start to now, in any order.

@@ -25,8 +25,8 @@ class SituationRow:
         decisions: number of steps.
         entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it. Otherwise an
             estimate of it, the mean of -log p(answer) over the steps; NaN if no log-probabilities are stored.
-        episodes, won: number of episodes with such a step, and of those that succeeded.
-        others, others_won: number of the agent's episodes without such a step, and of those that succeeded.
+        episodes, won: number of episodes with such a step, and number of these episodes that succeeded.
+        others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
         varied: number of these groups in which, in such a state, a decision of another situation was made too. So
             the group had the same choice several times there and did not always choose the same.

@@ -48,7 +48,7 @@ class EpisodeFiles:
         self._write(self.seconds)
 
     def resume(self) -> dict[tuple[int, int], Outcome]:
-        """The outcomes of the episodes that are stored, by position of the task and sample.
+        """The outcomes of the episodes that are stored, by position of the task and number of the sample.
 
         Raises:
             ValueError: the folder is damaged, or its evaluation plays something else.
@@ -125,7 +125,7 @@ def _said(step: StepRecord) -> Message:
 
 
 def _added(before: Sequence[Message], asked: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages of `asked` after `before` (the last prompt and answer); all if `asked` does not begin with it."""
+    """The messages of `asked` after `before`; all if `asked` begins otherwise. `before`: the last prompt and answer."""
     continues = tuple(asked[: len(before)]) == tuple(before)
     return [
         {"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})}
@@ -139,7 +139,7 @@ def stored_episodes(folder: Path) -> list[Path]:
 
 
 def key_of(path: Path) -> tuple[int, int]:
-    """Position of the task and sample of an episode's file; (-1, -1) for any other file."""
+    """(position of the task, number of the sample) of an episode's file; (-1, -1) for any other file."""
     group, _, copy = path.stem.partition("-")
     return (int(group), int(copy)) if group.isdecimal() and copy.isdecimal() else (-1, -1)
 

@@ -46,7 +46,7 @@ class Outcome:
         seconds: wall-clock time.
         usage: the counts that the policy reports, summed over all attempts.
         measures: the entries of the last `info` that the environment's `MEASURES` names, 0 if an entry is absent.
-        calls: tool calls that the answers asked for.
+        calls: number of tool calls that the answers asked for.
         tool_errors: number of steps in which a tool failed.
         signals: signals by name, each summed over the steps.
         sample: number of the task's sample, from 0.
@@ -230,7 +230,7 @@ async def evaluate(
         policy: description of the policy for the report.
         iteration: part of the noise keys.
         samples: how often each task is played; the samples differ in their noise keys.
-        known: (position of the task, sample) -> its outcome, for episodes that were played before.
+        known: (position of the task, number of the sample) -> outcome, for episodes that were played before.
         on_episode: called with each record that ends, and its outcome.
 
     Raises:

@@ -69,9 +69,9 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 class Example(NamedTuple):
     """A kind of failure in an episode: how often it occurred, and a text that shows it.
 
-    `thoughts` counts the failed answers that came with reasoning, `cut` those that ended at a token limit, and `other`
-    those that a limit of the endpoint or its server cut off (`Generation.cut_by`). `cut_by` is the sentence on the
-    first such limit. `missing` names the part of the format that an answer lacked.
+    `thoughts` counts the failed answers that came with reasoning, `cut` the failed answers that ended at a token limit,
+    and `other` the failed answers that a limit of the endpoint or its server cut off (`Generation.cut_by`). `cut_by` is
+    the sentence on the first such limit. `missing` names the part of the format that an answer lacked.
     """
 
     times: int

@@ -80,7 +80,7 @@ async def replay(
 
     Args:
         graph: a step graph with the texts of observations and actions, as runs store it.
-        pool, limits: see `Stage`; those of the agent that gets the tasks.
+        pool, limits: pool and limits of the agent that gets the tasks; see `Stage`.
         tasks: tasks by key.
         called: agent name -> `Stage`, for the agents that this agent may call.
     """
@@ -173,7 +173,8 @@ class _Walk:
     async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare.
 
-        Stops at the first observation that differs, or at the first action that calls another number of agents.
+        Stops at the first observation that differs, or at the first action that calls more or fewer agents than it
+        called in the stored rollout.
         """
         shown, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
         for turn, row in enumerate(self.rows.tolist()):

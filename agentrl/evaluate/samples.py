@@ -13,7 +13,7 @@ import numpy as np
 
 from agentrl.evaluate.stats import Interval, paired_bootstrap, wilson
 
-SUBSETS = 2000  # most subsets of samples for majority@k; if there are more, this number of subsets is drawn
+SUBSETS = 2000  # largest number of subsets for majority@k; if there are more, this number of subsets is drawn
 RESAMPLED = 2000  # bootstrap samples per interval
 
 
@@ -23,7 +23,7 @@ class Sample:
 
     Attributes:
         task: key of the task.
-        success: did it succeed?
+        success: did the episode succeed?
         answer: the last action; empty if it is not known.
         tokens: number of sampled tokens.
         actions: number of tool calls, or of steps if the episode has no tool calls; for samples read from a graph,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 Z95 = 1.959963984540054
-BLOCK = 1_000_000  # most resampled tasks in memory at once
+BLOCK = 1_000_000  # largest number of resampled tasks in memory at once
 
 
 class Interval(NamedTuple):
@@ -32,7 +32,7 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Exact two-sided p-value of the hypothesis that each discordant pair favours a or b equally (McNemar 1947).
+    """Exact two-sided p-value of the hypothesis that a discordant pair favours a as often as b (McNemar 1947).
 
     Args:
         only_a, only_b: number of tasks on which only a, or only b, succeeded.

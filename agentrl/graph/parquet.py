@@ -1,7 +1,7 @@
 """Step graphs as Parquet tables (extra `data`) for pandas, DuckDB, Polars, Spark; docs/run-folder.md has the schema.
 
 Three tables per graph, one file each: `steps` (one row per step), `names` (one row per id, with its text) and `tails`
-(one row per episode). Read as a graph of states, the rows of `steps` are the edges, and the states in `names` are the
+(one row per episode). In the graph of states, the rows of `steps` are the edges, and the states in `names` are the
 nodes. The tables hold all data of a stored graph, so that `read_tables` returns an equal graph.
 """
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from agentrl.graph import Tokens, path_lengths
 
-# `benchmarks/update.py --crossover` measures it: sharing fewer equal tokens saves nothing.
+# To share fewer equal tokens than this saves no time, as `benchmarks/update.py --crossover` measures.
 MIN_SHARED = 16
 
 
@@ -76,9 +76,10 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 
 
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
-    """The complete paths to those of `rows` whose end no other row continues, one after another.
+    """The complete paths to `rows`, one after another, except paths that another of these paths continues from the end.
 
-    A row on several paths is repeated; equal entries of `source` are copies of one token.
+    Rows without tokens of their own get no path. A row on several paths is repeated; equal entries of `source` are
+    copies of one token.
     """
     need = needed(tokens, rows)  # [N]
     length = path_lengths(tokens)  # [N]

@@ -51,7 +51,7 @@ def token_stats(
         vocabulary: V.
         temperature: divides the logits; one number, or [K], one per target.
         entropy: "gradient" if the entropy is part of the loss, "value" if it is a metric only, "none" to leave it out.
-        chunk: most logits in memory at a time.
+        chunk: largest number of logits in memory at a time.
 
     Raises:
         ValueError: a target is outside its allowed set.

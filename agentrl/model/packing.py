@@ -135,7 +135,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
 
     Args:
         batch: the batch of one mini-batch.
-        max_tokens: most packed tokens per micro-batch.
+        max_tokens: largest number of packed tokens per micro-batch.
         bundle: [K] int64; targets with equal numbers stay in one micro-batch (for losses that need all tokens of an
             episode at once).
 

@@ -74,7 +74,7 @@ def _why_paths(model: Any) -> str:
         return _probe_structure(model)
     try:
         small = _shallow_copy(model)
-    except Exception as error:  # noqa: BLE001  the constructor of any architecture
+    except Exception as error:  # noqa: BLE001  the constructor of an architecture may raise anything
         why = " ".join(str(error).split())[:200] or type(error).__name__
         return f"{config.model_type} cannot be made in float32 with {PROBED_LAYERS} layers, to be probed ({why})"
     return _probe_structure(small) or _probe_noise(model)
@@ -165,7 +165,7 @@ class _Probe:
 
     @staticmethod
     def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
-        """The largest difference, relative to the largest |value| wanted in the path; infinite if it is not finite."""
+        """The largest difference, relative to the largest |value| of `wanted` in its path; inf if one is not finite."""
         worst = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, wanted, strict=True)]
         return max(worst) if all(map(math.isfinite, worst)) else math.inf
 

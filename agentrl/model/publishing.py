@@ -89,7 +89,7 @@ def _full(folder: Path, size: int, error: OSError) -> ValueError:
 
 
 def whole_state(model: Any) -> Mapping[str, Any]:
-    """Every weight by its name in a published folder; adapters are merged, and a tied output head is listed too."""
+    """Every weight by its name in a folder of `publish`; adapters are merged, and a tied output head is listed too."""
     state: Mapping[str, Any] = adapters.merged_state(model) if hasattr(model, "get_base_model") else model.state_dict()
     return state
 

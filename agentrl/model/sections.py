@@ -11,8 +11,8 @@ class Lora(BaseModel):
     """Section [model.lora]: low-rank adapters (peft).
 
     Attributes:
-        r: rank.
-        alpha: scale, divided by r.
+        r: rank of the adapters.
+        alpha: the adapters' output is multiplied by alpha / r.
         dropout: dropout of the adapters' input in training.
         target_modules: names of the adapted layers; empty for all linear layers except the output layer.
     """
@@ -29,16 +29,20 @@ class NewModel(BaseModel):
     """Section [model.new]: a Qwen3-type model with random weights and a word-level tokenizer.
 
     Attributes:
-        layers, hidden, heads, kv_heads, intermediate: shape of the model; each head is hidden / heads wide.
-        max_positions: most tokens per context.
+        layers: number of layers.
+        hidden: width of the hidden states.
+        heads: number of attention heads; each head is hidden / heads wide.
+        kv_heads: number of heads for keys and values; it must divide `heads`.
+        intermediate: width of the feed-forward layers.
+        max_positions: largest number of tokens per context.
         init_std: standard deviation of the random weights.
         tied: the output layer has the weights of the embedding.
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
         compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
-        vocabulary: closed knows the words of the expert's episodes (of random episodes if there is no expert), and
-            every other word is one unknown token; open also knows the words of random episodes, and spells every other
-            word.
+        vocabulary: words that are tokens. `closed`: the words of the expert's episodes (of random episodes if there is
+            no expert); all other words become the same unknown token. `open`: the words of the expert's and of random
+            episodes; every other word is written in the longest known pieces, down to characters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

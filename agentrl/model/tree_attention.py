@@ -21,7 +21,7 @@ from agentrl.model.layout import Layout
 
 NAME = "agentrl_tree"
 BLOCK = 128  # tokens per FlexAttention block
-VARIANTS = 64  # most compiled variants of the kernel per process
+VARIANTS = 64  # largest number of compiled variants of the kernel per process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 
 
 class Mark(NamedTuple):
-    """Identifies weights: `load` is how often weights were loaded before, `version` is their version.
+    """Identifies weights: `load` rises by 1 whenever weights are loaded, `version` is the version of the weights.
 
     The version alone is not unique: a run loads version 0 twice, before cloning and after it.
     """
@@ -26,7 +26,7 @@ class WeightFolder(NamedTuple):
     """Weights in files that another process has written.
 
     Attributes:
-        path: a folder of `agentrl.model.publish`, or of peft adapters (`publish_adapter`).
+        path: a folder that `agentrl.model.publish` or `save_model` wrote, or a folder of adapters (`publish_adapter`).
         adapter: the folder holds adapters of the model that the engine began with, and no whole weights.
     """
 
@@ -57,7 +57,7 @@ class Weights:
         }
 
     def take(self, state: State) -> None:
-        """Copy the tensors of `state` into these models, which must be of the same kind."""
+        """Copy the tensors of `state` into these models, which must have tensors of the same names and shapes."""
         import torch
 
         with torch.no_grad():

@@ -21,8 +21,8 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
 
     Raises:
-        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing, or this
-            machine lacks something that the engine needs.
+        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing or holds no
+            model, or this machine lacks something that the engine needs.
     """
     check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
@@ -39,7 +39,7 @@ def _model_paths(settings: Settings) -> list[str]:
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
-    """The held-out tasks of a run: those that its panel file names, or the first ones of the evaluation environment."""
+    """The held-out tasks of a run: the tasks that its panel file names, else the first tasks of [eval.env]."""
     chosen = settings.tables.eval
     if chosen.panel is not None:
         return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
@@ -155,7 +155,7 @@ def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks.
 
     If the list of training tasks has no end, only its first tasks are searched, as many as there are held-out tasks.
-    That is enough to notice that both lists are the same.
+    That is enough to notice that the two lists are equal.
     """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}

@@ -149,7 +149,7 @@ class Contestant:
         return limits.model_copy(update={"concurrency": endpoint_of(self.word, self.endpoint).concurrency})
 
     def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
-        """The agents: one plays the environments of `pool`, the others are those that the environment or run adds."""
+        """The agents: the first one plays the environments of `pool`; the environment or the run adds the others."""
         sections = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
         context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
         agents = resolve_agents(entry, context, limits, self.word, sections)
@@ -264,7 +264,7 @@ class Contestant:
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
         # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes its
-        # place; it samples from the same distribution.
+        # place, which samples from the same distribution.
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})

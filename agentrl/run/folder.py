@@ -248,9 +248,10 @@ class RunFolder:
             )
 
     def rewind(self, lines: int, timing_lines: int) -> None:
-        """Keep the first `lines` lines of metrics and `timing_lines` lines of timings; no line from a damaged one on.
+        """Keep the first `lines` lines of metrics and the first `timing_lines` lines of timings.
 
-        The removed lines were written after the checkpoint from which the run is resumed.
+        The later lines were written after the checkpoint from which the run is resumed. If one of the lines to keep is
+        damaged, this line and all lines after it are removed too.
         """
         for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
             write_atomically(path, b"".join(_whole_lines(path)[:count]))

@@ -16,14 +16,14 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-WINDOW = 10  # number of iterations that a rule about a lasting state reads
-SHORT = 5  # the same for rules that need fewer iterations
+WINDOW = 10  # number of iterations that most rules about a lasting state read
+SHORT = 5  # number of iterations that the other rules about a lasting state read
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
-FAULTS = 0.05  # share of episodes that faults of the environment ended
+FAULTS = 0.05  # share of episodes that faults (of the environment, of a service or of a score) ended
 GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
 FALL = 0.1  # success that falls to this share of its best is gone
 SEEN = 0.1  # success counts as gone only if the best iterations had at least this success
@@ -68,7 +68,7 @@ Rule = Callable[[Past], str]  # returns the sentence; empty if nothing is wrong
 
 
 def mean(rows: Sequence[Row], name: str) -> float:
-    """Mean of an entry of the rows; NaN if a row lacks it."""
+    """Mean of the entry `name` over the rows; NaN if a row lacks the entry, 0 if there are no rows."""
     return sum(float(row.get(name, math.nan)) for row in rows) / max(1, len(rows))
 
 
@@ -229,14 +229,14 @@ def memorised(past: Past) -> str:
         return ""
     return (
         f"training tasks are won in {trained:.0%} (last {SHORT} iterations), held-out tasks in {held_out:.0%} "
-        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or those of "
-        "[eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and read lost "
-        "episodes (agentrl view)"
+        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or the "
+        "tasks of [eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and "
+        "read lost episodes (agentrl view)"
     )
 
 
 def faults(past: Past) -> str:
-    """The environment fails in many episodes."""
+    """Faults of the environment, of a service or of a score end many episodes."""
     row = past.last
     share = float(row.get("env_error_share", 0.0))
     if row["stage"] == "eval":
@@ -245,7 +245,7 @@ def faults(past: Past) -> str:
         return ""
     example = next(iter(row.get("faults", {})), "")
     told = f", such as {example}" if example else ""
-    return f"the environment failed in {share:.0%} of the episodes{told}: run agentrl check on it"
+    return f"{share:.0%} of the episodes ended with a fault{told}: run agentrl check on the environment"
 
 
 def entropy_gone(past: Past) -> str:
@@ -333,7 +333,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
     f"{2 * WINDOW} updates were left",
     "memorised": f"at least {SOLVED:.0%} of the episodes on training tasks succeeded, and success on held-out tasks "
     f"was at most {MEMORISED:.0%} of that share",
-    "faults": f"the environment failed in more than {FAULTS:.0%} of the episodes",
+    "faults": f"more than {FAULTS:.0%} of the episodes ended with a fault of the environment, a service or a score",
     "entropy_gone": f"the entropy per token fell to {GONE_NATS:g} nats or less, and fewer than {SOLVED:.0%} of the "
     "rollouts succeeded",
     "success_gone": f"success fell to at most {FALL:.0%} of its best value, and that value was at least {SEEN:.0%}",

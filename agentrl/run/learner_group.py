@@ -141,8 +141,8 @@ class LearnerGroup:
     def _look_after_followers(self) -> None:
         """Watch the followers. The thread that trains must call this method.
 
-        If this is the main thread, the end of a follower interrupts it. Another thread cannot be interrupted, and
-        notices the end in `check`.
+        If the calling thread is the main thread, the end of a follower interrupts it. Any other thread cannot be
+        interrupted; it notices the end of a follower when it calls `check`.
         """
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
@@ -207,7 +207,11 @@ class _Follower:
         )
 
     def await_ready(self, seconds: float) -> None:
-        """Wait until the follower has imported everything; ValueError if it ends before, or needs longer."""
+        """Wait until the follower has imported everything.
+
+        Raises:
+            ValueError: the follower ended before, or was not ready in `seconds`.
+        """
         assert self.process.stdout is not None
         watch = threading.Timer(seconds, self.process.kill)
         watch.start()
@@ -233,7 +237,10 @@ class _Follower:
         return f"process {self.rank} of the learner ended{words}"
 
     def end(self, seconds: float) -> None:
-        """Wait this long for the follower to end, then close the pipe. Kill the follower if it still runs 1 s later."""
+        """Wait at most `seconds` for the follower to end, then close the pipe.
+
+        A follower that still runs 1 s later is killed.
+        """
         assert self.process.stdin is not None and self.process.stdout is not None
         if seconds:
             with suppress(subprocess.TimeoutExpired):
@@ -288,7 +295,7 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
 
 
 def check_group(settings: Settings, place: Place | None) -> torch.device:
-    """The kind of device that the processes of [learner] compute on.
+    """The device that the processes of [learner] compute on; only its kind, cpu or cuda, if the policies are divided.
 
     Raises:
         ValueError: [learner] cannot work on this machine, with this torch, or with the other sections.

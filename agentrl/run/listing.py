@@ -208,8 +208,8 @@ def condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"--where {text!r:.80} is no condition: write KEY=VALUE, or !=, >, >=, <, <= or ~ (contains) for =, in "
-            "quotes, as in 'success>0.5'"
+            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes, or !=, >, >=, <, <= or ~ (contains) in "
+            "place of =, as in 'success>0.5'"
         )
     return Condition(match[1], match[2], match[3].strip())
 
@@ -242,7 +242,7 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
 
 
 def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
-    """Raises ValueError, with the nearest keys, if no run has this key."""
+    """Raises ValueError, with the nearest keys, if the key is no column and no run has it in its configuration."""
     parts = [f"bytes.{part}" for part in PARTS]
     if key in (*COLUMNS, "bytes", *parts) or any(run.value(key) is not None for run in runs) or not runs:
         return

@@ -24,7 +24,7 @@ GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
 MANY = 8  # number of learner processes in the additional forecast for a node
 STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
-TRIES = 4  # most forecasts in the search for the largest update.max_tokens
+TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,
@@ -78,9 +78,10 @@ def forecast(settings: Settings, card: str = "") -> Iterator[str]:
 
 def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
     print(
-        "counting the memory: an update of each variant, on the CPU; minutes for a model of billions", file=sys.stderr
+        "counting the memory: the CPU runs an update of each variant, for minutes if the model has billions of weights",
+        file=sys.stderr,
     )
-    yield "# memory of a GPU, at least; counted in the update itself, run on tensors without memory (docs/scaling.md):"
+    yield "# memory of a GPU that an update needs at least, counted on tensors without memory (docs/scaling.md):"
     for policy in policies:
         yield from policy.lines(card)
     yield "# not counted: CUDA's context, gaps of the allocator, workspaces of kernels, buffers of NCCL"
@@ -173,7 +174,7 @@ class _Policy:
         verdict = "fits" if need.peak <= room else "does not fit"
         least = min(self._longest(), tokens)
         if largest < least:
-            yield f"{head} {verdict}; not even one path of {least} tokens does"
+            yield f"{head} {verdict}; not even one path of {least} tokens fits"
         else:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
@@ -195,7 +196,7 @@ class _Policy:
         """Estimate the largest number of tokens that fits, from at most TRIES more forecasts; 0 if none of them fits.
 
         As a function of the tokens, the peak is a maximum of straight lines. So between two forecasts the peak is never
-        above the line through both. When one number of tokens fits and another does not, this line gives the result,
+        above the line through the two. When one number of tokens fits and another does not, this line gives the result,
         rounded down to a multiple of STEP. Until then, further numbers are tried.
         """
         tokens = self.update.max_tokens

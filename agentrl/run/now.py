@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-EVERY_S = 1.0  # least time between two writes inside a phase
+EVERY_S = 1.0  # shortest time between two writes inside a phase
 
 
 class Now:
@@ -26,7 +26,7 @@ class Now:
         self._written = 0.0
 
     def begin(self, work: str, step: int, of: int, episodes: int) -> None:
-        """A new piece of work.
+        """Set the piece of work that begins now. Its first `phase` writes it to the file.
 
         Args:
             work: cloning, training, or the name of an evaluation.

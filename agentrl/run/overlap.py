@@ -10,8 +10,8 @@ engines get newer weights as soon as an update is done, also in the middle of an
 and `version_newest` of each step then say which weights generated the answer.
 
 The weights that play a batch are at most `run.staleness` updates old when the batch is trained on, because `run.ahead`
-is at most `run.staleness`. Groups that continue from one batch to the next are dropped when their first weights
-become older than that (`agentrl.rollout.Provision`).
+is at most `run.staleness`. A group that continues from one batch to the next is cancelled when the weights with
+which the group began are more than `run.staleness` updates old (`agentrl.rollout.Provision`).
 """
 
 import time

@@ -80,7 +80,7 @@ class Progress:
 
 
 def in_words(success: float, mean_return: float) -> str:
-    """The success rate and, if it differs, the mean return (sum of an episode's rewards), as text."""
+    """The success rate as text, with the mean return (sum of an episode's rewards) if the two numbers differ."""
     return f"success {success:.2f}" + (f", return {mean_return:.3g}" if abs(mean_return - success) > 1e-9 else "")
 
 

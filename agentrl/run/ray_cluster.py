@@ -19,14 +19,14 @@ _USERS: list[str] = []  # addresses, one per user of the connection
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
 KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
 ROOM_S = 60.0  # time for the cluster to provide the resources
-TRIES = 3  # most tries to start a cluster here: Ray waits only 15 s for its own processes, too short on a busy machine
+TRIES = 3  # number of tries to start a cluster here: a busy machine may need more than Ray's time limit of 15 s
 
 
 class Room(NamedTuple):
     """A placement group.
 
     Attributes:
-        placed: the group. Bundle k below `ranks` is for rank k of the learner; the other bundles are for engines.
+        placed: the group. Bundle k, for k below `ranks`, is for rank k of the learner; later bundles are for engines.
         ranks: number of the learner's processes in the group.
         cards: GPUs per engine.
     """
@@ -43,9 +43,10 @@ class Room(NamedTuple):
 
 
 def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster. `local` starts a cluster with one CPU per worker and engine.
+    """Ray, connected to the cluster.
 
-    If the learner has several processes, the cluster has one more CPU for each of them.
+    The address `local` starts a cluster with one CPU per worker, one per engine and, if the learner has several
+    processes, one per process of the learner.
 
     Each call needs one call of `release`; the last `release` leaves the cluster.
 

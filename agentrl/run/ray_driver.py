@@ -40,7 +40,7 @@ TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked at most, and the paus
 
 
 class OtherWeights(Exception):
-    """A worker has weights of another version than its groups are meant for."""
+    """The groups of a worker are meant for other weights than the worker has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Worker:
     ) -> None:
         settings = Settings({**tables, "cluster": {}}, stored=True)
         if team is None:
-            weights = weights.copy()  # CPU kernels round by a tensor's alignment, which is arbitrary in received ones
+            weights = weights.copy()  # CPU kernels round by alignment, which is arbitrary in received tensors
         torch.set_num_threads(max(1, settings.tables.run.threads))
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
@@ -296,7 +296,8 @@ class RayRollouts(Rollouts):
         """A worker's answer. A worker that restarts is asked again; a worker that died is replaced.
 
         Raises:
-            ValueError: no worker answered in TRIES tries; or what the rollout itself raised.
+            ValueError: the worker, replaced when it died, did not answer in TRIES tries. An error of the rollout method
+                is raised as it is.
         """
         faults = self._ray.exceptions
         for _ in range(TRIES):
@@ -305,7 +306,7 @@ class RayRollouts(Rollouts):
                 return done
             except faults.ActorDiedError:
                 self._workers[number] = self._new()
-            except faults.RayActorError:  # it is being restarted
+            except faults.RayActorError:  # the worker is being restarted
                 await asyncio.sleep(BACK_OFF_S)
             except faults.RayTaskError as error:
                 if not isinstance(error.cause, OtherWeights):

@@ -334,7 +334,7 @@ class TeamEngine(Sessions):
                 continue
             except ray.exceptions.ActorDiedError as error:
                 raise ValueError(_gone(home, error)) from None
-            except ray.exceptions.RayActorError as error:  # it is being restarted
+            except ray.exceptions.RayActorError as error:  # the actor is being restarted
                 if time.monotonic() > until:
                     raise ValueError(_gone(home, error)) from None
             # The new process knows no session and no request; requests without a caller are not sent again.

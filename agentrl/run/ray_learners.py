@@ -113,7 +113,11 @@ class _RayFollower:
         self._alive = actor.stay.options(concurrency_group="watch").remote()
 
     def await_ready(self, seconds: float) -> None:
-        """Wait until the rank has joined the process group; ValueError if it ends before, or needs longer."""
+        """Wait until the rank has joined the process group.
+
+        Raises:
+            ValueError: the rank ended before, or did not join in `seconds`.
+        """
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
         except Exception as error:  # noqa: BLE001  any error means that the rank did not begin
@@ -132,7 +136,7 @@ class _RayFollower:
         return f"process {self.rank} of the learner {self._words}"
 
     def end(self, seconds: float) -> None:
-        """Wait at most this long for the calls that the actor still has to carry out, then kill the actor."""
+        """Wait at most `seconds` for the calls that the actor still has to carry out, then kill the actor."""
         if seconds:
             with suppress(Exception):
                 self._ray.get(self.actor.pid.remote(), timeout=seconds)

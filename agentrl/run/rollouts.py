@@ -269,8 +269,8 @@ class Rollouts:
         return both
 
     def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
-        """`unlisted_share`: share of an expert's moves that are not listed actions. Empty if it is 0, or any action is
-        allowed."""
+        """`unlisted_share`: share of the experts' moves that are not listed actions. Empty if this share is 0, or if
+        `engine.actions` is `free`."""
         steps = [step for record in records for chain in record.chains() for step in chain.steps if not step.rewrites]
         left = sum(bool(one.observation.actions) and one.action not in one.observation.actions for one in steps)
         free = self.settings.engine.config.actions == "free"

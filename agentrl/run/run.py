@@ -70,7 +70,7 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Share of `run.tokens` or `run.actions` that rollouts have used up, the larger; 0 without a limit."""
+        """Share of `run.tokens` or of `run.actions` that is used up: the larger of the two; 0 without a limit."""
         limits = self.settings.tables.run
         return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 
@@ -362,7 +362,7 @@ def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> di
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
-    """The settings with `limits.turns` from the expert's longest episode, if the recipe does not set that option."""
+    """The settings with `limits.turns` from the expert's longest episode, unless the recipe sets this option."""
     longest = max((one.turns for one in words.values()), default=0)
     turns = turns_of(longest)
     found = settings.fitted({"limits.turns": turns}) if longest else settings

@@ -82,7 +82,7 @@ class Teacher:
         learner = self.policies.learners[self.policies.main]
         asked = np.intersect1d(taught.rows, rows)
         there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
-        # The batch's own tokens come first; those of replayed steps and demonstrations were joined after them.
+        # The batch's own tokens come first; the tokens of replayed steps and demonstrations were joined after them.
         first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]
         said[first] = there[taught.tokens.sampled]
         return said

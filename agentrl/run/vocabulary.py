@@ -1,8 +1,8 @@
 """The vocabulary of a new model: the words of episodes that experts play in the environments of the model's agents.
 
-Without an expert, random episodes are played. An open vocabulary also has the words of random episodes beside those of
-an expert, because an expert does not see the environment's replies to mistakes. These random episodes are left out if
-an agent cannot be played at random.
+Without an expert, random episodes are played. An open vocabulary has the words of the expert's episodes and of
+random episodes, because an expert does not see the environment's replies to mistakes. The random episodes are left out
+if an agent cannot be played at random.
 
 The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
 number of words.
@@ -26,8 +26,8 @@ from agentrl.run.stages import VOCABULARY
 from agentrl.settings import Settings
 from agentrl.types import Observation
 
-EPISODES = 200  # expert episodes whose words a new model knows
-STRAYS = 50  # random episodes beside the expert episodes
+EPISODES = 200  # largest number of expert episodes whose words a new model knows
+STRAYS = 50  # largest number of random episodes beside the expert episodes
 FILE = "vocabulary.json"
 
 

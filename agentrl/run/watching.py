@@ -52,8 +52,8 @@ class Frame:
         speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
         left_s: estimated seconds to the end, from the last iterations and evaluations; None if not known.
         faults: fault -> number of episodes that it ended, the most frequent fault first.
-        counts: number of episodes that faults of the environment ended, of episodes tried again, of optimiser steps
-            skipped, and of failures of each tracker; without those that are 0.
+        counts: number of episodes that faults ended, of episodes tried again, of optimiser steps skipped, and of
+            failures of each tracker; numbers that are 0 are left out.
         findings: the findings of the rules of health, each with rule, severity and text.
     """
 

@@ -35,7 +35,7 @@ class Reader:
     Args:
         learner: holds the policy.
         temperature: sampling temperature.
-        max_tokens: most packed tokens per forward pass.
+        max_tokens: largest number of packed tokens per forward pass.
     """
 
     def __init__(self, learner: Learner, temperature: float, max_tokens: int) -> None:
@@ -76,7 +76,7 @@ def annotate(
         mine: [N] bool, the rows to annotate; None for all. With several policies, each one annotates its own rows, and
             the entries on the rows of other policies are kept.
         entropies: also add `token_entropy` [S] in nats, of the distribution of each sampled token under the trainer's
-            policy; 0 for forced tokens, NaN outside the trained rows. It costs one more forward pass.
+            policy; 0 for forced tokens, NaN outside the trained rows. This costs one more forward pass.
 
     Raises:
         ValueError: `update.kl_coef` needs a reference model and the learner has none.

@@ -37,7 +37,7 @@ class Critic:
     Args:
         config: see `CriticConfig`; its `model` is `head` or `own`.
         policy: the policy's network.
-        trunk: with `model="own"`, the model of `config.path`, already loaded; None copies the policy's.
+        trunk: with `model="own"`, the model of `config.path`, already loaded; None for a copy of the policy's model.
     """
 
     def __init__(self, config: CriticConfig, policy: Network, trunk: nn.Module | None = None) -> None:

@@ -139,7 +139,7 @@ def part_like(full: Tensor, like: Tensor) -> Tensor:
 def clip(parameters: Iterable[Tensor], limit: float) -> float:
     """Scale all gradients down if their common norm is above `limit`; returns the norm before scaling.
 
-    Gradients that are divided over ranks count whole, and every rank gets the same norm.
+    The norm is over all parts of gradients that are divided over ranks, so every rank gets the same norm.
 
     Args:
         parameters: the tensors whose gradients are scaled. A tensor that is not divided has the same gradient on every

@@ -1,9 +1,9 @@
 """Importance weights of tokens that an older version or another implementation of the model has sampled.
 
 The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update
-over the probability that the engine sampled with. It differs from 1 if rollouts are older than the update
+over the probability that the engine sampled with. r differs from 1 if rollouts are older than the update
 (`run.staleness`) or if engine and trainer compute differently. The weight w(r) multiplies the policy-gradient terms of
-the token. It is constant: no gradient flows through w. PPO's own ratio stays pi_new / pi_old. Together this is
+the token. No gradient flows through w. PPO's own ratio stays pi_new / pi_old. Together this is
 decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
 
 - `truncate`: w = min(r, high). Truncated importance sampling per token; V-trace, Espeholt et al., arXiv:1802.01561,

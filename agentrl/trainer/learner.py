@@ -61,8 +61,9 @@ class Learner:
 
     Attributes:
         half: does the model compute in half precision?
-        generating: the whole model, to generate with and to save. If the trained model is divided, it is a copy on rank
-            0, which `gather` updates, and None on the other ranks. Otherwise it is the trained model itself.
+        generating: the whole model, to generate with and to save. If the trained model is divided, `generating` is a
+            copy on rank 0, which `gather` updates, and None on the other ranks. Otherwise `generating` is the trained
+            model itself.
         meter: sums the metrics of an update.
     """
 
@@ -271,7 +272,7 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
 
 
 def _check_same(model: nn.Module, ranks: Ranks) -> None:
-    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each)."""
+    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each tensor)."""
     rank = ranks.other(
         lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
     )

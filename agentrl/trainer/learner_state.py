@@ -88,7 +88,7 @@ class _Parts:
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.state_dict_loader import load as load_parts
 
-        read = {name: target.detach() for name, target in targets.items()}  # the same memory
+        read = {name: target.detach() for name, target in targets.items()}  # `detach` makes no copy
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is what no_dist asks for

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agentrl.trainer.sections import KlForm
 
-LIMIT = 20.0  # of k3's log-ratio, in nats
+LIMIT = 20.0  # largest |log-ratio| in k3, in nats
 
 
 def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
@@ -28,7 +28,7 @@ def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
         return apart.abs()
     if form == "k2":
         return 0.5 * apart**2
-    near = apart.clamp(-LIMIT, LIMIT)  # [K] exp(20) - 21 is far above the bound of 10, and so is 20 - 1
+    near = apart.clamp(-LIMIT, LIMIT)  # [K] at both limits k3, about exp(20) - 21 and 20 - 1, is above its bound of 10
     return ((-near).exp() + near - 1).clamp(-10, 10)
 
 

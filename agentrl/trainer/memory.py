@@ -45,7 +45,7 @@ class Need(NamedTuple):
         weights: trained and frozen weights, with float32 copies.
         reference: the reference model.
         optimiser: the optimiser's state after the first step.
-        peak: the most bytes that are alive at once in an update; it includes weights, reference and optimiser.
+        peak: largest number of bytes that are alive at once in an update; it includes weights, reference and optimiser.
         whole: the undivided copy of the weights with which process 0 of a divided learner generates; `peak` does not
             include it.
     """
@@ -107,7 +107,7 @@ class _Silent(Meter):
 
 
 class _OneOfMany(Ranks):
-    """Rank 0 of several ranks, of which the others do not exist; it computes all micro-batches itself."""
+    """Rank 0 of a group whose other ranks do not exist; it computes all micro-batches itself."""
 
     def __init__(self, size: int) -> None:
         self.grouped, self.size, self.rank, self.messages = True, size, 0, None
@@ -126,8 +126,9 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest episodes (`runs` of the attention's plan).
 
-    The other episodes would need the same memory, one after another, and most of the forecast's time. Two episodes are
-    needed, because tensors of one episode are alive while the next one is computed. No episode may branch.
+    The attention computes episodes one after another, so further episodes would not need more memory, but they would
+    take most of the forecast's time. Two episodes are needed, because tensors of one episode are alive while the next
+    one is computed. No episode may branch.
     """
 
     def plan(self, layout: Any) -> Any:
@@ -158,8 +159,8 @@ class _Simulated(Learner):
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
     """The graph of one micro-batch with about `tokens` packed tokens.
 
-    Its episodes have `longest` tokens each, and one has the remaining tokens. The share `SAMPLED` of the tokens is
-    sampled.
+    Its episodes have about `longest` tokens each, and one more episode has the remaining tokens, unless there are very
+    few. About the share `SAMPLED` of the tokens is sampled.
     """
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
@@ -203,7 +204,7 @@ def forecast_update(
     learner: LearnerConfig,
     reference: bool,
 ) -> Need:
-    """What the update on one micro-batch needs, on one of the `learner.processes` processes.
+    """The memory that the update on one micro-batch needs on one of the `learner.processes` processes.
 
     Args:
         empty: a transformers model on the meta device, with adapters already inside.
@@ -227,7 +228,7 @@ def forecast_update(
 def measured(
     model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
 ) -> Need:
-    """What an update on this graph needs once the optimiser has its state.
+    """The memory that an update on this graph needs once the optimiser has its state.
 
     The weights of the model may be real, fakes, or on the device meta.
     """

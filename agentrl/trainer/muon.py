@@ -18,7 +18,8 @@ SMALLEST = 1e-7
 def orthogonalise(matrix: Tensor) -> Tensor:
     """The matrix with its singular values moved near 1, by five quintic Newton-Schulz iterations.
 
-    Singular values above 1/250 of the matrix's Frobenius norm end between 0.68 and 1.2; smaller ones stay smaller.
+    Singular values above 1/250 of the matrix's Frobenius norm end between 0.68 and 1.2, smaller ones between
+    0 and 1.2.
 
     The computation is in bfloat16 on a GPU, as in `torch.optim.Muon` on every device, and in float32 on a CPU: many
     CPUs have no instructions for bfloat16, and a matrix product in bfloat16 takes ten times as long there.

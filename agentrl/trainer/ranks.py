@@ -103,7 +103,7 @@ class Ranks:
     def fill(self, column: np.ndarray) -> np.ndarray:
         """A column [S] or [S, V] with the entries of all ranks.
 
-        Each entry was computed by one rank and is NaN on the others, or was computed by none and stays NaN.
+        Each entry was computed by one rank and is NaN on the other ranks, or was computed by no rank and stays NaN.
         """
         if self.size == 1:
             return column

@@ -12,22 +12,24 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Section [critic]: a value of each turn or token, for credit methods that need one.
 
     Attributes:
-        model: none; `head`, one linear layer on the policy's trunk; `own`, a model of its own that starts as a copy of
+        model: none; `head`, one linear layer on the policy's trunk; `own`, a separate model that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the own model; it must have the policy's vocabulary.
+        path: folder or hub name of the separate model of critic.model=own, which must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
             trains the trunk by the policy loss alone.
-        lr: learning rate (AdamW) of the head or the own model; turn-PPO's is ten times the actor's.
+        lr: learning rate (AdamW) of the head and of the separate model, if there is one; in turn-PPO ten times that of
+            the policy.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: distance between a value and its old value beyond which the loss of the value does not fall any more, as
-            in PPO. None for the plain squared error. On a branched graph nothing is clipped.
+        clip: distance from the value before the update beyond which moving a value farther does not lower the loss any
+            more, as in PPO. None for the plain squared error. On a branched graph nothing is clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
-        mean: `episode` averages the turns of an episode, then the episodes, so that long episodes do not dominate;
-            `value` gives all values the same weight, as does any choice on a branched graph.
+        mean: `episode` averages the loss over the values of an episode, then over the episodes, so that long episodes
+            do not dominate; `value` gives all values the same weight. On a branched graph, `episode` does the same as
+            `value`.
         warmup: number of first iterations in which only the critic learns.
         cut_value: the value beyond the end of an episode that has no next observation, because `limits.cut_turn=end`
             or `limits.calls` ended it with a turn that was not carried out. `before` takes the value before that turn,
@@ -69,7 +71,7 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         muon_lr: learning rate of Muon.
         weight_decay: weight decay of tensors with two or more dimensions.
         betas: betas of AdamW.
-        warmup: updates over which the rate rises linearly.
+        warmup: number of updates over which the learning rate rises linearly.
         schedule: constant; or cosine, which falls to 0 from the end of the warm-up to the last update, or to the update
             in which the run's budget (run.tokens, run.actions) is spent, whichever comes first.
         grad_clip: largest norm of all gradients together; 0 for no limit.
@@ -115,39 +117,44 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kl_coef: weight of the KL term against the reference model.
-        kl_form: k1 = pi - ref (log-probs); abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
+        kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
         entropy_coef: weight of the entropy bonus.
-        aggregation: how the losses of the tokens become one number: the mean over all tokens (`token-mean`), or a mean
-            over sequences of their sums (`seq-mean-token-sum`), of their means (`seq-mean-token-mean`), or of their
-            sums divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the aggregation with which the loss was
-            published (`AGGREGATION` of its file).
-        sequence: the sequence of these means: a step or an episode. Default: the sequence with which the loss was
-            published (`SEQUENCE` of its file).
-        norm_tokens: number by which the sum of a sequence is divided; default: the tokens of the longest sequence of
-            the mini-batch.
+        aggregation: how the losses of the tokens become one number. `token-mean`: the mean over all tokens. The other
+            three first compute one number per sequence, then the mean of these numbers over the sequences; the number
+            is the sum over the tokens of the sequence (`seq-mean-token-sum`), the mean over these tokens
+            (`seq-mean-token-mean`), or the sum divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the
+            aggregation with which the loss was published (`AGGREGATION` of its file).
+        sequence: what counts as one sequence in the means of `aggregation` and in importance=sequence_mask: a step or
+            an episode. Default: the sequence with which the loss was published (`SEQUENCE` of its file).
+        norm_tokens: number by which aggregation=seq-mean-token-sum-norm divides the sum of a sequence; default: the
+            number of decisions of the longest sequence of the mini-batch.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass, at most one per unit.
         unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
             its steps.
-        max_tokens: most packed tokens per micro-batch; it must be at least the tokens of the longest path.
+        max_tokens: largest number of packed tokens per micro-batch; no path may have more tokens.
         train_invalid: also train steps whose answer was not in the right format.
-        train_unfinished: also train rollouts that a limit or a refusal ended. If false, as in SUPO, such rollouts
-            still count in the statistics of the credit method.
+        train_unfinished: also train rollouts that a limit or a refusal ended. If false (SUPO does this), such rollouts
+            are not trained, and they still count in the statistics of the credit method.
         old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
         importance: weight of tokens whose log-probs differ between the engine that sampled them and the trainer before
-            the update, because the rollouts are older (run.staleness) or the two compute differently. `none` corrects
-            nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio inside
-            [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence whose
-            geometric mean of ratios is outside. Formulas: `agentrl.trainer.importance`. With old_logprob=engine
-            nothing is corrected, and the two masks are refused.
-        importance_low, importance_high: bounds of the ratio. Defaults: no lower bound and 2 (truncate), 0.5 and 5
-            (mask), 0.5 and 2 (sequence_mask).
+            the update, because the rollouts are older (run.staleness) or engine and trainer compute differently. `none`
+            corrects nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio
+            inside [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence
+            whose geometric mean of ratios is outside these bounds. Formulas: `agentrl.trainer.importance`. With
+            old_logprob=engine nothing is corrected, and `mask` and `sequence_mask` are refused.
+        importance_low: smallest ratio of a token that importance=mask keeps, or smallest geometric mean of a sequence
+            that importance=sequence_mask keeps; default: 0.5.
+        importance_high: largest weight of a token with importance=truncate (default: 2), largest ratio of a token that
+            importance=mask keeps (default: 5), or largest geometric mean of a sequence that importance=sequence_mask
+            keeps (default: 2).
         mismatch_tolerance: nats; if the log-probs of engine and trainer differ by at most this much on every token,
             nothing is corrected, except in batches with replayed steps, demonstrations or changed prompts.
-        mismatch_tolerance_half: the same for weights in bfloat16 or float16, whose rounding alone moves the log-probs
-            of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the mean; see docs/models.md).
+        mismatch_tolerance_half: nats; replaces mismatch_tolerance if the weights are in bfloat16 or float16, because
+            their rounding alone moves the log-probs of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the
+            mean; see docs/models.md).
         regularizers: entries of `algorithms/regularizer/` with their options, terms added to the policy loss.
     """
 
