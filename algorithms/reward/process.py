@@ -20,8 +20,8 @@ from agentrl.graph import StepGraph, following
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """signal: name of the signal with the process scores. form: clip, delta, or clip_delta, which clips the scores and
-    then takes the differences. threshold: score from which on clip gives a step 0, in the unit of the scores. weight:
-    factor of the rewards."""
+    then takes the differences. threshold: a score of at least this value becomes 0 in the forms clip
+    and clip_delta. weight: factor of the rewards."""
 
     signal: str = "process"
     form: Literal["clip", "delta", "clip_delta"] = "clip_delta"

@@ -29,7 +29,7 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """See the module.
 
     Attributes:
-        beta: share of its reward that the most likely copy of G loses; (G - 1) / G of this with preset=official.
+        beta: share of its reward that the most likely copy loses; with preset=official it loses beta (G - 1) / G.
         preset: the formula of the paper, or that of the released code (official).
         correct: name of the signal for the correctness R, which is summed over an episode.
     """
