@@ -32,7 +32,7 @@ SWEEPS_END, ROUNDING = 1e-10, 1e-8  # the sweeps end when no value moves more; d
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per edge of the merged graph."""
+    """gamma: discount per edge of the merged graph. preset: has no effect on this method."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     eps: float = Field(1e-6, ge=0)

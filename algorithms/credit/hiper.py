@@ -10,10 +10,11 @@ advantage times gamma^L lam_segment. The column `advantage` is the low one of ev
 the high one on the starts of segments, 0 on other steps.
 
 The steps may say to which part of an answer each token belongs (`token_level` of `agentrl.algorithms._subgoals`). Then
-action tokens get the low advantage of their step. The sub-goal tokens of a segment's first step get its high
-advantage, and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`,
-every token gets the low advantage of its step. The released code gives switch tokens the advantage of a third critic,
-on whether to terminate, or the high advantage (`assign_high_to_switch`); there is no third critic here.
+action tokens get the low advantage of their step. The sub-goal tokens of a segment's first step get its high advantage,
+and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`, and in
+episodes that share steps, every token gets the low advantage of its step. The released code gives switch tokens the
+advantage of a third critic, on whether to terminate, or the high advantage (`assign_high_to_switch`); there is no third
+critic here.
 
 After the end of a truncated episode the value is 0 (`bootstrap=none`, the released default), the current value of each
 level (`current`, an option of the released code) or `next_value` (`value`). `whiten` takes the population variance of
@@ -38,9 +39,9 @@ READS = ("segment_start",)
 class Config(Options, frozen=True):
     """gamma: discount per turn. lam: decay of GAE per turn, inside a segment. lam_segment: decay of GAE per segment.
     bootstrap: the value after the end of a truncated episode: 0 (none), the values of the last turn and of the last
-    segment (current), or the column next_value (value). switch: the advantage of the switch tokens on a segment's first
-    step: that of the segment (high), or 0 (none). whiten: bring the advantages of each level and agent to mean 0 and
-    standard deviation 1.
+    segment (current), or the column next_value (value). switch: on a segment's first step, the switch tokens get the
+    advantage of the segment (high), or 0 (none). whiten: bring the advantages of each level and agent to mean 0 and
+    standard deviation 1. preset: has no effect on this method.
     """
 
     gamma: float = Field(0.95, ge=0, le=1)

@@ -33,6 +33,7 @@ CALLS = True  # a run with one agent has no sub-trajectories to align
 class Config(Options, frozen=True):
     """align: number of trajectories that each sub-agent of a rollout contributes; off takes all of them once.
     seed: seed of the random choice of the trajectories that are duplicated or dropped.
+    preset: has no effect on this method.
     """
 
     align: int | Literal["off"] = Field(8, union_mode="left_to_right")

@@ -24,7 +24,7 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per step. lam: decay of GAE per token."""
+    """gamma: discount per step. lam: decay of GAE per token. preset: has no effect on this method."""
 
     gamma: float = Field(0.95, ge=0, le=1)
     lam: float = Field(0.95, ge=0, le=1)

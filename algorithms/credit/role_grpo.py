@@ -28,7 +28,8 @@ ROLES = ("group", "rollout", "turn", "agent", "policy", "state", "tree", "invoca
 
 class Config(Options, frozen=True):
     """key: the columns that are equal for steps of one role, such as group,turn,agent. With auto they are group, turn,
-    agent, and also the tree if a tree holds several steps of an agent at one turn."""
+    agent, and also the tree if a tree holds several steps of an agent at one turn.
+    preset: has no effect on this method."""
 
     key: Literal["auto"] | tuple[str, ...] = "auto"
     std: Std = "sample"

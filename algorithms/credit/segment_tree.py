@@ -23,7 +23,7 @@ ON = "nodes"
 
 class Config(Options, frozen=True):
     """std: divide the differences between siblings by their sample or population standard deviation, or by nothing
-    (none), which the released code calls rloo."""
+    (none), which the released code calls rloo. preset: has no effect on this method."""
 
     std: Std = "none"
     eps: float = Field(1e-8, ge=0)

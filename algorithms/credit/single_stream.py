@@ -32,8 +32,9 @@ class Config(Options, frozen=True):
         whiten: bring the advantages of the batch's episodes to mean 0 and standard deviation 1; false takes
             score - value as the advantage.
         start: path of a report of `agentrl eval ENV --samples N --out FILE` on the training tasks, from which the first
-            values are computed (the paper takes 8 samples). The first value of a task that is not in the report, or of
-            every task if this is empty, is 0.5.
+            values are computed (the paper takes 8 samples). A task that is not in the report begins with the value 0.5.
+            Empty: every task begins with 0.5.
+        preset: has no effect on this method.
     """
 
     whiten: bool = True
