@@ -4,11 +4,11 @@ Formula: `A = GN(score | group) + step_weight * GN(G | group, state)`, `G_k = su
 
 Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode term), 6-7 (discounted step returns, compared among the
 steps from one state) and 8 (sum). The released code (verl-agent) makes three other choices, which `preset=official`
-takes. The statistics of the episode term count steps, not episodes. A group of one row gets its score. An invalid
-action costs 0.1, which is subtracted from the score and the return of its own step, but not from the returns of earlier
-steps. Two details of the released code are left out on purpose. It copies rows to fill a batch before it computes the
-statistics. Its float32 sums leave noise in constant groups, which get exactly 0 here. Truncated episodes are not
-bootstrapped, neither here nor there.
+takes. The statistics of the episode term count steps, not episodes. In this term, a group of one row gets its score. An
+invalid action costs 0.1, which is subtracted from the score and the return of its own step, but not from the returns of
+earlier steps. Two details of the released code are left out on purpose. The released code copies rows to fill a batch
+before it computes the statistics. The released code's float32 sums leave noise in constant groups, which get exactly 0
+here. Truncated episodes are not bootstrapped, neither here nor there.
 
 `similarity=0.9` treats states with similar texts as one state (`agentrl.graph.similarity`). As in the released code,
 a state joins the first set of states whose first member it resembles, so the sets depend on the order of the rows.

@@ -13,9 +13,10 @@ edges that are k hops ahead. This sum is 0 for every lam. By the equation of V, 
 node have mean 0, and if one edge out of a node is k hops ahead, so are the others. Therefore there is no option `lam`
 here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
 
-The paper leaves two things open. Here an episode's last step leads to its next state if the episode did not terminate,
-this state is known and other steps leave it; otherwise it leads to a terminal node that has the episode's score. V is
-iterated until no value moves by more than 1e-10, and differences of at most 1e-8 count as 0.
+The paper does not say where an episode's last step leads, and when V is exact enough. Here an episode's last step leads
+to its next state if the episode did not terminate, this state is known and other steps leave it; otherwise it leads to
+a terminal node that has the episode's score. V is iterated until no value moves by more than 1e-10, and differences of
+at most 1e-8 count as 0.
 """
 
 import numpy as np

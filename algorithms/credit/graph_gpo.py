@@ -26,10 +26,10 @@ NEEDS = ("state",)
 
 class Config(grpo.Config, frozen=True):
     """discount: factor of a step's return for each edge of the shortest path from its next state to success.
-    normalize_distance: take as the exponent how much longer the distance to success is after the step than before,
-    plus 1. unit: what the statistics of the episode term count once: each step, or each episode. singleton: in the
-    episode term, the advantage of a group of one: zero, its score itself (pass), or the score's sign. preset: has no
-    effect on this method, because its defaults are those of the released code.
+    normalize_distance: the exponent of `discount` is the change of the distance to success in the step plus 1, not the
+    distance after the step. unit: what the statistics of the episode term count once: each step, or each episode.
+    singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the score's sign.
+    preset: has no effect on this method, because its defaults are those of the released code.
     """
 
     discount: float = Field(0.1, ge=0, le=1)

@@ -6,8 +6,8 @@ r_i + gamma^L V_high(next start) - V_high(start)`, for a segment of L turns.
 Source: HiPER, arXiv:2602.16165, and its released code (compute_hae_advantage). A step with `segment_start`, and the
 first step of an episode, begins a segment. On the low level, the value after the last turn of a segment is V_high of
 the next segment's start, and GAE adds nothing from the next segment. On the high level, GAE adds the next segment's
-advantage times gamma^L lam_segment. The column `advantage` is the low one of every turn. The column `advantage_high` is
-the high one on the starts of segments, 0 on other steps.
+advantage times gamma^L lam_segment. The column `advantage` is the low advantage of every turn. The column
+`advantage_high` is the high advantage on the starts of segments, 0 on other steps.
 
 The steps may say to which part of an answer each token belongs (`token_level` of `agentrl.algorithms._subgoals`). Then
 action tokens get the low advantage of their step. The sub-goal tokens of a segment's first step get its high advantage,

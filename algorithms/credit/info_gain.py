@@ -5,21 +5,21 @@ the gold answer after turn k; the last turn of an episode has its own reward as 
 
 Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). The reward of
 the last turn is the F1 score of the answer in the paper. The paper normalises all turn rewards of a group together
-(sample standard deviation, eps 1e-6) and sums them afterwards.
+(sample standard deviation, eps 1e-6) and then sums them with the discount.
 
 The released code works on tokens (`normalise=position` and `normalise=start`). The reward of a turn is on the turn's
 last token. G_t is the sum of the rewards from token t on, by default without a discount; a gamma below 1 applies per
 token. A token that the policy did not sample, such as an observation's, ends this sum, so credit does not pass it.
 `normalise=position` is the default of the released code: the advantage is G_t less the group's mean at the same
 position of the response, without a division. An episode that has ended before this position counts as 0, as padding
-does in the released code. `normalise=start` is its estimator for discounted returns: the advantage is (G_t - mean) /
-(std + eps), with the mean and the sample standard deviation of the group's returns at the first token.
+does in the released code. `normalise=start` is the released code's estimator for discounted returns: the advantage is
+(G_t - mean) / (std + eps), with the mean and the sample standard deviation of the group's returns at the first token.
 
-Position 0 is the first sampled token of an episode. The tokens of observations between turns are counted too. If the
-steps have no token table, each step counts as one token, with one token of an observation between two steps. A group of
-one episode gets 0. A group whose returns are all equal gets 0 too, where the float32 code gives a rounding error
-divided by eps. If the number of gains is not the number of turns, the released code takes the outcome alone; here an
-error names the step without a log-probability.
+Position 0 is the first sampled token of an episode. Positions also count the tokens of the observations between turns.
+If the steps have no token table, each step counts as one token, with one token of an observation between two steps. A
+group of one episode gets 0. A group whose returns are all equal gets 0 too, where the float32 code gives a rounding
+error divided by eps. If the number of gains is not the number of turns, the released code takes the outcome alone; here
+an error names the step without a log-probability.
 """
 
 from types import MappingProxyType

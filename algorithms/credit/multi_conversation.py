@@ -4,10 +4,10 @@ Formula: `A = GN(score | group)` on every conversation of an episode.
 
 Source: MemAgent's Multi-Conv DAPO, arXiv:2507.02259, and SUPO, arXiv:2510.06727. An episode is what these papers call a
 sample. Its turns are independent conversations (memory updates, summaries, the answer), and its score is the sum of the
-rewards of its steps. The statistics count each episode once, and all its conversations get its advantage. The released
-code of MemAgent takes the sample standard deviation with eps 1e-6; the recipe of its 7B model does not divide, which
-is the default here. A group of one episode gets its score in the released code (`preset=official`) and 0 here. SUPO
-excludes from the loss the rollouts that did not finish, but counts them in the statistics: set
+rewards of its steps. The statistics count each episode once, and every conversation gets the advantage of its episode.
+The released code of MemAgent takes the sample standard deviation with eps 1e-6; the recipe of its 7B model does not
+divide, which is the default here. A group of one episode gets its score in the released code (`preset=official`) and 0
+here. SUPO excludes from the loss the rollouts that did not finish, but counts them in the statistics: set
 update.train_unfinished=false.
 """
 

@@ -4,7 +4,7 @@ Formula: `A_i = score_i - sum over j != i of score_j / (n - 1)` in a group of n.
 
 Source: RLOO, Ahmadian et al., arXiv:2402.14740, computed as (score - mean) * n / (n - 1), which is equal. The released
 codes (TRL, verl) compute this over episodes. A group of one gets its score in verl (`preset=official`) and 0 here.
-verl-agent calls the function with one row per step (`unit=step`), which leaves out one step, not one episode.
+verl-agent calls the function with one row per step (`unit=step`); the mean then leaves out one step, not one episode.
 """
 
 from types import MappingProxyType

@@ -7,8 +7,8 @@ state, action and next state are equal. With `history` = h, the h (state, action
 an episode with fewer pairs before the step equals only an episode with as few. Every step gets the mean base advantage
 of the steps of its edge, so steps that successful and failed episodes share move towards 0. Every occurrence counts,
 also repeats inside an episode. The result is not normalised again. The text of the paper that we have gives the rule
-without a history window, which is history = 0. If an episode's last step has no next state, a marker takes its place,
-which tells success from failure.
+without a history window, which is history = 0. If an episode's last step has no next state, a marker that tells success
+from failure takes its place.
 """
 
 from typing import Literal

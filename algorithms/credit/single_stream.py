@@ -3,7 +3,7 @@
 Formula: `A = whiten(score - v)`, v the tracked value of the prompt.
 
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. The column `value` on an
-episode's first row is the estimate *before* the episode's own score is added to it. `whiten` takes the mean and the
+episode's first row is the estimate *before* the scores of this batch are counted. `whiten` takes the mean and the
 sample variance of score - value over all episodes of the batch: x becomes (x - mean) / sqrt(variance + 1e-8). There are
 no groups. `Tracker` keeps the estimates outside of the credit function, which is pure.
 

@@ -2,9 +2,9 @@
 
 Formula: `A = sum over methods m of weight_m * A_m`.
 
-Source: none. For example, GiGPO is the sum of GRPO and a term over steps. `methods` and `weights` have equal lengths;
-`options` gives the options of each method: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt = {history =
-1}}.
+Source: none. For example, GiGPO is the sum of GRPO and a term over steps. `weights` is empty or has one factor per
+method; `options` gives the options of each method: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt =
+{history = 1}}.
 """
 
 import numpy as np

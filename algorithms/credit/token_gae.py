@@ -4,12 +4,12 @@ Formula: `A_j = delta_j + gamma lam A_{j+1}`, `delta_j = r_j + gamma V_{j+1} - V
 
 Source: GAE, Schulman et al., arXiv:1506.02438, Eq. 16, over the token-level MDP of PPO for language models (Ouyang et
 al., arXiv:2203.02155). The sampled tokens of an episode are one chain; tokens of observations are not part of it. The
-reward of a turn is on its last token. Every token is discounted by gamma, also from one turn to the next. turn-PPO
-(arXiv:2512.17008) is compared with this method in its paper, which found that this method needs gamma = lam = 1, the
-defaults here. With gamma = 1 and without `whiten`, this method is `poad` with gamma = 1. The value after the end of a
-truncated episode is `next_value`, after the end of a terminated one 0. `whiten` takes the mean and the sample variance
-of all response tokens of an agent, as codes of PPO do: A becomes (A - mean) / sqrt(variance + 1e-8). `token_return`,
-the critic's target, is never whitened.
+reward of a turn is on its last token. Every token is discounted by gamma, also from one turn to the next. The paper of
+turn-PPO (arXiv:2512.17008) compares turn-PPO with this method and finds that this method needs gamma = lam = 1, the
+defaults here. With gamma = 1 and without `whiten`, this method is the same as `poad` with gamma = 1 and the same lam.
+The value after the end of a truncated episode is `next_value`, after the end of a terminated one 0. `whiten` takes the
+mean and the sample variance of all response tokens of an agent, as codes of PPO do: A becomes (A - mean) /
+sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened.
 """
 
 import numpy as np

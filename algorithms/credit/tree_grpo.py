@@ -7,9 +7,9 @@ of the prompt, A_intra among the leaves of the tree. A step that several leaves 
 (the core pools the paths). The released code (AMAP-ML/Tree-GRPO) takes the sample standard deviation and eps 1e-6. A
 tree with one leaf gets its score in the released code (`preset=official`), which makes the method GRPO plus the raw
 score there; by default here it gets 0. `singleton` decides this in both terms. The released code has three more modes:
-`inner` is A_intra alone, `nested` normalises A_inter again inside the tree, and `per_token`
-compares the rewards of tokens, not the scores of leaves. With `per_token`, the last token of a step has the step's
-reward and gets one advantage; the tokens before it have the reward 0 and share another.
+`inner` is A_intra alone, `nested` normalises A_inter again inside the tree, and `per_token` compares the rewards of
+tokens, not the scores of leaves. With `per_token`, the last token of a step has the step's reward and gets one
+advantage; the tokens before it have the reward 0 and share another.
 """
 
 from types import MappingProxyType

@@ -3,10 +3,10 @@
 Formula: `l = -A exp(mean over the sequence of clip(log u))`, where clip limits log u to at most clip_high if A > 0, and
 to at least -clip_low if A < 0.
 
-Source: GMPO, arXiv:2507.20673. The paper's loss of a sequence of T tokens with the ratios rho_t is
--A (prod_t rho_t)^(1/T). It clips each token's ratio before this mean, to the range (e^-0.4, e^0.4): from above at
-A > 0, from below at A < 0. The paper's objective is the mean of these losses over the sequences. Here every token
-carries the loss of its sequence, so "seq-mean-token-mean" computes this mean.
+Source: GMPO, arXiv:2507.20673. The paper's loss of a sequence of T tokens with the ratios rho_t is -A (prod_t
+rho_t)^(1/T). The paper clips each token's ratio before this mean, to the range (e^-0.4, e^0.4): from above at A > 0,
+from below at A < 0. The paper's objective is the mean of these losses over the sequences. Here every token carries the
+loss of its sequence, so "seq-mean-token-mean" computes this mean.
 """
 
 from pydantic import Field

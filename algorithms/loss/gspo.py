@@ -3,9 +3,9 @@
 Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, `s = exp(mean over the sequence of log u)`.
 
 Source: GSPO, arXiv:2507.18071: Eq. 5-7 (`form=sequence`) and GSPO-token (`form=token`, which verl-agent takes). The
-paper clips s to [1 - 3e-4, 1 + 4e-4]. In both forms s has the same value. With `form=token`, the gradient of s at a
-token is that of the token's own log-probability. If all tokens of a sequence have the same advantage, both forms have
-the same gradient. Eq. 5 is a mean over sequences. Here every token carries the loss of its sequence, so
+paper clips s to [1 - 3e-4, 1 + 4e-4]. In both forms s has the same value. With `form=token`, only the token's own
+log-probability has a gradient in the loss of a token. If all tokens of a sequence have the same advantage, both forms
+have the same gradient. Eq. 5 is a mean over sequences. Here every token carries the loss of its sequence, so
 "seq-mean-token-mean" computes this mean. A sequence is the response of one step (`sequence=step`, as in verl-agent) or
 all responses of an episode (`sequence=episode`).
 """

@@ -9,8 +9,8 @@ left is not clipped. No term of M2 is negative, so large ratios cannot cancel in
 KL divergence.
 
 Departure: the paper masks over the whole batch. Here a loss sees one micro-batch at a time, so the threshold holds in
-each micro-batch. `update.old_logprob` must be "engine", because the ratio is to the policy that sampled the tokens.
-Aggregation: the mean over tokens.
+each micro-batch. `update.old_logprob` must be "engine", because the ratio is to the policy that sampled the tokens. The
+default aggregation is the mean over tokens ("token-mean").
 """
 
 from typing import TYPE_CHECKING

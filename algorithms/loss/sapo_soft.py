@@ -3,9 +3,9 @@
 Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`, tau the option `tau_positive` if A > 0, `tau_negative` if A < 0.
 
 Source: SAPO (soft adaptive policy optimisation), arXiv:2511.20347. At u = 1 the slope of this loss is the slope of
-PPO's loss, and it falls towards 0 on both sides. The paper's tau is 1.0 at positive and 1.05 at negative advantage.
-The aggregation is that of GRPO's objective, the mean over sequences of the means over tokens: "seq-mean-token-mean".
-Other methods are called SAPO too.
+PPO's loss, and the slope falls towards 0 on both sides of u = 1. The paper's tau is 1.0 at positive and 1.05 at
+negative advantage. The aggregation is that of GRPO's objective, the mean over sequences of the means over tokens:
+"seq-mean-token-mean". Other methods are called SAPO too.
 """
 
 from pydantic import BaseModel, Field

@@ -4,8 +4,8 @@ Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, at most `-A d
 over the turn of log u)`.
 
 Source: Tree-GRPO, arXiv:2509.21240, its released function compute_policy_loss_turn. Each token of a turn has the ratio
-s of the turn; the clip is 0.2 and the dual clip 3. Aggregation: "token-mean". The released code handles only the turns
-1 to 9 of an episode; here every turn is treated alike.
+s of the turn; the clip is 0.2 and the dual clip 3. The default aggregation is "token-mean". The released code handles
+only the turns 1 to 9 of an episode; here every turn is treated alike.
 """
 
 from pydantic import BaseModel, Field
