@@ -1,8 +1,8 @@
-"""The whole chat, append-only: each turn continues the tokens of the last one.
+"""The whole chat, append-only: each turn continues the tokens of the turn before.
 
 Formula: prompt of turn t = prompt of turn t-1 + answer of turn t-1 + observation of turn t.
 
-Source: none; how chat models are used.
+Source: none; this is the usual way to prompt chat models.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from agentrl.types import Message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """observation_tokens: most tokens of an observation after the first turn, longer ones lose their end; None never
-    cuts."""
+    """observation_tokens: largest number of tokens of an observation after the first turn; a longer one loses its end.
+    None: no limit."""
 
     observation_tokens: int | None = Field(None, ge=1)
 
@@ -39,12 +39,12 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 
 
 def _calls_are_data(history: History) -> bool:
-    """May a policy that reads messages get those of the observation? Yes, as answers to calls, and on turn 0."""
+    """May a policy without a tokenizer get the observation's own messages? Yes on turn 0, and as answers to calls."""
     return not history.past or bool(history.messages and history.messages[-1].calls)
 
 
 def _clipped(chat: Chat, messages: Sequence[Message], most: int) -> tuple[Message, ...]:
-    """The messages, cut to `most` tokens of text together."""
+    """The messages, cut so that their texts together have at most `most` tokens."""
     kept = []
     for message in messages:
         words = chat.clip(message.content, max(0, most))

@@ -2,8 +2,8 @@
 
 Formula: prompt of turn t = task + the last k (observation, action) pairs + observation of turn t.
 
-Source: verl-agent's prompt structure (GiGPO, arXiv:2505.10978, appendix): role, task, the last k observation-action
-pairs, the current observation, the admissible actions.
+Source: verl-agent's prompt structure (GiGPO, arXiv:2505.10978, appendix). The prompt consists of the role,
+the task, the last k pairs of an observation and an action, the current observation and the admissible actions.
 """
 
 from pydantic import BaseModel, Field
@@ -13,13 +13,13 @@ from agentrl.rollout import Ask, History, fresh
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """k: turns of history shown; 0 shows none."""
+    """k: number of past turns that a prompt shows; 0 shows none."""
 
     k: int = Field(2, ge=0)
 
 
 def ask(config: Config, prompt: Prompt, history: History) -> Ask:
-    """Turn 0 opens a chat; every later step is one message with a window of the history."""
+    """A prompt of one user message: the first observation on turn 0; later the last k turns and the observation."""
     if not history.past:
         return fresh(prompt, history, prompt.first(history.now))
     window = history.past[-config.k :] if config.k else []

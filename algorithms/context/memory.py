@@ -2,9 +2,10 @@
 
 Formula: `memory_i = model(task, memory_{i-1}, chunk_i)`, `action = model(task, memory_n)`.
 
-Source: MemAgent, arXiv:2507.02259. An observation is read in chunks; for each the model sees the task, its memory and
-the chunk, and writes its memory anew. It then acts on the task and the memory alone. Every conversation is a step of
-its own with a prompt of its own; `credit.name=multi_conversation` gives all of them their episode's advantage.
+Source: MemAgent, arXiv:2507.02259. An observation is split into n chunks. For each chunk the model sees the task, its
+memory and the chunk, and writes a new memory. After the last chunk the model chooses an action from the task and the
+memory; the observation's text is not shown again. Each of these conversations is a step with a prompt of its own.
+`credit.name=multi_conversation` gives every step the advantage of its episode.
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,10 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """chunk_tokens: tokens per chunk (words, for a policy without a tokenizer). memory_tokens: most tokens of the
-    memory. memory: the word before the memory. section: the word before the chunk. instruction: what the prompt asks
-    the model to do with both. empty: the memory before the first chunk."""
+    """chunk_tokens: largest number of tokens of a chunk (of words, for a policy without a tokenizer). memory_tokens:
+    largest number of tokens of the memory. memory: text before the memory in a prompt. section: text before the chunk
+    in a prompt. instruction: text after the chunk, which asks for the new memory. empty: text that stands for the
+    memory until the model has written one."""
 
     chunk_tokens: int = Field(5000, ge=1)
     memory_tokens: int = Field(1024, ge=1)
@@ -50,8 +52,11 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 
 @lru_cache(maxsize=256)  # `split` is asked for the same text once per chunk
 def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
-    """The text in chunks of whole lines where they fit, else of whole words; at least one. A chunk's tokens are counted
-    line by line."""
+    """The text in chunks of whole lines; a line of more than `chunk_tokens` tokens is split into words. At least one
+    chunk, which is empty for an empty text.
+
+    The tokens of each line or word are counted by themselves and added. Only a single longer word exceeds the limit.
+    """
     chunks: list[str] = []
     current: list[str] = []
     held = 0
@@ -74,7 +79,7 @@ def _size(chat: Chat | None, text: str) -> int:
 
 
 def rewritten(config: Config, history: History, text: str) -> None:
-    """The memory is what the model wrote; one more chunk is read."""
+    """Store what the model wrote as its memory, and count the chunk as read."""
     history.memory, history.read, history.rewrites = text, history.read + 1, history.rewrites + 1
 
 

@@ -1,14 +1,14 @@
-"""The whole chat; every answer states whether the sub-goal is kept, the sub-goal, and the action: HiPER's form.
+"""The whole chat, with answers in HiPER's form: keep or switch the sub-goal, name the sub-goal, then act.
 
 Formula: `answer = switch + sub-goal + action`, on the prompts of `full`.
 
-Source: HiPER, arXiv:2602.16165: `<switch>KEEP or SWITCH</switch><subgoal>...</subgoal><action>...</action>`; a switch
-begins a segment of `credit.name=hiper`. The wording of the instruction is ours. The chat is that of `full`, so that the
-current sub-goal stands in the model's own words.
+Source: HiPER, arXiv:2602.16165: `<switch>KEEP or SWITCH</switch><subgoal>...</subgoal><action>...</action>`. A switch
+begins a segment of `credit.name=hiper`. The wording of the instruction is ours. The chat is that of `full`, so the
+model finds the current sub-goal in its own earlier answers.
 
-Answers are free text. With `engine.actions=admissible`, and in demonstrations, an answer is a function of its action:
-an action that matches `starts` begins a sub-goal, and its text names the sub-goal; every other action keeps the
-sub-goal.
+A policy that writes its answers freely writes this text itself. With `engine.actions=admissible`, and in
+demonstrations, this context writes the answer of each action. For an action that matches `starts`, it writes SWITCH
+and the action's text as the sub-goal. For every other action, it writes KEEP and no sub-goal.
 """
 
 import functools
@@ -33,8 +33,9 @@ def filler(config: "Config") -> Subgoals:
 
 
 class Config(full.Config, frozen=True):
-    """instruction: text after the first observation that describes the form of an answer. starts: regular expression of
-    the actions that begin a sub-goal in demonstrations and among admissible answers; empty for none."""
+    """instruction: text after the first observation, which describes the form of an answer. starts: regular expression
+    that is searched for in the actions of demonstrations and in admissible actions; an action in which it is found
+    begins a sub-goal. Empty: no action does."""
 
     instruction: str = (
         "Work towards sub-goals. In each answer first say whether you go on with the current sub-goal or begin a new "
@@ -81,7 +82,7 @@ def speak(config: Config, prompt: Prompt) -> "Planned":
 
 
 class Planned:
-    """A prompt whose answers state a sub-goal beside the action."""
+    """The environment's prompt, whose answers also have a switch and a sub-goal."""
 
     def __init__(self, config: Config, prompt: Prompt) -> None:
         self._config, self._prompt, self.system = config, prompt, prompt.system
@@ -105,7 +106,7 @@ class Planned:
         return f"{self._prompt.window(first, past, done, observation)}\n{self._config.instruction}"
 
     def answer(self, action: str) -> str:
-        """The action between its tags, after the switch."""
+        """The action between its tags, after the switch and, if it begins a sub-goal, the sub-goal."""
         said = self._prompt.answer(action)
         body = said if first_tagged(said, ("action",)) else f"<action>{said}</action>"
         if self._config.starts and _pattern(self._config.starts).isinstance_python(action):

@@ -1,13 +1,13 @@
 """The whole chat until it is too long; then a summary by the model replaces it.
 
-Formula: prompt = task + last summary + the turns since; a summary is asked for where a prompt would exceed
-`max_tokens`.
+Formula: prompt = task + last summary + the turns since this summary; if a prompt would have more than `max_tokens`
+tokens, the model is first asked for a new summary.
 
-Source: SUPO, arXiv:2510.06727. When the prompt would be longer than the working context, the model is asked for a
-summary of it; that answer is a step like any other, trained with its rollout's credit (`credit.name=multi_conversation`
-gives every part its rollout's advantage). The next prompt is written anew from the task, the summary and the current
-observation, and grows again. SUPO leaves rollouts that a limit ended out of the loss and counts them in the statistics:
-`update.train_unfinished=false`.
+Source: SUPO, arXiv:2510.06727. If the prompt would be longer than the working context (`max_tokens`), the model is
+asked for a summary of the chat. This answer is a step like any other and is trained with the advantage of its rollout
+(`credit.name=multi_conversation` gives this advantage to every step of the rollout). The next prompt consists of the
+task, the summary and the current observation; later turns are added to it. SUPO excludes from the loss the rollouts
+that a limit ended, but counts them in the statistics: set `update.train_unfinished=false`.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,11 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tokens: most tokens of a prompt; a longer prompt is summarised first. max_summaries: most
-    summaries per episode; after them the chat grows until the model's context ends the episode. summary_tokens: most
-    tokens of a summary. instruction: the request for a summary, at the end of the prompt. heading: the line above the
-    summary. observation_tokens: as in `full`."""
+    """max_tokens: number of tokens of a prompt (of words, for a policy without a tokenizer) above which the chat is
+    summarised first. max_summaries: largest number of summaries per episode; after the last one the chat grows until
+    a limit ends the episode. summary_tokens: largest number of tokens of a summary. instruction: the request for a
+    summary, at the end of the prompt. heading: the line above the summary in the next prompt. observation_tokens:
+    largest number of tokens of an observation after the first turn; a longer one loses its end. None: no limit."""
 
     max_tokens: int = Field(2048, ge=1)
     max_summaries: int = Field(8, ge=0)
@@ -54,8 +55,8 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 def _chat(config: Config, prompt: Prompt, history: History) -> Ask:
     if not history.rewrites or len(history.past) > history.since:
         return full.ask(full.Config(observation_tokens=config.observation_tokens), prompt, history)
-    # The first observation states the task. If it states the task apart (`first.task`), the summary already covers the
-    # rest of its text, so the present observation takes the place of that text.
+    # The prompt of turn 0 states the task. If the first observation has the task apart from its text (`first.task`),
+    # the summary already covers that text, and the text of the current observation replaces it.
     opening = replace(history.first, text=history.now.text) if history.first.task else history.first
     now = [] if history.first.task else [prompt.turn(history.now)]
     parts = [prompt.first(replace(opening, actions=history.now.actions)), config.heading, history.memory, *now]
@@ -63,7 +64,7 @@ def _chat(config: Config, prompt: Prompt, history: History) -> Ask:
 
 
 def rewritten(config: Config, history: History, text: str) -> None:
-    """Replace the chat by its summary."""
+    """Store the summary, which replaces the chat before the current observation."""
     history.memory, history.since, history.rewrites = text, len(history.past), history.rewrites + 1
 
 

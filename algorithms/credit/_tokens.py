@@ -1,5 +1,7 @@
-"""Sampled tokens of a graph's steps as rows of their own, for credit per token. Letters: N steps, T sampled
-tokens."""
+"""The sampled tokens of a graph's steps as arrays, for credit per token.
+
+Letters: N steps, T sampled tokens, S tokens of the token table.
+"""
 
 from typing import NamedTuple
 
@@ -13,8 +15,8 @@ class TokenRows(NamedTuple):
     """The sampled tokens in order.
 
     Attributes:
-        position: [T] in the token table.
-        row: [T] the step of each.
+        position: [T] index of the token in the token table.
+        row: [T] row of the token's step.
         first, last: [N] the step's first and last token, in 0..T-1.
         value: [T] the critic's value before each token.
     """
@@ -27,7 +29,7 @@ class TokenRows(NamedTuple):
 
 
 def token_rows(graph: StepGraph, method: str) -> TokenRows:
-    """The tokens of a graph that has them.
+    """The sampled tokens of a graph, with the critic's values.
 
     Raises:
         ValueError: there is no token table with values, a step has no token, or a token has no value.

@@ -1,4 +1,4 @@
-"""What the credit methods share that change the credit of another method."""
+"""Shared by the credit methods that change the credit of another method."""
 
 import json
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ class Inner(NamedTuple):
 
 
 def inner(name: str, options: Mapping[str, Any]) -> Inner:
-    """A method to be wrapped.
+    """The credit method `name` with these options, for a method that changes its credit.
 
     Raises:
-        ValueError: there is no such method, it does not take these options, or it does not give credit to chains.
+        ValueError: there is no such method, it does not take these options, or it gives credit to nodes or tokens.
     """
     method = catalogue.load(CreditMethod, name)
     if method.on != "chains":

@@ -1,14 +1,13 @@
 """Bi-level advantage estimation: over turns, then over the tokens of each turn.
 
-Formula: `delta_k = r_k + gamma_turn V_{k+1} - V_k` and GAE over turns; then GAE over the tokens of each turn, whose
-last token earns `A_k + V_k`.
+Formula: GAE over turns gives A_k from `delta_k = r_k + gamma_turn V_{k+1} - V_k`, V_k the value at the last token of
+turn k. GAE over the tokens of each turn follows; the last token of turn k has the reward `A_k + V_k`.
 
-Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907, official code of RAGEN. Turns first: GAE with
-gamma_turn and lam on the value at each turn's last token. Then the turn's return (advantage + value) is the
-reward of its last token, and token GAE with gamma_token and lam runs inside the turn, with nothing beyond its
-end. The official code finds the end of a turn by a non-zero reward, so that it misses a turn of reward 0; here every
-step is a turn. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root; `token_return`
-is never whitened. A truncated last turn uses `next_value`.
+Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907; written after the released code of RAGEN. GAE over turns
+uses gamma_turn and lam. GAE over tokens uses gamma_token and lam, and stops at the end of the turn. The released code
+takes a non-zero reward as the end of a turn, so it misses turns of reward 0; here every step is a turn. `whiten` takes
+the mean and the sample variance of all response tokens of an agent: A becomes (A - mean) / sqrt(variance + 1e-8).
+`token_return`, the critic's target, is never whitened. The value after a truncated last turn is `next_value`.
 """
 
 from types import MappingProxyType
@@ -27,8 +26,9 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma_turn: discount per turn. gamma_token: discount per token. lam: decay of GAE, at both levels.
-    preset: `official` whitens, as the released code does.
+    """gamma_turn: discount per turn. gamma_token: discount per token. lam: decay of GAE, per turn and per token.
+    whiten: bring the advantages of all response tokens of an agent to mean 0 and standard deviation 1. preset: official
+    sets whiten=true, as in the released code.
     """
 
     OFFICIAL = MappingProxyType({"whiten": True})

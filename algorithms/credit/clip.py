@@ -2,7 +2,7 @@
 
 Formula: `A = min(max(A_base, low), high)`.
 
-Source: none; common practice against outliers of small groups.
+Source: none; this is common practice against the outliers of small groups.
 """
 
 import numpy as np
@@ -17,7 +17,9 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """base: the method whose advantages are clipped. options: its options. low, high: bounds of the advantage."""
+    """base: name of the credit method whose advantages are clipped. options: the options of that method. low: lower
+    bound of the advantage. high: upper bound of the advantage. preset: has no effect on this
+    method; give it in `options`."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)

@@ -2,15 +2,16 @@
 
 Formula: `A = GN(score | group) + step_weight * GN(G | group, state)`, `G_k = sum over l >= k of gamma^(l-k) r_l`.
 
-Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode), 6-7 (discounted step returns, anchor-state
-groups), 8 (sum). Official code (verl-agent): statistics of the episode term count step rows, not episodes; a
-group of one passes its score through; invalid actions cost 0.1, locally: the penalty is not discounted into
-earlier steps. `preset=official` takes these. Two details of the official code are not reproduced on purpose: it copies
-rows to fill a batch before the statistics, and its float32 sums leave noise in constant groups, which give exactly 0
-here. Truncated episodes are not bootstrapped, here as there.
+Source: GiGPO, Feng et al., arXiv:2505.10978, Eq. 3 (episode term), 6-7 (discounted step returns, compared among the
+steps from one state) and 8 (sum). The released code (verl-agent) makes three other choices, which `preset=official`
+takes. The statistics of the episode term count steps, not episodes. In this term, a group of one row gets its score. An
+invalid action costs 0.1, which is subtracted from the score and the return of its own step, but not from the returns of
+earlier steps. Two details of the released code are left out on purpose. The released code copies rows to fill a batch
+before it computes the statistics. The released code's float32 sums leave noise in constant groups, which get exactly 0
+here. Truncated episodes are not bootstrapped, neither here nor there.
 
-`similarity=0.9` groups states whose texts are similar instead of equal (`agentrl.graph.similarity`): the official
-greedy first fit, whose partition depends on the order of rows.
+`similarity=0.9` treats states with similar texts as one state (`agentrl.graph.similarity`). As in the released code,
+a state joins the first set of states whose first member it resembles, so the sets depend on the order of the rows.
 """
 
 from types import MappingProxyType
@@ -29,8 +30,12 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """gamma: discount per step. step_weight: weight of the step term, the paper's omega. similarity: states whose
-    texts are at least this similar (a ratio) count as one state; off: only equal ones do."""
+    """gamma: discount per step. step_weight: weight of the step term, the paper's omega. similarity: states count as
+    one state if the similarity of their texts, a ratio from 0 to 1, is at least this number; off takes equal states
+    only. unit: what the statistics of the episode term count once: each step, or each episode with the score of its
+    first row. singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the
+    score's sign. invalid_penalty: subtracted from the score and from the return of a step whose answer had no valid
+    format. preset: official sets unit=step, singleton=pass and invalid_penalty=0.1, as in the released code."""
 
     OFFICIAL = MappingProxyType({"unit": "step", "singleton": "pass", "invalid_penalty": 0.1})
 
@@ -51,12 +56,12 @@ class Config(grpo.Config, frozen=True):
 
 
 def step_return(graph: StepGraph, gamma: float, invalid_penalty: float) -> np.ndarray:
-    """[N] discounted return of each step; the penalty is local: earlier steps do not see it."""
+    """[N] discounted return of each step, less the penalty if the step itself is invalid."""
     return scan(graph.reward, gamma, graph.parent) - invalid_penalty * ~graph.valid
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """A = A_episode + step_weight * A_step; a state seen once adds nothing."""
+    """A = A_episode + step_weight * A_step; A_step is 0 if no other step of the group has the step's state."""
     episode = grpo.episode_advantage(graph, config)  # [N]
     returns = step_return(graph, config.gamma, config.invalid_penalty)  # [N]
     state = graph.state if config.similarity == "off" else similar_states(graph, config.similarity)  # [N]

@@ -2,20 +2,21 @@
 
 Formula: `A = GN(gamma V(s') - V(s) | state)`, `V(u) = gamma * mean of V(v) over the edges (u, v)`.
 
-Source: GRAFT (the successor of GraphGPO; definition from the paper, no code exists). V(u) = gamma * mean of V
-over the edges out of u, every executed step an edge; a node without edges out of it has the value of its outcome, the
-mean score of the episodes that end there. The temporal difference of a step is gamma V(s') - V(s) (with V = outcome at
-the end, so gamma is applied before it too). A is normalised among the steps of a node, population std; a step alone at
-its node gets its sign.
+Source: GRAFT (the successor of GraphGPO), written from the paper's definition; no code is released. Every executed step
+is an edge of the graph. A node without edges out of it is an end; its value is its outcome, the mean score of the
+episodes that end there. The temporal difference of a step is gamma V(s') - V(s), also for the last step of an episode,
+where V(s') is the outcome. A is this difference, normalised among the steps of a node with the population standard
+deviation; a step that is alone at its node gets the sign of its difference.
 
-The paper's graph GAE adds (gamma lam)^k times the mean difference of the edges k hops ahead. That sum is 0 for every
-lam: V(u) = gamma * mean V(v) says that the differences of the edges out of u have mean 0, and with an edge all edges
-out of its node are k hops ahead. So there is no option `lam` here; the paper's values of it (0.95, 0.8, 0.6) give the
-same credit.
+The paper's graph GAE adds to the difference of an edge, for each k >= 1, (gamma lam)^k times the mean difference of the
+edges that are k hops ahead. This sum is 0 for every lam. By the equation of V, the differences of all edges out of a
+node have mean 0, and if one edge out of a node is k hops ahead, so are the others. Therefore there is no option `lam`
+here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
 
-Choices here, since the text leaves them open: an episode's last step leads to its next state where that state
-is known and other steps leave it and the episode did not terminate, else to a terminal node that ends with
-its score; the recursion of V stops at 1e-10, and a difference below 1e-8 is 0.
+The paper does not say where an episode's last step leads, and when V is exact enough. Here an episode's last step leads
+to its next state if the episode did not terminate, this state is known and other steps leave it; otherwise it leads to
+a terminal node that has the episode's score. V is iterated until no value moves by more than 1e-10, and differences of
+at most 1e-8 count as 0.
 """
 
 import numpy as np
@@ -28,11 +29,11 @@ from agentrl.graph import StepGraph, graph_values, group_norm, keys
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)
 
-SWEEPS_END, ROUNDING = 1e-10, 1e-8  # largest move of a value that ends the sweeps; what counts as 0 after them
+SWEEPS_END, ROUNDING = 1e-10, 1e-8  # the sweeps end when no value moves more; differences that count as 0
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per edge of the merged graph."""
+    """gamma: discount per edge of the merged graph. preset: has no effect on this method."""
 
     gamma: float = Field(0.99, ge=0, le=1)
     eps: float = Field(1e-6, ge=0)

@@ -2,12 +2,13 @@
 
 Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * discount^d(s') | group, state)`.
 
-Source: GraphGPO, arXiv:2605.26684. Nodes are states, edges are executed steps; the last step of an episode that
-terminated with success leads to a success node; d(s) is the number of edges on the shortest path to it over all edges
-of the group (where success cannot be reached: the largest finite distance of the group + 1). A step into s' returns 10
-* discount^d(s'), or 10 * discount^(d(s') - d(s) + 1) with `normalize_distance`; returns are compared among steps from
-the same state. Official code (verl-agent recipe): statistics of both terms count step rows, a group of one passes its
-score through the episode term; these are the defaults here too. discount is 0.1 for ALFWorld and 0.2 for WebShop there.
+Source: GraphGPO, arXiv:2605.26684. The nodes of a group's graph are states, the edges are the executed steps. The last
+step of an episode that terminated with success leads to a success node. d(s) is the number of edges on the shortest
+path from s to this node, over the edges of all episodes of the group. If there is no such path, d(s) is the largest
+finite distance of the group plus 1. A step into the state s' returns 10 * discount^d(s'), or with `normalize_distance`
+10 * discount^(d(s') - d(s) + 1). The returns of steps from the same state are compared. The defaults are those of the
+released code (verl-agent recipe): the statistics of both terms count steps, and in the episode term a group of one row
+gets its score. For `discount`, the released code takes 0.1 on ALFWorld and 0.2 on WebShop.
 """
 
 from typing import Literal, NamedTuple
@@ -24,9 +25,11 @@ NEEDS = ("state",)
 
 
 class Config(grpo.Config, frozen=True):
-    """discount: factor per edge to success. normalize_distance: discount by how the step changes the distance to
-    success, not by that distance. unit: what the statistics of the episode term count. singleton: what a group of one
-    gets in the episode term.
+    """discount: factor of a step's return for each edge of the shortest path from its next state to success.
+    normalize_distance: the exponent of `discount` is the change of the distance to success in the step plus 1, not the
+    distance after the step. unit: what the statistics of the episode term count once: each step, or each episode.
+    singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the score's sign.
+    preset: has no effect on this method, because its defaults are those of the released code.
     """
 
     discount: float = Field(0.1, ge=0, le=1)

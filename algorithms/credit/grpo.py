@@ -2,13 +2,12 @@
 
 Formula: `A = GN(score | group)`, that is `(score - mean) / (std + eps)` over the group.
 
-Source: GRPO, Shao et al., arXiv:2402.03300, Eq. 3 (outcome supervision). The paper divides by the standard
-deviation over G outputs and does not say which; `std=none` is the mean-only form (Dr. GRPO,
-arXiv:2503.20783). Official code (verl): sample std, eps 1e-6, every episode counts once, a group of one
-passes its score through. verl-agent, AgentFlow (Flow-GRPO) and ARPO's soft form use the same function; the
-first two feed it step rows, which is `unit=step`. Default here: as verl, but a group of one gets 0, because a
-lone score is not an advantage. `invalid_penalty` is verl-agent's: subtracted from the score on rows whose
-format was invalid.
+Source: GRPO, Shao et al., arXiv:2402.03300, Eq. 3 (outcome supervision). The paper divides by the standard deviation
+over G outputs, but does not say whether by that of a sample or of a population. `std=none` does not divide (Dr. GRPO,
+arXiv:2503.20783). The released code (verl) takes the sample standard deviation with eps 1e-6, counts every episode
+once, and gives a group of one its score. verl-agent, AgentFlow (Flow-GRPO) and ARPO's soft form use the same function.
+verl-agent and AgentFlow call it with one row per step, which is `unit=step`. The defaults here are those of verl, with
+one exception: a group of one gets 0, because its score is compared with nothing. `invalid_penalty` is verl-agent's.
 """
 
 from types import MappingProxyType
@@ -25,8 +24,8 @@ DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):
-    """unit: what counts once in mean and std: each step, or each episode, by the score (less the penalty) of its first
-    row."""
+    """unit: what the mean and the standard deviation of a group count once: each step, or each episode with the score
+    of its first row. preset: official sets singleton=pass."""
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 
@@ -38,12 +37,12 @@ class Config(Options, frozen=True):
 
 
 def votes(graph: StepGraph, unit: str) -> np.ndarray:
-    """[N] how often each row counts: `weight` on every row, or on each episode's first row only."""
+    """[N] how often each row counts: `weight` on every row (unit=step), or on each episode's first row only, else 0."""
     return graph.weight * graph.first if unit == "episode" else graph.weight
 
 
 def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:
-    """[N] the episode's score, less the penalty on rows whose action was invalid."""
+    """[N] the episode's score, less the penalty on rows whose answer had no valid format."""
     return graph.score - invalid_penalty * ~graph.valid
 
 

@@ -2,12 +2,13 @@
 
 Formula: `A = sum over k of w_k GN(G | group, last k states)`, `w_k` proportional to `(k + 1)^weight_power`.
 
-Source: HGPO, arXiv:2602.22817. For k = 1..history+1, steps of a group whose last k states are equal form a group; a_k
-is the normalised step return there; A = sum_k w_k a_k with w_k proportional to (k + 1)^weight_power. Official code
-(verl-agent recipe): population std, groups of one dropped, no episode term unless asked, invalid actions cost 0.1. A
-level whose a_k is exactly 0 is left out, so that A is the weighted mean of the other levels. Default here: the same
-without the penalty. A difference from the mean within rounding is 0 here, where the float32 code leaves it in; the
-released weights carry eps in their denominator, which moves A by less than 1e-6.
+Source: HGPO, arXiv:2602.22817. At level k, from 1 to history + 1, the steps of a group whose last k states are equal
+are compared; a_k is the normalised return of a step among them. A is the weighted mean of the a_k. A level whose a_k is
+exactly 0 is left out of the mean; for example, a_k is 0 if no other step shares the k states. The released code
+(verl-agent recipe) takes the population standard deviation, has no episode term unless an option adds it, and subtracts
+0.1 for an invalid action. The defaults here are the same without the penalty. A difference from the mean that is only a
+rounding error is 0 here; the float32 code keeps it. The released code adds eps to the sum of the weights; this moves A
+by less than 1e-6.
 """
 
 from types import MappingProxyType
@@ -24,9 +25,12 @@ NEEDS = ("state",)
 
 
 class Config(Options, frozen=True):
-    """weight_power: level k, the k-th length of shared history, weighs (k + 1) to this power. history: states before
-    the current one that are compared. episode_term: adds level 0, GRPO over step rows with sample std (no division if
-    std=none). singleton: what a group of one gets in that term.
+    """gamma: discount per step. weight_power: the level that compares the last k states has the weight (k + 1) to this
+    power. history: largest number of states before the current one that are compared. episode_term: add level 0,
+    which is GRPO's advantage with unit=step and the sample standard deviation (no division if std=none). singleton: in
+    level 0, the advantage of a group of one: zero, its score itself (pass), or the score's sign. invalid_penalty:
+    subtracted from the return, and in level 0 from the score, of a step whose answer had no valid format. preset:
+    official sets invalid_penalty=0.1 and singleton=pass, as in the released code.
     """
 
     OFFICIAL = MappingProxyType({"invalid_penalty": 0.1, "singleton": "pass"})
@@ -42,7 +46,7 @@ class Config(Options, frozen=True):
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Weighted mean over the levels at which a step differs from its group."""
+    """Weighted mean over the levels at which the advantage of a step is not 0."""
     returns = gigpo.step_return(graph, config.gamma, config.invalid_penalty)  # [N]
     position = depth(graph.parent)  # [N]
     total, weights = np.zeros(len(graph)), np.zeros(len(graph))  # [N]

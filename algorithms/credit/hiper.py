@@ -1,21 +1,24 @@
 """Two-level advantages: turns inside segments, and segments.
 
 Formula: GAE of turns on `r + gamma V_low(next) - V_low` inside a segment, and GAE of segments on `sum over i of gamma^i
-r_i + gamma^L V_high(next start) - V_high(start)`.
+r_i + gamma^L V_high(next start) - V_high(start)`, for a segment of L turns.
 
-Source: HiPER, arXiv:2602.16165, official code (compute_hae_advantage). A row with `segment_start` (and an episode's
-first row) begins a segment. Low level, per turn: delta = r + gamma V_low(next) - V_low inside a segment, with
-V_high(next segment's start) beyond its end, where the recursion is cut. High level, per segment of L turns: delta = sum
-gamma^i r_i + gamma^L V_high(next start) - V_high(start), carried on by gamma^L lam_segment. `advantage` belongs to the
-action tokens of every turn, `advantage_high` to the subgoal tokens of segment starts (0 elsewhere). Where the steps say
-which token is which (`token_level` of `agentrl.algorithms._subgoals`), tokens are credited so: action tokens get the
-low advantage; sub-goal tokens of segment starts, and with `switch=high` also their switch tokens, get the high one; all
-other tokens get none. Where the steps do not say it, every token has the low advantage of its turn, also on trees. The
-released code gives the switch the advantage of a third critic, on whether to terminate, or, with
-`assign_high_to_switch`, the high one; there is no third critic here. Beyond the end of a truncated episode the value is
-0 (`bootstrap=none`, the official default), the current value of each level (`current`, the official option) or
-`next_value` (`value`). `whiten`: population variance, separately for each level, the high level over segment starts
-only; returns are not whitened.
+Source: HiPER, arXiv:2602.16165, and its released code (compute_hae_advantage). A step with `segment_start`, and the
+first step of an episode, begins a segment. On the low level, the value after the last turn of a segment is V_high of
+the next segment's start, and GAE adds nothing from the next segment. On the high level, GAE adds the next segment's
+advantage times gamma^L lam_segment. The column `advantage` is the low advantage of every turn. The column
+`advantage_high` is the high advantage on the starts of segments, 0 on other steps.
+
+The steps may say to which part of an answer each token belongs (`token_level` of `agentrl.algorithms._subgoals`). Then
+action tokens get the low advantage of their step. The sub-goal tokens of a segment's first step get its high advantage,
+and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`, and in
+episodes that share steps, every token gets the low advantage of its step. The released code gives switch tokens the
+advantage of a third critic, on whether to terminate, or the high advantage (`assign_high_to_switch`); there is no third
+critic here.
+
+After the end of a truncated episode the value is 0 (`bootstrap=none`, the released default), the current value of each
+level (`current`, an option of the released code) or `next_value` (`value`). `whiten` takes the population variance of
+each level; on the high level only the starts of segments count. Returns are not whitened.
 """
 
 from typing import Literal, NamedTuple
@@ -34,9 +37,11 @@ READS = ("segment_start",)
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per turn. lam: decay per turn. lam_segment: decay per segment. bootstrap: the value beyond the
-    end of a truncated episode: 0 (none), the current value of each level, or next_value. switch: the advantage of the
-    switch's tokens at segment starts.
+    """gamma: discount per turn. lam: decay of GAE per turn, inside a segment. lam_segment: decay of GAE per segment.
+    bootstrap: the value after the end of a truncated episode: 0 (none), the values of the last turn and of the last
+    segment (current), or the column next_value (value). switch: on a segment's first step, the switch tokens get the
+    advantage of the segment (high), or 0 (none). whiten: bring the advantages of each level and agent to mean 0 and
+    standard deviation 1. preset: has no effect on this method.
     """
 
     gamma: float = Field(0.95, ge=0, le=1)
@@ -48,7 +53,7 @@ class Config(Options, frozen=True):
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Both levels; `advantage` is the low one."""
+    """The advantages of both levels; the column `advantage` is that of the low level."""
     start = (graph.parent < 0) | graph.column("segment_start")  # [N]
     ends = following(start.astype(np.float64), graph.parent) > 0  # [N] the next row begins a segment
     high = graph.column("value_high")  # [N]

@@ -1,21 +1,25 @@
 """Turn rewards from the gain in the gold answer's probability.
 
-Formula: `r_k = p_k - p_{k-1}`, `A_k = sum over l >= k of gamma^(l-k) GN(r_l | group)`.
+Formula: `r_k = p_k - p_{k-1}`, `A_k = sum over l >= k of gamma^(l-k) GN(r_l | group)`, where p_k is the probability of
+the gold answer after turn k; the last turn of an episode has its own reward as r_k.
 
-Source: IGPO, arXiv:2510.14967. p_k = exp(mean log-probability of the gold answer after turn k); a turn before
-the last earns p_k - p_{k-1}, the last turn its reward (the answer's F1). Paper: all turn rewards of a group
-are normalised together (sample std, eps 1e-6), then A_k = sum over l >= k of gamma^(l-k) r_l.
+Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). The reward of
+the last turn is the F1 score of the answer in the paper. The paper normalises all turn rewards of a group together
+(sample standard deviation, eps 1e-6) and then sums them with the discount.
 
-Official code: a turn's reward sits on its last token, and G_t is the reward-to-go of a *token*, undiscounted by default
-(a gamma below 1 would apply per token); a token that the policy did not sample (an observation, if those are masked)
-stops the sum, so that credit does not cross it. `normalise=position`, its default: G_t less the group's mean at the
-same position of the response, no std; an episode that is over by then counts as 0, as padding does there.
-`normalise=start`, its discounted estimator: (G_t - mean) / (std + eps) with mean and sample std of the group's returns
-at the first token. Position 0 is the episode's first sampled token; the `observation_tokens` between turns are counted
-too. Steps without a token table are taken as one token each, with an observation between them. A group of one episode
-gets 0, and so does a group whose returns are constant, where the float32 code gives a rounding error divided by eps. If
-the number of gains is not the number of turns, the official code takes the outcome alone; here an error names the
-missing log-probability.
+The released code works on tokens (`normalise=position` and `normalise=start`). The reward of a turn is on the turn's
+last token. G_t is the sum of the rewards from token t on, by default without a discount; a gamma below 1 applies per
+token. A token that the policy did not sample, such as an observation's, ends this sum, so credit does not pass it.
+`normalise=position` is the default of the released code: the advantage is G_t less the group's mean at the same
+position of the response, without a division. An episode that has ended before this position counts as 0, as padding
+does in the released code. `normalise=start` is the released code's estimator for discounted returns: the advantage is
+(G_t - mean) / (std + eps), with the mean and the sample standard deviation of the group's returns at the first token.
+
+Position 0 is the first sampled token of an episode. Positions also count the tokens of the observations between turns.
+If the steps have no token table, each step counts as one token, with one token of an observation between two steps. A
+group of one episode gets 0. A group whose returns are all equal gets 0 too, where the float32 code gives a rounding
+error divided by eps. If the number of gains is not the number of turns, the released code takes the outcome alone; here
+an error names the step without a log-probability.
 """
 
 from types import MappingProxyType
@@ -33,9 +37,10 @@ READS = ("gold_logprob", "gold_logprob_start")
 
 
 class Config(Options, frozen=True):
-    """gamma: per turn; per token where `normalise` is not turns. normalise: `turns` normalises all turn rewards of a
-    group together, `position` takes the group's mean at the same token position, `start` the mean and deviation of the
-    returns at the first token.
+    """gamma: discount per turn with normalise=turns, else per token. normalise: normalise all turn rewards of a group
+    together (turns); or subtract from the return of each token the group's mean at the same position (position); or
+    subtract the group's mean return at the first token and divide by the standard deviation there (start). preset:
+    official sets normalise=position, as in the released code.
     """
 
     OFFICIAL = MappingProxyType({"normalise": "position"})
@@ -50,7 +55,7 @@ class Config(Options, frozen=True):
 
 
 def turn_reward(graph: StepGraph) -> np.ndarray:
-    """[N] probability gained in the turn; on an episode's last row the reward of that row.
+    """[N] gain in the gold answer's probability in the turn; on an episode's last row, the reward of that row.
 
     Raises:
         ValueError: the log-probability before the first turn, or after a turn that is not the last, is missing.
@@ -68,7 +73,7 @@ def turn_reward(graph: StepGraph) -> np.ndarray:
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Normalised rewards, then their discounted sum; the official forms token by token."""
+    """Discounted sums of normalised turn rewards, or the token advantages of the released code."""
     reward = turn_reward(graph)  # [N]
     if not config.per_token:
         normal = group_norm(reward, graph.peers, eps=config.eps, weight=graph.weight)  # [N]
@@ -87,14 +92,14 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 
 class Response(NamedTuple):
-    """The sampled tokens, [T] each: the row, and the place in the episode's response, from 0."""
+    """The sampled tokens, [T] each: the row of the token's step, and the position in the episode's response, from 0."""
 
     row: np.ndarray
     position: np.ndarray
 
 
 def response(graph: StepGraph) -> Response:
-    """Where the sampled tokens lie.
+    """The rows and positions of the sampled tokens.
 
     Raises:
         ValueError: a step has no sampled token.
@@ -113,7 +118,7 @@ def response(graph: StepGraph) -> Response:
 
 
 def tokens_to_go(reward: np.ndarray, place: Response, gamma: float) -> np.ndarray:
-    """[T] discounted reward-to-go of each token; a gap in the positions, and an episode's start, end the sum."""
+    """[T] discounted sum of the rewards from each token on, up to a gap in the positions or the end of the episode."""
     token = np.arange(len(place.row))  # [T]
     follows = np.diff(place.position, prepend=-1) == 1  # [T]
     follows &= place.position > 0

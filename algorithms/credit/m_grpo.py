@@ -2,18 +2,19 @@
 
 Formula: `A = GN(score | group, agent)` over the aligned trajectories.
 
-Source: M-GRPO, arXiv:2511.13288, paper form. Main trajectories of a query form one group, all aligned sub-trajectories
-of the query another (not one group per rollout); population std, one advantage per trajectory.
-Alignment: a rollout that called a sub-agent d_k times contributes exactly d = `align` sub-trajectories: d -
-d_k uniformly random duplicates are added, or d_k - d are dropped; duplicates count in the statistics and in
-the loss. `kept` is how often a trajectory is used; a dropped one gets no credit. A rollout without calls
-contributes none. The paper states no eps; 1e-6 here. Rewards are composed beforehand by
-`agentrl.algorithms.reward.m_grpo_reward`. The released code (MrlX) has no expert term and no alignment, and
-groups eight consecutive items of a queue instead of the items of a query; it is not reproduced.
+Source: M-GRPO, arXiv:2511.13288, in the form of the paper. The main trajectories of a query form one group. All aligned
+trajectories of a sub-agent form another group per query, not one per rollout. The standard deviation is that of a
+population; all steps of a trajectory have one advantage. Alignment makes each rollout that called a sub-agent
+contribute exactly `align` trajectories of this sub-agent. If a rollout has fewer, uniformly random duplicates are
+added; if it has more, random ones are dropped. Duplicates count in the statistics and in the loss. The column `kept` is
+how often a trajectory is used; a dropped trajectory gets no credit. A rollout without calls contributes none. The paper
+states no eps; here it is 1e-6. The rewards come from the reward transform `m_grpo_reward`. The released code (MrlX) has
+no expert term and no alignment, and groups eight consecutive items of a queue, not the items of a query. It is not
+reproduced here.
 
-Limit: which duplicates are drawn depends on `seed`, on the version of the policy that played the graph (its column
-`version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes; their
-distribution does not. A stored graph, and a resumed run, draw what the run drew.
+Limit: which trajectories are duplicated or dropped depends on `seed`, on the version of the policy that played the
+graph (its column `version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes.
+Their probabilities do not depend on these. A stored graph and a resumed run give the same choice as the run.
 """
 
 from typing import Literal
@@ -30,8 +31,9 @@ CALLS = True  # a run with one agent has no sub-trajectories to align
 
 
 class Config(Options, frozen=True):
-    """align: sub-trajectories that each rollout contributes, or off to take the episodes as they are. seed: seed of the
-    random draw that aligns them.
+    """align: number of trajectories that each sub-agent of a rollout contributes; off takes all of them once.
+    seed: seed of the random choice of the trajectories that are duplicated or dropped.
+    preset: has no effect on this method.
     """
 
     align: int | Literal["off"] = Field(8, union_mode="left_to_right")

@@ -3,11 +3,11 @@
 Formula: `A_j = delta_j + c_j A_{j+1}` over tokens, with `delta_j = V_{j+1} - V_j` and `c_j = lam` inside an action,
 `delta_j = r + gamma V_0(next) - V_j` and `c_j = gamma lam` at its last token.
 
-Source: POAD, arXiv:2405.15821, official code (morning9393/ADRL). Inside an action, tokens are not discounted and have
-no reward: delta_j = V_{j+1} - V_j, carried by lam. The action's last token: delta = r + gamma V_0(next step) - V_j,
-carried by gamma lam into the next step's first token; nothing follows a terminated step. V_0 after a truncated last
-step is `next_value`. The released NTPO and ARCHER baselines are other methods. The defaults are those of the paper's
-runs.
+Source: POAD, arXiv:2405.15821, and its released code (morning9393/ADRL). V_j is the critic's value before token j of an
+action; V_0(next) is the value before the first token of the next step's action. Inside an action, tokens are not
+discounted and have no reward. The reward of the step and the discount come at the action's last token. Nothing follows
+the last step of a terminated episode; after a truncated last step, V_0(next) is `next_value`. The baselines NTPO and
+ARCHER of the released code are other methods. The defaults are those of the paper's runs.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per step. lam: decay per token."""
+    """gamma: discount per step. lam: decay of GAE per token. preset: has no effect on this method."""
 
     gamma: float = Field(0.95, ge=0, le=1)
     lam: float = Field(0.95, ge=0, le=1)

@@ -2,9 +2,9 @@
 
 Formula: `A_i = score_i - sum over j != i of score_j / (n - 1)` in a group of n.
 
-Source: RLOO, Ahmadian et al., arXiv:2402.14740, written as (s - mean) * n / (n - 1). Official code (TRL,
-verl): the same over trajectories; a group of one passes its score through in verl (`preset=official`) and
-gets 0 here. verl-agent gives the function step rows (`unit=step`), so that one row is left out and not one episode.
+Source: RLOO, Ahmadian et al., arXiv:2402.14740, computed as (score - mean) * n / (n - 1), which is equal. The released
+codes (TRL, verl) compute this over episodes. A group of one gets its score in verl (`preset=official`) and 0 here.
+verl-agent calls the function with one row per step (`unit=step`); the mean then leaves out one step, not one episode.
 """
 
 from types import MappingProxyType
@@ -21,7 +21,8 @@ DEMONSTRATIONS = True
 
 
 class Config(Options, frozen=True):
-    """unit: what the mean and n count. invalid_penalty is subtracted from the row's score before."""
+    """unit: what the mean and n count once: each step, or each episode with the score of its first row. preset:
+    official sets singleton=pass, as verl does."""
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})
 

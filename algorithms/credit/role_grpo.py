@@ -1,15 +1,16 @@
-"""Rewards normalised among the steps that play the same role: same prompt, turn, agent.
+"""Rewards normalised among the steps that play the same role, such as the steps of one agent at one turn.
 
 Formula: `A = GN(r | role)`.
 
-Source: AT-GRPO, arXiv:2510.11062, key environment, turn, agent: at each turn every agent samples candidates from
-one state of one environment and each is scored on its own. `key=auto`: the environment is the tree where a tree holds
-several actions of an agent at one turn, as `rollout.name=candidates` fills it, so that several chains of a task, whose
-states differ, are not merged; elsewhere it is the group. mmGRPO (multi-module programs), arXiv:2508.04660: key group,
-agent, invocation, where `invocation` counts the calls of an agent inside a rollout. The row's own `reward` is
-normalised. Official code (PettingLLMs): sample std, eps 1e-6, a group of one gets 0, unless every group of the batch is
-a group of one: then each passes its reward through. Here `singleton` decides for all groups alike. Candidates that were
-not executed (`rollout.name=candidates`) are rows of their turn.
+Source: AT-GRPO, arXiv:2510.11062, whose role is environment, turn and agent. At each turn every agent samples
+candidates from one state of one environment, and each candidate is scored by itself. `key=auto` is this role. If a tree
+holds several actions of an agent at one turn, as with `rollout.name=candidates`, the tree is the environment. Several
+chains of a task, whose states differ, are then not compared with each other. Otherwise the group is the environment.
+mmGRPO (multi-module programs), arXiv:2508.04660, has the key group,agent,invocation, where `invocation` is the number
+of the call among the calls of an agent inside a rollout. The step's own `reward` is normalised, not a return. The
+released code of AT-GRPO (PettingLLMs) takes the sample standard deviation with eps 1e-6 and gives a group of one 0. If
+every group of its batch is a group of one, each gets its reward there; here `singleton` decides for all groups.
+Candidates that were not executed (`rollout.name=candidates`) are compared with the other steps of their turn.
 """
 
 from typing import Any, Literal
@@ -26,7 +27,9 @@ ROLES = ("group", "rollout", "turn", "agent", "policy", "state", "tree", "invoca
 
 
 class Config(Options, frozen=True):
-    """key: auto, or the columns that make a role, such as group,turn,agent."""
+    """key: the columns that are equal for steps of one role, such as group,turn,agent. With auto they are group, turn,
+    agent, and also the tree if a tree holds several steps of an agent at one turn.
+    preset: has no effect on this method."""
 
     key: Literal["auto"] | tuple[str, ...] = "auto"
     std: Std = "sample"
@@ -58,7 +61,7 @@ def invocation(graph: StepGraph) -> np.ndarray:
 
 
 def environment(graph: StepGraph) -> np.ndarray:
-    """[N] the tree of a row where trees hold several steps of one agent and turn, -1 where they do not."""
+    """[N] the tree of a row if this tree holds several steps of one agent at one turn, else -1."""
     several = count(keys(graph.tree, graph.turn, graph.agent)) > 1  # [N]
     tree = keys(graph.tree)  # [N]
     return np.where(group_max(several.astype(np.float64), tree) > 0, tree, -1)

@@ -2,12 +2,13 @@
 
 Formula: `A = mean of A_base over the steps with an equal (state, action, next state)`.
 
-Source: SALT, arXiv:2510.20022 (EACL 2026 Findings); no official code. Steps of a group are the same edge if
-state, action and next state are equal, and with `history` = h the h (state, action) pairs before them too (a
-shorter history only equals an equally short one); each edge gets the mean of its members' base advantages, so that
-steps which successful and failed episodes share move to about 0. Every occurrence counts, also repeats inside an
-episode; nothing is normalised again. The history window is not in the text at hand; h = 0 is the published rule as
-quoted. Where an episode's last step has no next state, a terminal marker that tells success from failure stands for it.
+Source: SALT, arXiv:2510.20022 (EACL 2026 Findings); no code is released. Steps of a group are the same edge if their
+state, action and next state are equal. With `history` = h, the h (state, action) pairs before them must be equal too;
+an episode with fewer pairs before the step equals only an episode with as few. Every step gets the mean base advantage
+of the steps of its edge, so steps that successful and failed episodes share move towards 0. Every occurrence counts,
+also repeats inside an episode. The result is not normalised again. The text of the paper that we have gives the rule
+without a history window, which is history = 0. If an episode's last step has no next state, a marker that tells success
+from failure takes its place.
 """
 
 from typing import Literal
@@ -24,8 +25,8 @@ NEEDS = ("state", "action")
 
 
 class Config(grpo.Config, frozen=True):
-    """base: the method whose advantages are averaged; the other options are those of the base (rloo has no std and
-    eps). history: how many (state, action) pairs before an edge must be equal too."""
+    """base: the method whose advantages are averaged; rloo takes no std and no eps. history: number of (state, action)
+    pairs before a step that must be equal too."""
 
     base: Literal["grpo", "rloo"] = "grpo"
     history: int = Field(0, ge=0)

@@ -2,12 +2,12 @@
 
 Formula: `A = V(node) - V(parent)`, `V(node) = mean of V(child) over the children`.
 
-Source: SPO (segment policy optimisation), tree form, arXiv:2505.23564. Every row is a segment; a leaf's value
-is its reward, an inner node's the mean over its *children* (not over leaves); A = V(node) - V(parent), and
-with `std=population` that over the population std of the siblings + eps. Rows without a parent in one `tree`
-are siblings under the prompt. Official code (AIFrameResearch/SPO): both forms; it then drops edges of
-advantage 0 from training, which changes the token count of the loss and nothing else, and is not done here.
-Rewards of inner nodes do not count.
+Source: SPO (segment policy optimisation), tree form, arXiv:2505.23564. Every row is a segment. The value of a leaf is
+its reward. The value of an inner node is the mean over its *children*, not over its leaves; its own reward does not
+count. With `std=population`, A is divided by the population standard deviation of the siblings plus eps. Rows of one
+`tree` without a parent are siblings under the prompt. The released code (AIFrameResearch/SPO) has the forms with and
+without this division. It leaves edges of advantage 0 out of training, which only changes the number of tokens that the
+loss is divided by; this is not done here.
 """
 
 import numpy as np
@@ -22,7 +22,8 @@ ON = "nodes"
 
 
 class Config(Options, frozen=True):
-    """std: standard deviation of the siblings that divides; none is the form that the official code calls rloo."""
+    """std: divide the differences between siblings by their sample or population standard deviation, or by nothing
+    (none), which the released code calls rloo. preset: has no effect on this method."""
 
     std: Std = "none"
     eps: float = Field(1e-8, ge=0)

@@ -2,13 +2,14 @@
 
 Formula: `A = whiten(score - v)`, v the tracked value of the prompt.
 
-Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. `value` on an
-episode's first row is the tracker's estimate *before* the update; A = whiten(score - value) over the whole
-batch of episodes (sample std, (x - mean) / sqrt(variance + 1e-8)); no groups. `Tracker` keeps the estimates; it stays
-outside of the credit function, which is pure.
+Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. The column `value` on an
+episode's first row is the estimate *before* the scores of this batch are counted. `whiten` takes the mean and the
+sample variance of score - value over all episodes of the batch: x becomes (x - mean) / sqrt(variance + 1e-8). There are
+no groups. `Tracker` keeps the estimates outside of the credit function, which is pure.
 
 A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
-`prioritised`; its offline start is `start` here and there.
+`prioritised`. The paper computes the first estimates from offline samples: give them as the option `start`, in the
+section of the credit method and in that of the sampler.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,12 @@ class Config(Options, frozen=True):
     """See the module.
 
     Attributes:
-        whiten: over the episodes of the batch; false leaves score - value.
-        start: a report of `agentrl eval ENV --samples N --out FILE` on the training tasks, with which the values begin
-            (the paper takes 8 samples); empty begins at 0.5.
+        whiten: bring the advantages of the batch's episodes to mean 0 and standard deviation 1; false takes
+            score - value as the advantage.
+        start: path of a report of `agentrl eval ENV --samples N --out FILE` on the training tasks, from which the first
+            values are computed (the paper takes 8 samples). A task that is not in the report begins with the value 0.5.
+            Empty: every task begins with 0.5.
+        preset: has no effect on this method.
     """
 
     whiten: bool = True
@@ -55,7 +59,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 
 class Tracker:
-    """Beta counts of success of each prompt, forgetting faster the more the policy has moved.
+    """Counts of success and failure of each prompt; the more the policy changes, the faster old counts are forgotten.
 
     value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 -
     r with rho = clip(2^(-D / half_life), 0.875, 0.96), D the mean |change of log-probability| of the prompt's
@@ -67,8 +71,10 @@ class Tracker:
         self._counts: dict[str, tuple[float, float]] = {}
 
     def start(self, prompt: str, outcomes: np.ndarray) -> None:
-        """Counts from offline samples, [n] in 0..1, smoothed by 0.5 and scaled to the window 1 / (1 -
-        low)."""
+        """Set the counts from the outcomes of offline samples, [n] in 0..1.
+
+        0.5 is added to each count; then both are scaled so that their sum is 1 / (1 - low).
+        """
         alpha, beta = float(outcomes.sum()) + 0.5, float((1 - outcomes).sum()) + 0.5
         scale = 1 / (1 - self.low) / (alpha + beta)
         self._counts[prompt] = alpha * scale, beta * scale
@@ -107,9 +113,9 @@ def started(tracker: Tracker, report: str, key: str) -> Tracker:
     """The tracker with the values of a report's outcomes; unchanged if `report` is empty.
 
     Args:
-        tracker: a new one.
+        tracker: a tracker without counts.
         report: path of a report of `agentrl eval --out`.
-        key: the option that names it, for the error sentence.
+        key: name of the option that holds the path, for the error message.
 
     Raises:
         ValueError: the file is not a report of `agentrl eval --out`.

@@ -2,9 +2,9 @@
 
 Formula: `A = sum over methods m of weight_m * A_m`.
 
-Source: none; GiGPO is the sum of grpo and a step term, as an example. `methods` and `weights` have equal lengths,
-`options` gives the options of each method: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt = {history =
-1}}.
+Source: none. For example, GiGPO is the sum of GRPO and a term over steps. `weights` is empty or has one factor per
+method; `options` gives the options of each method: methods = ["grpo", "salt"], weights = [1, 0.5], options = {salt =
+{history = 1}}.
 """
 
 import numpy as np
@@ -19,7 +19,9 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """methods: names of credit methods. weights: one per method; empty for 1 each. options: method name -> options."""
+    """methods: names of credit methods. weights: one factor per method, in the same order; an empty list gives each
+    method the factor 1. options: name of a method -> the options of this method. preset: has no effect
+    on this method; give it in `options`."""
 
     methods: Words = Field(("grpo",), min_length=1)
     weights: Numbers = ()
@@ -36,8 +38,8 @@ class Config(Options, frozen=True):
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """sum of weight * advantage; a step is assigned where every method assigns it, and counts as often as all of them
-    use it."""
+    """The sum of weight * advantage. A step has credit if every method gives it credit; how often it counts is the
+    product of how often each method uses it."""
     credits = [inner(name, config.options.get(name, {})).credit(graph) for name in config.methods]
     weights = config.weights or (1.0,) * len(credits)
     total = np.sum([w * c.advantage for w, c in zip(weights, credits, strict=True)], axis=0)  # [N]

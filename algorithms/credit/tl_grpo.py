@@ -2,13 +2,13 @@
 
 Formula: `A = GN(r | turn of the tree) + outcome_weight * GN(outcome | group)`.
 
-Source: TL-GRPO, arXiv:2601.16480 (abstract and a third party's code): at every turn a group of actions is
-sampled from one state and each is scored at once; A = GN(reward | turn of the tree), population std, +
-outcome_weight * GN(outcome | group). In the paper's tasks the environment is in the same state at every turn, so that
-a group is a turn of a tree and not a state, and a trajectory is worth its best turn's reward, not their sum. A group
-of one keeps only the outcome part. Candidates that were not executed (`rollout.name=candidates`) are part of their
-turn's comparison and have no outcome. If a rollout plays plain chains, each chain is a tree of its own, so that only
-`key=state` compares steps of several chains.
+Source: TL-GRPO, arXiv:2601.16480, written from the abstract and a third party's code. At every turn a group of actions
+is sampled from one state, and each action is scored at once. By default, both terms divide by the population standard
+deviation. In the paper's tasks the environment is in the same state at every turn. Therefore a group is a turn of a
+tree, not a state, and the outcome of a trajectory is its best turn's reward, not the sum of the rewards. A step that is
+compared with no other step has only the outcome term. Candidates that were not executed (`rollout.name=candidates`) are
+compared with the other actions of their turn and have no outcome term. If a rollout plays plain chains, each chain is a
+tree of its own, so only `key=state` compares steps of several chains.
 """
 
 from typing import Literal
@@ -25,10 +25,12 @@ CANDIDATES = True
 
 
 class Config(Options, frozen=True):
-    """key: which steps are compared: those of one tree at one turn, or those of a group from one state at any turn.
-    outcome_weight: weight of the outcome term.
-    outcome: the episode's best turn reward, or its score. std: standard deviation that divides both terms. singleton:
-    what a group of one episode gets in the outcome term."""
+    """key: which steps are compared: those of one tree at one turn (turn), or those of a group from one state at any
+    turn (state). outcome_weight: weight of the outcome term. outcome: what the outcome of an episode is: the reward of
+    its best turn (best), or its score (score). std: divide the differences in a group, in both terms, by their sample
+    or population standard deviation, or by nothing (none). singleton: in the outcome term, the advantage of a group of
+    one episode: zero, its outcome itself (pass), or the outcome's sign.
+    preset: has no effect on this method."""
 
     key: Literal["turn", "state"] = "turn"
     outcome: Literal["best", "score"] = "best"

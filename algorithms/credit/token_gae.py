@@ -2,13 +2,14 @@
 
 Formula: `A_j = delta_j + gamma lam A_{j+1}`, `delta_j = r_j + gamma V_{j+1} - V_j` over tokens.
 
-Source: GAE, Schulman et al., arXiv:1506.02438, Eq. 16, over the token-level MDP of PPO for language models
-(Ouyang et al., arXiv:2203.02155): an episode's sampled tokens are one chain, observations are not part of it; a
-turn's reward is paid on its last token; every token is discounted by gamma and carried by gamma lam, across turns
-too. It is what turn-PPO (arXiv:2512.17008) compares itself with, which found that gamma = lam = 1, the default here, is
-needed. With gamma = 1 it is `poad`. Beyond the end of a truncated episode the value is `next_value`, beyond the end of
-a terminated one 0. `whiten`: over all response tokens of an agent, sample variance, eps 1e-8 under the root, as PPO
-codes do; `token_return`, the critic's target, is never whitened.
+Source: GAE, Schulman et al., arXiv:1506.02438, Eq. 16, over the token-level MDP of PPO for language models (Ouyang et
+al., arXiv:2203.02155). The sampled tokens of an episode are one chain; tokens of observations are not part of it. The
+reward of a turn is on its last token. Every token is discounted by gamma, also from one turn to the next. The paper of
+turn-PPO (arXiv:2512.17008) compares turn-PPO with this method and finds that this method needs gamma = lam = 1, the
+defaults here. With gamma = 1 and without `whiten`, this method is the same as `poad` with gamma = 1 and the same lam.
+The value after the end of a truncated episode is `next_value`, after the end of a terminated one 0. `whiten` takes the
+mean and the sample variance of all response tokens of an agent, as codes of PPO do: A becomes (A - mean) /
+sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened.
 """
 
 import numpy as np
@@ -25,7 +26,8 @@ ON = "tokens"
 
 
 class Config(Options, frozen=True):
-    """gamma: discount per token. lam: decay per token."""
+    """gamma: discount per token. lam: decay of GAE per token. whiten: bring the advantages of all response tokens of an
+    agent to mean 0 and standard deviation 1. preset: has no effect on this method."""
 
     gamma: float = Field(1.0, ge=0, le=1)
     lam: float = Field(1.0, ge=0, le=1)
@@ -37,7 +39,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     tokens = token_rows(graph, "token_gae")
     end = np.zeros(len(tokens.row), bool)
     end[tokens.last] = True  # [T] a turn's last token
-    above = np.arange(len(tokens.row)) - 1  # [T] the token before, in the turn before at a turn's first
+    above = np.arange(len(tokens.row)) - 1  # [T] the token before, which may be in the turn before
     above[tokens.first] = np.where(graph.parent >= 0, tokens.last[graph.parent], -1)
     after = following(tokens.value, above, bootstrap_value(graph, "value", "token_gae")[tokens.row])  # [T]
     reward = np.where(end, graph.reward[tokens.row], 0.0)  # [T]

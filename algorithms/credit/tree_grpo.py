@@ -2,14 +2,14 @@
 
 Formula: `A = inter_weight * GN(R | prompt) + intra_weight * GN(R | tree)`, R the score of a leaf.
 
-Source: Tree-GRPO, arXiv:2509.21240. Each leaf is a trajectory with one score R; A_inter normalises R among
-the leaves of the prompt, A_intra among those of the tree, A = inter_weight * A_inter + intra_weight *
-A_intra. A shared prefix step gets the sum over the leaves below it (the core pools the paths). Official code
-(AMAP-ML/Tree-GRPO): sample std, eps 1e-6, and a tree with one leaf passes its score through, which makes the
-method GRPO plus the raw score there; default here: 0 (`singleton`, both terms). Other released modes: `inner`
-(A_intra alone), `nested` (A_inter normalised again inside the tree), `per_token` (token rewards pooled
-instead of leaf scores: a step's tokens before the last share one advantage and the last token, which has the
-reward, gets another).
+Source: Tree-GRPO, arXiv:2509.21240. Each leaf is a trajectory with one score R. A_inter normalises R among the leaves
+of the prompt, A_intra among the leaves of the tree. A step that several leaves share gets the sum of their advantages
+(the core pools the paths). The released code (AMAP-ML/Tree-GRPO) takes the sample standard deviation and eps 1e-6. A
+tree with one leaf gets its score in the released code (`preset=official`), which makes the method GRPO plus the raw
+score there; by default here it gets 0. `singleton` decides this in both terms. The released code has three more modes:
+`inner` is A_intra alone, `nested` normalises A_inter again inside the tree, and `per_token` compares the rewards of
+tokens, not the scores of leaves. With `per_token`, the last token of a step has the step's reward and gets one
+advantage; the tokens before it have the reward 0 and share another.
 """
 
 from types import MappingProxyType
@@ -27,10 +27,12 @@ NEEDS = ("tree",)
 
 
 class Config(Options, frozen=True):
-    """mode: `tree` adds a comparison of the leaves of a tree and one of all leaves of the prompt, `inner` takes that of
-    the tree alone, `nested` takes that of the prompt and normalises it again inside the tree, `per_token` compares
-    token rewards. intra_weight: weight of the comparison inside a tree. inter_weight: weight of that among all leaves
-    of the prompt. The weights apply in mode tree and per_token.
+    """mode: add the advantage among the leaves of the prompt and the advantage among the leaves of the tree (tree);
+    take the advantage among the leaves of the tree alone (inner); normalise the advantage among the leaves of the
+    prompt again inside the tree (nested); or compare the rewards of tokens, not the scores of leaves (per_token).
+    intra_weight: weight of the advantage inside a tree, in the modes tree and per_token. inter_weight: weight of the
+    advantage inside a prompt, in the modes tree and per_token. preset: official sets singleton=pass, as in the released
+    code.
     """
 
     OFFICIAL = MappingProxyType({"singleton": "pass"})

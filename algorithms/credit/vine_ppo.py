@@ -2,10 +2,9 @@
 
 Formula: `A_k = r_k + V_{k+1} - V_k`.
 
-Source: VinePPO, Kazemnejad et al., arXiv:2410.01679. `value` is the mean outcome of fresh continuations from
-the step's state; A_k = r_k + V_{k+1} - V_k, 0 beyond the end, no discount, no normalisation. As in the
-official code, `value` may be absent after an episode's last estimate: there V = r + V(next), so the advantage
-is 0.
+Source: VinePPO, Kazemnejad et al., arXiv:2410.01679. V_k is the column `value`, the mean outcome of fresh continuations
+from the state of step k; after the end of an episode V is 0. There is no discount and no normalisation. As in the
+released code, the last steps of an episode may have no `value`. There V_k = r_k + V_{k+1}, so their advantage is 0.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ READS = ("value",)
 
 
 class Config(Options, frozen=True):
-    """No options."""
+    """preset: has no effect on this method."""
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:

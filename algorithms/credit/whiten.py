@@ -1,8 +1,8 @@
 """Another method's advantage, whitened over the steps of the batch, separately for each agent.
 
-Formula: `A = (A_base - mean) / sqrt(variance + 1e-8)` over the batch.
+Formula: `A = (A_base - mean) / sqrt(variance + 1e-8)`, with the mean and the sample variance of the agent's steps.
 
-Source: PPO's released code, (A - mean) / sqrt(sample variance + 1e-8), here over steps.
+Source: PPO's released code, which whitens over tokens; here the mean and the variance are taken over steps.
 """
 
 import numpy as np
@@ -17,14 +17,15 @@ WRAPS = True
 
 
 class Config(Options, frozen=True):
-    """base: the method whose advantages are whitened. options: its options."""
+    """base: name of the credit method whose advantages are whitened. options: the options of that method.
+    preset: has no effect on this method; give it in `options`."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
-    """Whitened advantages; in the statistics each assigned step counts as often as it is used."""
+    """Whitened advantages. In the statistics, a step counts as often as the base uses it, or 0 times without credit."""
     base = inner(config.base, config.options).credit(graph)
     white = whiten(base.advantage, graph.weight * base.weight, key=graph.agent)  # [N]
     return Credit.of(

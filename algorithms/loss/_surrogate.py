@@ -1,10 +1,11 @@
-"""The routine of all policy losses: a ratio, which a token, a turn or an episode shares, and a gate on it.
+"""The routine behind all policy losses: a probability ratio, which a token, a step, a segment or an episode shares, and
+a gate, which turns the ratio into a loss.
 
-The loss of a token is P * l(u, +1) + M * l(u, -1), where P, M >= 0 are the positive and the negative advantage mass of
-the step, and l(u, s) is the loss at advantage s. On a chain one of P and M is 0, and this is the usual loss at
-A = P - M. `agentrl.trainer.path_weights.aggregation_weights` does the aggregation (token mean, sequence mean of token
-means or sums, constant length). Its denominator is counted over the whole mini-batch, so that the losses of
-micro-batches are summed. The docstring of each loss names its aggregation.
+The loss of a token is P * l(u, +1) + M * l(u, -1). Here u is the ratio of the token, P, M >= 0 are the positive and
+the negative advantage mass of its step, and l(u, s) is the loss at advantage s. On a chain at least one of P and M is
+0, and this is the usual loss at A = P - M. `agentrl.trainer.path_weights.aggregation_weights` does the aggregation
+(token mean, sequence mean of token means or sums, constant length). The denominator of the aggregation is counted over
+the whole mini-batch, so the losses of micro-batches can be added. The file of each loss names its aggregation.
 
 Letters: T tokens, K groups of tokens (steps, segments or episodes).
 """
@@ -29,19 +30,23 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The choices that the `Config` of a loss file makes.
 
     Attributes:
-        granularity: what shares one ratio: a token; a turn (a step's tokens), as the geometric mean of its
-            token ratios or their product; a segment of `segment_tokens` tokens inside a step (geometric
-            mean); an episode.
-        gate: clip: pessimistic minimum of u and clip(u). sigmoid: 4/tau sigmoid(tau (u - 1)). weight_clip:
-            clipped u without gradient times log-probability. quadratic: u, with the penalty (u - 1)^2 / (2 bound),
-            where bound is the upper one at positive advantage, else the lower one. smooth: u -> (1 - a) u + a with
-            a = smoothing. geometric: clipped token log-ratios, averaged over the granularity before exp. log_prob:
-            no ratio. none: u.
-        clip_low, clip_high: the ratio stays in [1 - clip_low, 1 + clip_high]; in log space for `geometric`.
-        negative_low, negative_high: the same bounds at negative advantage; None takes clip_low and clip_high.
-        dual_clip: cap c > 1 of the loss at negative advantage (clip gate), None for none.
-        straight_through: the shared ratio's value with each token's own gradient.
-        spread: share a group's loss among its tokens (each takes 1/n), so that their sum is the group's.
+        granularity: which tokens share one ratio. token: each token has its own ratio. turn_mean and turn_product: the
+            tokens of a step share the geometric mean or the product of their token ratios. segment: every
+            `segment_tokens` tokens of a step share their geometric mean. sequence_mean and sequence_product: the
+            tokens of an episode share the geometric mean or the product.
+        gate: the loss l(u, s) at the advantage s = +1 or -1. clip: the larger of -s u and -s clip(u). sigmoid:
+            -s 4/tau sigmoid(tau (u - 1)). weight_clip: -s clip(u) log pi, with clip(u) as a constant factor.
+            quadratic: -s u + (u - 1)^2 / (2 bound), where bound is `clip_high` at s = +1 and the lower bound at s = -1.
+            smooth: -s ((1 - a) u + a) with a = `smoothing`. geometric: -s u, where u is computed from clipped token
+            log-ratios, which are averaged over the granularity before exp. log_prob: -s log pi. none: -s u.
+        clip_low, clip_high: clip(u) is u limited to [1 - clip_low, 1 + clip_high]. For `geometric`, a token's log-ratio
+            is at most clip_high at s = +1 and at least -clip_low at s = -1.
+        negative_low, negative_high: these bounds at negative advantage; None takes clip_low or clip_high.
+        dual_clip: with the gate `clip`, the largest loss l(u, -1), above 1; None: no cap.
+        straight_through: the value of a shared ratio stays, but its gradient at each token is that of the token's own
+            log-probability.
+        spread: divide the loss of each token by the number of tokens in its group, so that the losses of a group's
+            tokens sum to the group's loss.
     """
 
     granularity: Granularity = "token"
@@ -60,23 +65,27 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Options of losses with one ratio per sequence. sequence: a step's response, or all responses of an episode."""
+    """Options of losses with one ratio per sequence.
+
+    sequence: the tokens that share a ratio: those of a step's response (step), or of all responses of an episode
+    (episode).
+    """
 
     sequence: Literal["step", "episode"] = "step"
 
     @property
     def whole_episodes(self) -> bool:
-        """Does a ratio span an episode, so that all tokens of the episode are needed at once?"""
+        """Do the tokens of an episode share a ratio, so that all of them must be in one call of the loss?"""
         return self.sequence == "episode"
 
     @property
     def granularity(self) -> Granularity:
-        """The geometric mean over a sequence."""
+        """The granularity whose ratio is the geometric mean over a sequence."""
         return "turn_mean" if self.sequence == "step" else "sequence_mean"
 
 
 class Groups(NamedTuple):
-    """Which tokens share a ratio: dense ids [T] int64 and group sizes [T] float (each token's own group)."""
+    """Which tokens share a ratio: `key` [T] int64 is the number of a token's group, `size` [T] float its tokens."""
 
     key: "Tensor"
     size: "Tensor"
@@ -164,8 +173,11 @@ def gated(inputs: LossInputs, config: Surrogate, groups: Groups, ratio: "Tensor"
 
 
 def metrics(inputs: LossInputs, config: Surrogate, ratio: "Tensor") -> Mapping[str, "Tensor"]:
-    """[T] each, without gradient: whether the ratio is beyond the bound that holds for this sign of the advantage, the
-    ratio, and the k3 estimate of KL(old || new)."""
+    """The metrics, [T] each, without gradient.
+
+    `clip_fraction` is 1 where the ratio is above its upper bound at positive advantage, or below its lower bound at
+    negative advantage, else 0. `approx_kl` is the k3 estimate of KL(old || new), in nats.
+    """
     own = (inputs.logprob - inputs.old_logprob).detach()  # [T]
     above = (ratio > 1 + bounds(config, +1)[1]) & (inputs.positive > 0)  # [T]
     below = (ratio < 1 - bounds(config, -1)[0]) & (inputs.negative > 0)  # [T]

@@ -2,9 +2,9 @@
 
 Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`.
 
-Source: DAPO, arXiv:2503.14476, Eq. 10: PPO's clip with range [1 - 0.2, 1 + 0.28], the sum over all
-tokens of the batch divided by their number (`AGGREGATION`). Dynamic sampling and the overlong penalty of the same
-paper are the sampler's and the reward's.
+Source: DAPO, arXiv:2503.14476, Eq. 10. The paper takes PPO's clipped loss with the range [1 - 0.2, 1 + 0.28], sums it
+over all tokens of the batch, and divides the sum by the number of these tokens (`AGGREGATION`). The same paper's
+dynamic sampling is the sampler `dynamic`, and its overlong penalty is the reward transform `overlong`.
 """
 
 from pydantic import BaseModel, Field
@@ -16,13 +16,14 @@ AGGREGATION = "token-mean"  # Eq. 10
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: range of the ratio."""
+    """clip_low: the lower bound of the ratio is 1 - clip_low. clip_high: the upper bound of the ratio is
+    1 + clip_high."""
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.28, ge=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="clip", clip_low=config.clip_low, clip_high=config.clip_high)
     return surrogate(inputs, chosen)

@@ -1,10 +1,11 @@
 """Clipped importance weights with bounds of their own for each sign of the advantage.
 
-Formula: `l = -A sg(clip(u, 1 - low, 1 + high)) log pi`, with low and high by the sign of A.
+Formula: `l = -A sg(clip(u, 1 - low, 1 + high)) log pi`, where sg(x) is x as a constant, without gradient; low and high
+are `positive_low` and `positive_high` if A > 0, `negative_low` and `negative_high` if A < 0.
 
-Source: DISPO, arXiv:2602.00983: CISPO's weight, with four bounds: weights above and below 1, at positive and
-at negative advantage. The defaults are ours: the values of the paper were tuned per model. Its
-aggregation was not checked against its text; "token-mean" is CISPO's.
+Source: DISPO, arXiv:2602.00983. It takes CISPO's clipped weight with four bounds: a lower and an upper bound at
+positive advantage, and a lower and an upper bound at negative advantage. The paper tunes its values per model; the
+defaults here are ours. The aggregation was not checked against the paper; "token-mean" is that of `cispo`.
 """
 
 from pydantic import BaseModel, Field
@@ -16,8 +17,13 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """positive_low, positive_high: how far the weight may fall below, or rise above, 1 at positive advantage.
-    negative_low, negative_high: the same at negative advantage."""
+    """The bounds of the weight, for each sign of the advantage.
+
+    positive_low: at positive advantage the weight is at least 1 - positive_low.
+    positive_high: at positive advantage the weight is at most 1 + positive_high.
+    negative_low: at negative advantage the weight is at least 1 - negative_low.
+    negative_high: at negative advantage the weight is at most 1 + negative_high.
+    """
 
     positive_low: float = Field(1.0, ge=0, le=1)
     positive_high: float = Field(1.0, ge=0)
@@ -26,7 +32,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(
         gate="weight_clip",
         clip_low=config.positive_low,

@@ -1,12 +1,14 @@
 """Clipped loss without length normalisation.
 
-Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`, summed and divided by a constant.
+Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`; the sum over a response is divided by a constant.
 
-Source: Dr. GRPO, arXiv:2503.20783: PPO's clip; the sum over a response's tokens is divided by a constant, not
-by its length, so that long wrong answers are not favoured (`AGGREGATION`; section 3.2 and the released code, whose
-constant is the generation budget: set update.norm_tokens to it, else it is the longest response of the mini-batch).
-Inside one mini-batch that is a multiple of token-mean; it differs between mini-batches, whose tokens are not
-counted. It goes with a credit of std=none.
+Source: Dr. GRPO, arXiv:2503.20783, section 3.2, and its released code. The loss of a token is PPO's. The paper divides
+the sum over a response's tokens by a constant, not by the response's length, so that long wrong answers are not
+favoured. `AGGREGATION` does this with update.norm_tokens as the constant. The released code takes the generation
+budget: set update.norm_tokens to this budget. If update.norm_tokens is not set, the constant is the number of tokens of
+the mini-batch's longest response. Inside one mini-batch the result is a multiple of the result with "token-mean". The
+multiple differs between mini-batches, because the constant does not depend on how many tokens a mini-batch has. Use
+this loss with a credit method that does not divide by the standard deviation (std=none).
 """
 
 from pydantic import BaseModel, Field
@@ -18,13 +20,14 @@ AGGREGATION = "seq-mean-token-sum-norm"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: range of the ratio."""
+    """clip_low: the lower bound of the ratio is 1 - clip_low. clip_high: the upper bound of the ratio is
+    1 + clip_high."""
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.2, ge=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="clip", clip_low=config.clip_low, clip_high=config.clip_high)
     return surrogate(inputs, chosen)

@@ -1,10 +1,12 @@
 """Geometric mean of clipped token ratios.
 
-Formula: `l = -A exp(mean over the sequence of clip(log u))`.
+Formula: `l = -A exp(mean over the sequence of clip(log u))`, where clip limits log u to at most clip_high if A > 0, and
+to at least -clip_low if A < 0.
 
-Source: GMPO, arXiv:2507.20673: the sequence's loss is -A (prod_t rho_t)^(1/T), each token's log-ratio clipped
-against the advantage's sign before the mean (at A > 0 from above, at A < 0 from below), range (e^-0.4,
-e^0.4). The objective is a mean over sequences of one number each: "seq-mean-token-mean".
+Source: GMPO, arXiv:2507.20673. The paper's loss of a sequence of T tokens with the ratios rho_t is -A (prod_t
+rho_t)^(1/T). The paper clips each token's ratio before this mean, to the range (e^-0.4, e^0.4): from above at A > 0,
+from below at A < 0. The paper's objective is the mean of these losses over the sequences. Here every token carries the
+loss of its sequence, so "seq-mean-token-mean" computes this mean.
 """
 
 from pydantic import Field
@@ -16,14 +18,15 @@ AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(Sequences, frozen=True):
-    """clip_low, clip_high: how far the logarithm of a token's ratio may fall below, or rise above, 0."""
+    """clip_low: at negative advantage the logarithm of a token's ratio is at least -clip_low. clip_high: at positive
+    advantage the logarithm of a token's ratio is at most clip_high."""
 
     clip_low: float = Field(0.4, ge=0)
     clip_high: float = Field(0.4, ge=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """All tokens of what shares a ratio must be in one micro-batch."""
+    """The loss [T] of each token. All tokens that share a ratio must be in one micro-batch."""
     chosen = Surrogate(
         granularity=config.granularity,
         gate="geometric",

@@ -2,9 +2,10 @@
 
 Formula: `l = -A log pi`.
 
-Source: GPG, arXiv:2504.02546: -A log pi, no ratio, no clip, no reference model; token mean over the whole
-batch. Its factor batch / (groups with a signal) belongs to the sampler that drops the others (dynamic
-filtering keeps the batch full instead).
+Source: GPG, arXiv:2504.02546. The loss has no ratio, no clip and no reference model; it is averaged over all tokens of
+the batch. Groups whose rewards are all equal give no gradient. The paper therefore multiplies the loss by (groups of
+the batch) / (groups whose rewards differ). This file does not multiply: take the sampler `dynamic`, which plays further
+tasks in place of such groups.
 """
 
 from pydantic import BaseModel
@@ -20,6 +21,6 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="log_prob")
     return surrogate(inputs, chosen)

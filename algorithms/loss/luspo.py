@@ -1,11 +1,11 @@
 """GSPO times the length of the response.
 
-Formula: `l = T max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))`, s as in `gspo`, T tokens in the sequence.
+Formula: `l = T max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` for a sequence of T tokens, s as in `gspo`.
 
-Source: LUSPO (length-unbiased sequence policy optimisation), arXiv:2602.05261: each sequence's GSPO loss is
-multiplied by its length, which is GSPO's loss per token under "seq-mean-token-sum" (`AGGREGATION`): the sum over the
-tokens of one number is that number times the length. With update.aggregation = "seq-mean-token-mean" it is GSPO. Clip
-range: GSPO's.
+Source: LUSPO (length-unbiased sequence policy optimisation), arXiv:2602.05261. The paper multiplies the GSPO loss of
+each sequence by the sequence's length. Here every token carries the GSPO loss of its sequence, and "seq-mean-token-sum"
+(`AGGREGATION`) sums over the tokens, which multiplies by their number. With update.aggregation = "seq-mean-token-mean"
+the loss is that of GSPO. The default clip range is that of GSPO.
 """
 
 from agentrl.algorithms.loss import gspo
@@ -19,5 +19,5 @@ class Config(gspo.Config, frozen=True):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """All tokens of what shares a ratio must be in one micro-batch."""
+    """The loss [T] of each token. All tokens that share a ratio must be in one micro-batch."""
     return gspo.loss(inputs, config)

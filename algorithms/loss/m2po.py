@@ -1,14 +1,16 @@
 """Policy gradient for old data: tokens are masked until the second moment of the log-ratios is small.
 
-Formula: `l = -A u` on the tokens that are left when `mean of (log u)^2 <= threshold`.
+Formula: `l = -A u` on the tokens that are left, 0 on the masked ones. The tokens with the largest `(log u)^2` are
+masked until the mean of `(log u)^2` over the tokens that are left is at most `threshold`.
 
-Source: M2PO, arXiv:2510.01161 ("Prosperity before Collapse"). With log r the token's log pi_new - log pi_behaviour, M2
-is the mean of (log r)^2. If it is above `threshold`, the tokens of largest (log r)^2 are masked until the mean over the
-others is at most `threshold`; the others contribute -A r, without clipping. Unlike a KL estimate, M2 has no terms that
-cancel.
+Source: M2PO, arXiv:2510.01161 ("Prosperity before Collapse"). M2 is the mean of (log u)^2, where log u is the token's
+log pi_new - log pi_behaviour and pi_behaviour is the policy that sampled the token. The loss of the tokens that are
+left is not clipped. No term of M2 is negative, so large ratios cannot cancel in M2 as they can in an estimate of the
+KL divergence.
 
-Departure: the paper masks over the whole batch, a loss here sees a micro-batch, so that the threshold holds in each of
-them. The ratio is to the policy that sampled: `update.old_logprob` must be "engine". Aggregation: the mean over tokens.
+Departure: the paper masks over the whole batch. Here a loss sees one micro-batch at a time, so the threshold holds in
+each micro-batch. `update.old_logprob` must be "engine", because the ratio is to the policy that sampled the tokens. The
+default aggregation is the mean over tokens ("token-mean").
 """
 
 from typing import TYPE_CHECKING
@@ -26,13 +28,16 @@ BEHAVIOUR = True
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """threshold: largest second moment; the paper's is 0.04."""
+    """threshold: largest M2, the mean squared log-ratio of the tokens that are left; the paper takes 0.04."""
 
     threshold: float = Field(0.04, gt=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """-A r on the tokens that are not masked; logged beside the ratio: `m2` before the mask, and the masked share."""
+    """-A u on the tokens that are left, 0 on the masked ones.
+
+    Further metrics: the mean of `m2` is M2 before masking, the mean of `m2_masked` is the share of masked tokens.
+    """
     plain = surrogate(inputs, Surrogate(gate="none"))
     squared = (inputs.logprob - inputs.old_logprob).detach() ** 2  # [T]
     kept = within(squared, config.threshold)  # [T]

@@ -2,9 +2,8 @@
 
 Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`, at most `-A dual_clip` where `A < 0`.
 
-Source: PPO, Schulman et al., arXiv:1707.06347, Eq. 7; dual clip, Ye et al., arXiv:1912.09729, Eq. 5;
-asymmetric range, see `dapo`. l(u, A) = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high)), at most -A
-dual_clip where A < 0, u the token ratio pi_new / pi_old. Aggregation of the released verl-agent: token-mean.
+Source: PPO, Schulman et al., arXiv:1707.06347, Eq. 7, for the clip; Ye et al., arXiv:1912.09729, Eq. 5, for the dual
+clip; DAPO (`dapo`) for bounds that differ. The default aggregation, "token-mean", is that of the released verl-agent.
 """
 
 from pydantic import BaseModel, Field
@@ -17,7 +16,12 @@ ZERO_WITHOUT_CREDIT = True  # steps of credit 0 need no forward pass
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: range of the ratio. dual_clip: cap of the loss at negative advantage, or None."""
+    """The bounds.
+
+    clip_low: the lower bound of the ratio is 1 - clip_low.
+    clip_high: the upper bound of the ratio is 1 + clip_high.
+    dual_clip: at negative advantage A the loss of a token is at most -A dual_clip; None: no such bound.
+    """
 
     clip_low: float = Field(0.2, ge=0, le=1)
     clip_high: float = Field(0.2, ge=0)
@@ -25,6 +29,6 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="clip", clip_low=config.clip_low, clip_high=config.clip_high, dual_clip=config.dual_clip)
     return surrogate(inputs, chosen)

@@ -1,10 +1,10 @@
-"""REINFORCE.
+"""REINFORCE: log-probability times advantage, with an importance weight if asked for.
 
 Formula: `l = -A log pi`; with `corrected`, `l = -A u`.
 
-Source: Williams (1992): -A log pi on the tokens as sampled. Off-policy data are not corrected; with `corrected=true`
-the loss is -A u, whose gradient is -A u grad log pi: importance-weighted, unclipped. Aggregation: the sum over all
-tokens divided by their number ("token-mean"); the source has the sum, a constant multiple of it.
+Source: Williams (1992). The loss of a sampled token is -A log pi, also if an older policy sampled the token. With
+`corrected=true` the loss is -A u. Its gradient, -A u grad log pi, is importance-weighted and not clipped. The source
+sums over the tokens. The default here, "token-mean", divides this sum by the number of tokens of the mini-batch.
 """
 
 from pydantic import BaseModel
@@ -16,12 +16,12 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """corrected: importance-weight the gradient."""
+    """corrected: weight the gradient of each token by its ratio u, for tokens that an older policy sampled."""
 
     corrected: bool = False
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="none" if config.corrected else "log_prob")
     return surrogate(inputs, chosen)

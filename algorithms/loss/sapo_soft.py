@@ -1,10 +1,11 @@
 """A sigmoid gate instead of clipping.
 
-Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`.
+Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`, tau the option `tau_positive` if A > 0, `tau_negative` if A < 0.
 
-Source: SAPO (soft adaptive policy optimisation), arXiv:2511.20347: -A 4/tau sigmoid(tau (u - 1)), whose slope
-at u = 1 is PPO's and fades on both sides; tau 1.0 at positive and 1.05 at negative advantage. Aggregation as
-in GRPO's objective, a mean over sequences of means over tokens: "seq-mean-token-mean". Other methods share the acronym.
+Source: SAPO (soft adaptive policy optimisation), arXiv:2511.20347. At u = 1 the slope of this loss is the slope of
+PPO's loss, and the slope falls towards 0 on both sides of u = 1. The paper's tau is 1.0 at positive and 1.05 at
+negative advantage. The aggregation is that of GRPO's objective, the mean over sequences of the means over tokens:
+"seq-mean-token-mean". Other methods are called SAPO too.
 """
 
 from pydantic import BaseModel, Field
@@ -16,14 +17,17 @@ AGGREGATION = "seq-mean-token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """tau_positive, tau_negative: how fast the gate closes as the ratio leaves 1, at positive and at
-    negative advantage."""
+    """The temperatures of the gate.
+
+    tau_positive: at positive advantage, how fast the slope falls as the ratio moves away from 1.
+    tau_negative: at negative advantage, how fast the slope falls as the ratio moves away from 1.
+    """
 
     tau_positive: float = Field(1.0, gt=0)
     tau_negative: float = Field(1.05, gt=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="sigmoid", tau_positive=config.tau_positive, tau_negative=config.tau_negative)
     return surrogate(inputs, chosen)

@@ -2,10 +2,10 @@
 
 Formula: `l = -(A u - |A| (u - 1)^2 / (2 clip))`.
 
-Source: SPO (simple policy optimisation), arXiv:2401.16025 (ICML 2025): -(A u - |A| (u - 1)^2 / (2 clip)), whose optimum
-in u lies at 1 + sign(A) clip (the option `clip` is the paper's epsilon), so the ratio is pulled back where PPO's clip
-has no gradient. The paper averages over actions, which are tokens here: "token-mean". Five other methods share the
-acronym.
+Source: SPO (simple policy optimisation), arXiv:2401.16025 (ICML 2025). The option `clip` is the paper's epsilon. The
+loss is smallest at the ratio u = 1 + sign(A) clip. Beyond this ratio the gradient pulls u back, where PPO's clipped
+loss has no gradient. The paper averages over actions; here the actions are tokens ("token-mean"). Five other methods
+are called SPO too.
 """
 
 from pydantic import BaseModel, Field
@@ -17,12 +17,12 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip: distance of the optimum from 1."""
+    """clip: distance from 1 of the ratio at which the loss is smallest."""
 
     clip: float = Field(0.2, gt=0)
 
 
 def loss(inputs: LossInputs, config: Config) -> LossOutput:
-    """Per token; no two tokens depend on each other."""
+    """The loss [T] of each token, which depends on no other token."""
     chosen = Surrogate(gate="quadratic", clip_low=config.clip, clip_high=config.clip)
     return surrogate(inputs, chosen)

@@ -2,11 +2,11 @@
 
 Formula: `l = max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` once per turn, `s = exp(sum over the turn of log u)`.
 
-Source: turn-PPO, arXiv:2512.17008: rho = exp(sum of the turn's token log-ratios), l = max(-A rho, -A clip(rho)) once
-per turn; the sum over turns is divided by the response tokens of the episode, and averaged over episodes
-(`AGGREGATION` over `SEQUENCE`). So each of a turn's n tokens carries 1/n of the turn's loss. A drift of 0.01 nats per
-token makes rho 1.22, 1.49 and 2.23 at 20, 40 and 80 tokens, so long turns clip early; `geometric=true` is the
-geometric mean.
+Source: turn-PPO, arXiv:2512.17008. The paper sums the losses of an episode's turns, divides the sum by the number of
+response tokens of the episode, and averages over episodes (`AGGREGATION` over `SEQUENCE`). Therefore each of the n
+tokens of a turn carries 1/n of the turn's loss here. If the log-probability of every token rises by 0.01 nats, s is
+1.22, 1.49 and 2.23 for turns of 20, 40 and 80 tokens, so long turns reach the clip bound early. With `geometric=true`,
+s is the geometric mean of the token ratios.
 """
 
 from pydantic import BaseModel, Field
@@ -19,8 +19,8 @@ SEQUENCE = "episode"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip_low, clip_high: how far the ratio of a turn may fall below, or rise above, 1. geometric: geometric
-    mean over the turn instead of the product.
+    """clip_low: the lower bound of a turn's ratio is 1 - clip_low. clip_high: the upper bound of a turn's ratio is
+    1 + clip_high. geometric: the ratio of a turn is the geometric mean of its token ratios, not their product.
     """
 
     clip_low: float = Field(0.2, ge=0, le=1)

@@ -1,14 +1,16 @@
 """One reward from several signals, each normalised inside its group before they are added.
 
-Formula: `r = sum over signals i of weight_i * GN(signal_i | group)`.
+Formula: `r = sum over signals i of weight_i * GN(signal_i | group)`, where GN(x | group) is x less the mean of x in the
+group, divided by the group's standard deviation plus `eps`.
 
-Source: MO-GRPO, arXiv:2509.22047, which normalises each signal by its own mean and std, so that a signal with a large
-variance does not dominate; and GDPO, arXiv:2601.05242, which afterwards whitens the summed signals of the whole batch
-(`batch=true`), so that the scale does not grow with the number of signals. The result is an advantage already: give it
-to grpo with std=none. With one signal and batch=false the result is that of GRPO.
+Source: MO-GRPO, arXiv:2509.22047, and GDPO, arXiv:2601.05242. MO-GRPO normalises each signal by its own mean and
+standard deviation, so that a signal with a large variance does not dominate. GDPO afterwards also whitens the sums of
+the whole batch (`batch=true`), so that the scale does not grow with the number of signals. The result is an advantage
+already: use it with `credit.name=grpo` and std=none. With the one signal env_reward, weight 1 and batch=false, the
+advantages are those of GRPO.
 
-`unit=episode`: an episode's signal is its sum over the episode, and its reward lies on the last step.
-`unit=step`: the steps of a group that report a signal are compared with each other.
+`unit=episode`: an episode's signal is its sum over the episode, and the reward is on the episode's last step.
+`unit=step`: every step has a reward of its own; each signal is compared among the steps of a group that report it.
 """
 
 from collections.abc import Mapping
@@ -23,9 +25,10 @@ from agentrl.graph import PLAYED, Std, StepGraph, group_norm, keys, whiten
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """weights: signal -> weight of its normalised value. unit: what is compared. std: sample or population standard
-    deviation, or none. eps: added to the standard deviation. batch: whiten the summed signals of the whole batch, as
-    GDPO does.
+    """weights: signal -> weight of its normalised value. unit: what is compared inside a group: the sums of a signal
+    over episodes (episode), or its values on single steps (step). std: divide the differences from the mean of a group
+    by the sample or population standard deviation, or by nothing (none). eps: added to the standard deviation. batch:
+    whiten the weighted sums over the whole batch, separately for each agent, as GDPO does.
     """
 
     weights: dict[str, float] = Field(min_length=1)
@@ -57,11 +60,11 @@ def normalised(
     weight: np.ndarray | None = None,
     agent: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[E] the reward from plain arrays; copies of one task have an equal `group` [E], `weight` [E] says how often each
-    counts.
+    """[E] the reward of each episode (with unit=step, of each step), from plain arrays.
 
-    `agent` [E] numbers the agents, each of which is whitened separately; None for one agent. A signal that is
-    NaN enters no statistic and adds nothing to the reward.
+    Entries with an equal `group` [E] are compared. `weight` [E] says how often an entry counts in the statistics; None
+    counts each once. `agent` [E] numbers the agents, each of which is whitened separately; None for one agent. A signal
+    that is NaN enters no statistic and adds nothing to the reward.
     """
     key = keys(group)  # [E]
     counts = np.ones(len(key)) if weight is None else weight  # [E]

@@ -1,11 +1,11 @@
 """Rewards of a main agent and of the sub-agents it calls.
 
-Formula: main agents `0.1 format + 0.9 correct`, sub-agents `0.1 format + 0.4 correct + 0.5 expert`; 0 where the format
-is invalid.
+Formula: main agents `0.1 format + 0.9 correct`, sub-agents `0.1 format + 0.4 correct + 0.5 expert`, where format is 1
+for a valid format; the reward is 0 where the format is invalid.
 
-Source: M-GRPO, arXiv:2511.13288: a trajectory whose own format is invalid gets 0; else
-main = 0.1 format + 0.9 correct, sub = 0.1 format + 0.4 correct of the main answer + 0.5 an expert's judgement
-of the sub-task. Released code (MrlX), a different function: `released_sub_reward`.
+Source: M-GRPO, arXiv:2511.13288. A trajectory whose own format is invalid gets 0. In the formula of the sub-agents,
+correct is the correctness of the main agent's answer, and expert is an expert's judgement of the sub-task. The released
+code (MrlX) computes the reward of sub-agents differently; `released_sub_reward` is its function, for comparison only.
 """
 
 import numpy as np
@@ -16,9 +16,11 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """main: weights of format and correctness. sub: weights of format, of the main answer's correctness and of the
-    expert's judgement. valid, correct, expert: names of the signals, each summed over an episode; a format is valid if
-    its sum is above 0."""
+    """main: weights of a main agent's format and correctness. sub: weights of a sub-agent's format, of the main
+    answer's correctness and of the expert's judgement. valid: name of the signal for the format; an episode's format
+    is valid if the sum of this signal over the episode is above 0. correct: name of the signal for correctness, which
+    is summed over an episode. expert: name of the signal for the expert's judgement, which is summed over an episode;
+    needed only if sub-agents are called."""
 
     main: tuple[float, float] = (0.1, 0.9)
     sub: tuple[float, float, float] = (0.1, 0.4, 0.5)
@@ -31,10 +33,11 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] each episode's reward, on its last step: the sub-agents' formula for episodes that have a caller, the main
     agents' for all others.
 
-    The main answer of a sub-trajectory is that of its rollout. Without sub-agents the expert's signal is not needed.
+    The main answer of a sub-agent's episode is the answer of the main agent in the same rollout. Without sub-agents the
+    expert's signal is not needed.
 
     Raises:
-        ValueError: no step reports a signal.
+        ValueError: no step reports one of the needed signals.
     """
     at = ends(graph)
     called = graph.caller[at.row] >= 0  # [E]
@@ -49,19 +52,20 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
 
 
 def main_reward(valid: np.ndarray, correct: np.ndarray, config: Config) -> np.ndarray:
-    """[E] reward of main trajectories: `valid` [E] bool format, `correct` [E] in 0..1."""
+    """[E] reward of main agents' episodes: `valid` [E] bool, is the format valid; `correct` [E] in 0..1."""
     a, b = config.main
     return np.where(valid, a + b * np.asarray(correct, np.float64), 0.0)
 
 
 def sub_reward(valid: np.ndarray, main_correct: np.ndarray, expert: np.ndarray, config: Config) -> np.ndarray:
-    """[E] reward of sub-trajectories: `main_correct` [E] of the rollout that called them, `expert` [E] in
-    0..1."""
+    """[E] reward of sub-agents' episodes: `valid` [E] bool, `expert` [E] in 0..1; `main_correct` [E] in 0..1 is the
+    correctness of the main agent's answer in the same rollout."""
     a, b, c = config.sub
     shared, judged = np.asarray(main_correct, np.float64), np.asarray(expert, np.float64)  # [E]
     return np.where(valid, a + b * shared + c * judged, 0.0)
 
 
 def released_sub_reward(valid: np.ndarray, main: np.ndarray) -> np.ndarray:
-    """[E] the reward of MrlX's code: 0 with a bad format, 1 if the main reward was 1, else 0.1."""
+    """[E] the reward of sub-agents in MrlX's code: 0 with an invalid format; else 1 if the main agent's reward is at
+    least 1, and 0.1 if not."""
     return np.where(valid, np.where(np.asarray(main) >= 1.0, 1.0, 0.1), 0.0)

@@ -2,8 +2,9 @@
 
 Formula: `r = -scale * clip((tokens - (max_tokens - margin)) / margin, 0, 1)`.
 
-Source: DAPO, arXiv:2503.14476, Eq. 13: 0 up to limit - margin, falling linearly to -1 at the limit, -1
-beyond. Tokens are those the policy sampled: of a whole episode (charged on its last step), or of each step.
+Source: DAPO, arXiv:2503.14476, Eq. 13. With scale=1 the reward is 0 up to max_tokens - margin tokens, falls linearly to
+-1 at max_tokens, and stays -1 beyond. Only tokens that the policy sampled are counted. With `unit=episode` the tokens
+of the whole episode are counted, and the penalty is on the episode's last step.
 """
 
 from typing import Literal
@@ -16,8 +17,9 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """max_tokens: the limit. margin: the penalty grows over this many tokens before the limit. scale: factor of the
-    penalty. unit: whose tokens are counted."""
+    """max_tokens: number of tokens from which on the whole penalty is charged. margin: number of tokens, up to
+    max_tokens, over which the penalty grows from 0. scale: the whole penalty, in the unit of the reward. unit: count
+    the tokens of an episode together, or those of each step by themselves."""
 
     max_tokens: int = Field(20480, ge=1)
     margin: int = Field(4096, ge=1)
@@ -42,6 +44,6 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
 
 
 def penalty(tokens: np.ndarray, config: Config) -> np.ndarray:
-    """[E] penalty <= 0 to be added to the reward, from response tokens [E]."""
+    """[E] penalty <= 0 to be added to the reward, from the numbers of sampled tokens [E]."""
     over = np.asarray(tokens, np.float64) - (config.max_tokens - config.margin)  # [E]
     return -config.scale * np.clip(over / config.margin, 0.0, 1.0)

@@ -1,11 +1,12 @@
-"""Two ways to make a process reward model's scores safe to maximise.
+"""Rewards from the scores of a process reward model, in forms that do not pay for additional steps.
 
-Formula: clip: `r_k = min(score_k - threshold, 0)`; delta: `r_k = score_k - score_{k+1}`.
+Formula: clip: `r_k = min(score_k - threshold, 0)`; delta: `r_k = score_k - score_{k+1}`, with 0 as the last turn's
+score.
 
-Source: Gao et al., "On designing effective RL reward at training time for LLM reasoning", arXiv:2410.15115
-(from memory). clip: r = min(score - threshold, 0): a good step earns nothing, so repeating good steps pays
-nothing. delta: r_k = score_k - score_{k+1}, the last turn but one keeps its score, the last turn gets 0: the rewards
-from a turn on sum to that turn's score, whatever the number of turns.
+Source: Gao et al., "On designing effective RL reward at training time for LLM reasoning", arXiv:2410.15115; the
+formulas are written from memory. With clip, a step whose score is at least the threshold gets 0, so repeating good
+steps pays nothing. With delta, the last turn gets 0 and the last turn but one gets its whole score. The rewards from
+any turn but the last to the end of the episode therefore sum to that turn's score, whatever the number of turns.
 """
 
 from typing import Literal
@@ -18,8 +19,9 @@ from agentrl.graph import StepGraph, following
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """signal: the signal that holds the process scores. form: clip, delta, or both (clip first). threshold: bound of
-    clip, in the score's unit. weight: factor of the result."""
+    """signal: name of the signal with the process scores. form: clip, delta, or clip_delta, which clips the scores and
+    then takes the differences. threshold: a score of at least this value becomes 0 in the forms clip
+    and clip_delta. weight: factor of the rewards."""
 
     signal: str = "process"
     form: Literal["clip", "delta", "clip_delta"] = "clip_delta"
@@ -28,10 +30,10 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 def reward(graph: StepGraph, config: Config) -> np.ndarray:
-    """[N] turn rewards of chains.
+    """[N] the reward of each turn.
 
     Raises:
-        ValueError: no step reports the signal, some step does not report it, or steps branch.
+        ValueError: a step does not report the signal, or a step branches and `form` is not clip.
     """
     score = signal(graph, config.signal)  # [N]
     if np.isnan(score).any():
@@ -46,8 +48,8 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
 
 
 def turn_rewards(score: np.ndarray, parent: np.ndarray, config: Config) -> np.ndarray:
-    """[N] turn rewards from the process scores [N] of chains; `parent` [N] is the turn before, -1 at the
-    first."""
+    """[N] turn rewards from the process scores [N]; `parent` [N] is the row of the turn before, -1 at the first
+    turn."""
     value: np.ndarray = np.asarray(score, np.float64)  # [N]
     if config.form != "delta":
         value = np.minimum(value - config.threshold, 0.0)

@@ -3,11 +3,12 @@
 Formula: `r = -cost` on a step that leads to a state of its own path, else 0.
 
 Source: none; the project's own. It is a step penalty that is charged only on steps that show nothing new. The
-environment says which states are equal (`Observation.state_key`). Returns alone tell little about one superfluous step,
-because the episode may succeed nevertheless; this cost is paid at the step itself. It is not potential-based shaping,
-so it changes which policy is optimal: it charges where going back is needed, and it pays for changes that only make the
-state look new, such as picking up anything. Keep it small beside the reward of success, and measure success. Column
-`back` of `agentrl diagnose` shows how many steps pay it. Use it beside the environment's own reward:
+environment says which states are equal (`Observation.state_key`). The return of an episode tells little about one
+superfluous step, because the episode may succeed nevertheless; this cost is charged at the step itself. It is not
+potential-based shaping, so it may change which policy is optimal. It also charges a step back that the task needs, and
+it does not charge a useless step whose new state differs, such as picking up any object. Keep the cost small against
+the reward of success, and watch the success rate. The column `back` of `agentrl diagnose` shows the share of
+such steps. Use this reward beside the environment's own reward:
 
     [[reward]]
     name = "weighted_sum"
@@ -24,7 +25,7 @@ from agentrl.graph import StepGraph, revisits
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """cost: cost of each such step, in the unit of the reward."""
+    """cost: cost of each step to a state of its own path, in the unit of the reward."""
 
     cost: float = Field(0.05, ge=0)
 

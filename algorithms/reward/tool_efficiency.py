@@ -1,17 +1,17 @@
-"""A factor that rewards few tool calls, only where the answer is right.
+"""The correctness reward times a factor that falls with the number of tool calls.
 
 Formula: `R = alpha * r_tool * correct`, r_tool as below.
 
-Source: OTC, arXiv:2504.14870: R = alpha * r_tool * r_correct, so a wrong answer gets nothing. alpha is the option
-`scale`, c the option `smoothing`. With m calls used and n the fewest calls among the correct rollouts of the group, the
-group form (OTC-GRPO) is
+Source: OTC, arXiv:2504.14870. An answer whose correctness is 0 gets 0, however few its calls. alpha is the option
+`scale`, c the option `smoothing`. With m the calls of the episode and n the fewest calls of a right answer in the
+group, the group form (OTC-GRPO) is
 
     r_tool = 1                          m = n = 0
              cos(m pi / (2 m + c))      n = 0 < m
              sin(f pi / (2 n)), f = 2 n m / (m + n)    else
 
-and the single form (OTC-PPO) cos(m pi / (2 m + c)). The paper keeps n over epochs. `reward` counts n in each
-batch anew; callers of `efficient` may pass stored numbers as `fewest`.
+and the single form (OTC-PPO) is r_tool = cos(m pi / (2 m + c)). The paper keeps n from epoch to epoch. Here n is
+counted in each batch anew; callers of the function `efficient` may pass stored numbers as `fewest`.
 """
 
 from typing import Literal
@@ -24,8 +24,10 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """scale: the paper's alpha. smoothing: the paper's c, in calls. form: group compares with the fewest calls of the
-    group, single does not. correct, calls: names of the signals, which are summed over an episode."""
+    """scale: factor of the reward, the paper's alpha. smoothing: the paper's c, in calls. form: compare the calls of an
+    episode with the fewest calls of a right answer in its group (group), or use the episode's own calls alone
+    (single). correct: name of the signal for correctness, which is summed over an episode; an answer is right if the
+    sum is above 0. calls: name of the signal for the number of tool calls, which is summed over an episode."""
 
     scale: float = 1.0
     smoothing: float = Field(1.0, gt=0)
@@ -59,9 +61,8 @@ def efficient(
     Args:
         correct: [E] correctness reward; above 0 means right.
         calls: [E] tool calls used.
-        group: [E] the copies of one task.
-        fewest: [E] fewest calls of a right answer known for the task; None counts those of this
-            batch.
+        group: [E] equal for the copies of one task.
+        fewest: [E] fewest calls of a right answer known for the episode's task; None counts them in this batch.
     """
     m = np.asarray(calls, np.float64)
     alone = np.cos(m * np.pi / (2 * m + config.smoothing))  # [E]

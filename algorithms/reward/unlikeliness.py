@@ -1,17 +1,17 @@
 """Rewards a right answer more if the policy gave it a low probability.
 
-Formula: `r_i = R_i (1 - beta (G - rank_i) / G)`.
+Formula: `r_i = R_i (1 - beta (G - rank_i) / G)` for copy i of a task that was played in G copies.
 
-Source: He, Fried and Welleck, "Rewarding the Unlikely", arXiv:2506.02355, section 4:
-r_i = R_i (1 - beta (G - rank_i) / G), with G copies of a task and rank_i = 0 for the copy that the policy finds most
-likely. GRPO alone makes likely answers still likelier, which lowers pass@k at large k. The likelihood is the trainer's
-before the update (`old_logprob`), summed over the sampled tokens of the path, so this reward is computed after
-annotation. The rank is the number of copies that are strictly more likely: equally likely copies are paid alike.
+Source: He, Fried and Welleck, "Rewarding the Unlikely", arXiv:2506.02355, section 4. GRPO alone makes likely answers
+still likelier, which lowers pass@k at large k. rank_i is the number of copies that are more likely than copy i, so the
+most likely copy has rank 0, and equally likely copies have the same rank. The likelihood of a copy is the sum of the
+log-probabilities of its sampled tokens, as the trainer computes them before the update (`old_logprob`). This reward is
+therefore computed after annotation.
 
-Compared with the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`), which `preset =
-"official"` takes: there the likelihood is the mean over the tokens, so that long answers are not unlikely for their
-length, and the factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing; beta = 0.25
-(`rank_penalty`). It breaks ties by the order of the copies.
+`preset = "official"` follows the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`) in two
+points. The likelihood is the mean over the tokens, not their sum, so that an answer is not unlikely only because it is
+long. The factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing. The released code has
+beta = 0.25 (`rank_penalty`), and ranks equally likely copies by their order, which neither preset does here.
 """
 
 from typing import Literal
@@ -29,9 +29,9 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """See the module.
 
     Attributes:
-        beta: what the most likely copy loses, as a share of its reward.
-        preset: the settings of the paper, or of the released code (official).
-        correct: the signal R, summed over episodes.
+        beta: share of its reward that the most likely copy loses; with preset=official it loses beta (G - 1) / G.
+        preset: the formula of the paper, or that of the released code (official).
+        correct: name of the signal for the correctness R, which is summed over an episode.
     """
 
     beta: float = Field(0.25, ge=0, le=1)
@@ -43,7 +43,7 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] the reward of each path, on its last step.
 
     Raises:
-        ValueError: no step reports the signal.
+        ValueError: no step reports the signal `correct`.
     """
     assert graph.tokens is not None, "the likelihood of an answer needs tokens"
     logprob = graph.token_column("old_logprob", "reward unlikeliness")  # [S]
@@ -66,10 +66,10 @@ def unlikely(
     Args:
         right: [E] the correctness reward R.
         logprob: [E] log-probability of the path, in nats.
-        group: [E] the copies of one task have one number.
-        counted: [E] bool, paths that are ranked; the others keep R.
+        group: [E] equal for the copies of one task.
+        counted: [E] bool, is the path ranked? A path that is not ranked keeps R.
         beta: see `Config`.
-        spared: 1 lets the least likely copy lose nothing.
+        spared: 1 if the least likely copy loses nothing (preset=official), else 0.
     """
     paid = np.asarray(right, np.float64).copy()  # [E]
     for number in np.unique(group):

@@ -2,7 +2,7 @@
 
 Formula: `r = sum over signals i of weight_i * signal_i`.
 
-Source: none; common practice. MO-GRPO and GDPO argue against it (`group_normalised`).
+Source: none; common practice. The papers of MO-GRPO and GDPO argue against it; `group_normalised` has their methods.
 A signal may be reported on every step or at the end alone; where a step does not report it, it adds nothing.
 """
 
@@ -16,8 +16,8 @@ from agentrl.graph import StepGraph
 
 
 class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """weights: signal -> weight; a signal of weight 0 is only reported as a metric, `env_reward` is the environment's
-    own reward."""
+    """weights: signal -> weight. The signal `env_reward` is the environment's own reward. A signal of weight 0 adds
+    nothing to the reward; it is only reported as a metric."""
 
     weights: dict[str, float] = Field(min_length=1)
 
@@ -26,12 +26,12 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] sum of weight * signal.
 
     Raises:
-        ValueError: a weight names no signal.
+        ValueError: `weights` names a signal that no step reports.
     """
     return total({name: filled(signal(graph, name)) for name in config.weights}, config.weights)
 
 
 def total(signals: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
-    """[E] sum of weight * signal, of equally long arrays."""
+    """[E] sum of weight * signal over the signals, which are arrays [E]."""
     summed: np.ndarray = np.sum([weights[name] * np.asarray(x, np.float64) for name, x in signals.items()], axis=0)
     return summed
