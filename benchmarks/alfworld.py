@@ -29,7 +29,7 @@ from agentrl.envs.alfworld.game import Game
 from agentrl.envs.alfworld.tasks import GeneratedTasks, Opener
 from agentrl.envs.alfworld.textworld_backend import Genuine
 
-# The native engine is too quick for one call to be timed.
+# One call of the native engine is too short to be timed, so several calls are timed together.
 REPEATS = 50
 
 
@@ -50,7 +50,7 @@ def cpu_ms(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 def walk(game: Game, steps: int) -> list[str]:
-    """A random walk of admissible commands: with probability 0.5 a command that is no walk, else any command."""
+    """Random admissible commands: each is with probability 0.5 one that is not `go to ...`, else any of them."""
     engine, rng, commands = Engine(game), random.Random(0), []
     for _ in range(steps):
         admissible = engine.admissible()
@@ -61,7 +61,7 @@ def walk(game: Game, steps: int) -> list[str]:
 
 
 def native_times(data: Mapping[str, Any], commands: list[str]) -> Times:
-    """The native engine on one walk; admissible commands are listed after each step, as in a rollout."""
+    """The native engine on a list of commands; admissible commands are listed after each step, as in a rollout."""
     game = compile_game(data, key="benchmark")
     engine = Engine(game)
 
@@ -78,7 +78,7 @@ def native_times(data: Mapping[str, Any], commands: list[str]) -> Times:
 
 
 def genuine_times(data: Mapping[str, Any], commands: list[str]) -> Times:
-    """The genuine engine on the same walk, compared step by step with the native one outside the clock."""
+    """The genuine engine on the same commands; its answers are compared with the native ones, which is not timed."""
     engine = Engine(compile_game(data, key="benchmark"))
     begin = time.process_time()
     genuine = Genuine(data, "benchmark")
@@ -98,7 +98,7 @@ def genuine_times(data: Mapping[str, Any], commands: list[str]) -> Times:
 
 
 def memory_per_env(count: int = 200) -> float:
-    """KiB of one more environment of a compiled game, ten steps into it."""
+    """KiB that one more environment of an already compiled game takes after ten steps."""
     task = GeneratedTasks(generate.Keys("full"))[0]
 
     def played() -> AlfworldEnv:
@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--games", type=Path, help="a folder of game files; default: generated games")
-    parser.add_argument("--count", type=int, default=6, help="games at most")
+    parser.add_argument("--count", type=int, default=6, help="largest number of games")
     parser.add_argument("--steps", type=int, default=25, help="steps of each walk")
     given = parser.parse_args()
     found = measure(given.games, given.count, given.steps)

@@ -2,8 +2,8 @@
 
     python benchmarks/alfworld_games.py [--games 200] [--json]
 
-Prints three tables: making games (CPU ms per game, one thread), players by level and task type (share won, mean
-steps of wins, limit 50), and demonstrators by step limit on the small level.
+Prints three tables: making games (CPU ms per game, one thread); players by level and task type (share of games won,
+mean steps of the games won, at most 50 steps); and demonstrators on the small level, by step limit.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def play(name: str, keys: list[str], limit: int, seed: int = 0) -> Score:
 
 
 def making(games: int) -> list[dict[str, object]]:
-    """CPU ms to make a game (room, text, compilation, oracle's plan), and share of games whose first room was kept."""
+    """CPU ms to make a game (room, text, compilation, oracle's plan), and share of games that kept their first room."""
     rows = []
     for level in LEVELS:
         keys = Keys(level, "train", seed=1)[:games]

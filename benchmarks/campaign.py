@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """See the module."""
     given = parser().parse_args(words)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
-    signal.signal(signal.SIGTERM, stop)  # so that what a campaign has started ends with it
+    signal.signal(signal.SIGTERM, stop)  # so that processes that a campaign has started end with it
     started = time.time()
 
     def save(report: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ VERBS: dict[str, Callable[[argparse.Namespace, Save], dict[str, Any]]] = {
 
 
 def about(given: argparse.Namespace, started: float) -> dict[str, Any]:
-    """What was run, where."""
+    """The campaign, its seed and minutes, the machine and the version of Python."""
     return {
         "campaign": given.verb,
         "seed": given.seed,

@@ -29,14 +29,14 @@ from agentrl.config import validate
 from agentrl.files import read_toml
 from benchmarks import learning
 
-MOST = 4  # configurations per side
+MOST = 4  # largest number of configurations that a side tries
 POINTS = 10  # of a learning curve
 ENDLESS = "run.iterations=100000"  # the budget ends a run
 
 
 class Side(BaseModel, frozen=True, extra="forbid"):
-    """One method. set: overrides of all its runs. tried: overrides to choose from. same: the side whose choice it
-    takes."""
+    """One method. set: overrides of all its runs. tried: lists of overrides, of which one is chosen. same: name of a
+    side whose chosen overrides this side takes instead."""
 
     recipe: Path
     set: list[str] = []
@@ -86,14 +86,18 @@ class Queue:
         self.plan, self.folder, self.jobs = plan, folder, jobs
 
     def run(self, wanted: dict[str, tuple[Side, int, list[str]]]) -> dict[str, Path]:
-        """Train what is not finished: name -> (side, seed, overrides); returns each run's folder."""
+        """Train the runs that are not finished; returns each run's folder by name.
+
+        Args:
+            wanted: name of each run -> its side, seed and overrides.
+        """
         with ThreadPoolExecutor(self.jobs) as pool:
             clones = {seed: pool.submit(self._clone, seed) for seed in sorted({seed for _, seed, _ in wanted.values()})}
             jobs = {name: pool.submit(self._side, name, *rest, clones[rest[1]]) for name, rest in wanted.items()}
             return {name: job.result() for name, job in jobs.items()}
 
     def _clone(self, seed: int) -> Path | None:
-        """The checkpoint after a seed's cloning, if the plan has one for all sides."""
+        """The checkpoint after a seed's cloning; None if the plan has no [clone]."""
         clone = self.plan.clone
         if clone is None:
             return None
@@ -137,7 +141,7 @@ def main() -> None:
 
 
 def tune(queue: Queue) -> dict[str, list[dict[str, Any]]]:
-    """What every side tried and its result on the tuning tasks, in the order of the plan."""
+    """The overrides that every side tried, in the order of the plan, with their results on the tuning tasks."""
     plan = queue.plan
     names = {(s, i): f"tune-{s}-{i}" for s, side in plan.sides.items() for i in range(len(side.tried))}
     runs = queue.run(
@@ -154,13 +158,15 @@ def tune(queue: Queue) -> dict[str, list[dict[str, Any]]]:
 
 
 def choices(plan: Plan, tuned: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
-    """The overrides that each side's quoted runs take: the best of what it tried, the first among equals."""
+    """The overrides that each side's quoted runs take: the best of those that the side
+    tried, and the first of equally good ones. A side with `same` takes the choice of that side."""
     best = {s: max(tried, key=lambda one: one["mean"])["set"] if tried else [] for s, tried in tuned.items()}
     return {s: best[side.same] if side.same else best[s] for s, side in plan.sides.items()}
 
 
 def quote(queue: Queue, chosen: dict[str, list[str]]) -> dict[tuple[str, int], Path]:
-    """The runs that are reported: side and seed -> folder. Seeds first, so that a cut leaves whole comparisons."""
+    """The runs that are reported: side and seed -> folder. All sides of a seed run before the next seed, so that an
+    interrupted queue leaves complete comparisons."""
     plan = queue.plan
     keys = [(s, seed) for seed in plan.seeds for s in plan.sides]
     runs = queue.run({f"{s}-{seed}": (plan.sides[s], seed, chosen[s]) for s, seed in keys})
@@ -168,7 +174,7 @@ def quote(queue: Queue, chosen: dict[str, list[str]]) -> dict[tuple[str, int], P
 
 
 def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
-    """Success by side and seed before and after, paired differences of all sides, what was spent.
+    """Success by side and seed after cloning and at the end, paired differences of all sides, and the cost of each run.
 
     Raises:
         ValueError: the runs were not evaluated on the same tasks.
@@ -210,8 +216,8 @@ def summarise(plan: Plan, runs: dict[tuple[str, int], Path]) -> dict[str, Any]:
 def _told_apart(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str, Any]:
     """The paired difference of two sides, and the true difference that 8 of 10 such comparisons would find.
 
-    The half width of a 95% interval is 1.96 standard errors; a difference of 1.96 + 0.84 of them is found with a power
-    of 0.8. Both hold for means that are about normal, which few seeds make doubtful.
+    The half width of a 95% interval is 1.96 standard errors; a difference of 1.96 + 0.84 standard errors is found
+    with a power of 0.8. Both hold for means that are about normal, which few seeds make doubtful.
     """
     found = learning.difference(a, b)
     low, high = found["interval"]
@@ -219,7 +225,8 @@ def _told_apart(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str,
 
 
 def asked(shown: dict[str, Any]) -> list[str]:
-    """The tasks of a report, in order, without the name of the environment: two may ask the same questions."""
+    """The tasks of a report, in order, without the name of the environment, because two environments may
+    ask the same questions."""
     return [o["task"].partition("/")[2] for o in shown["outcomes"]]
 
 
@@ -229,7 +236,8 @@ def _train_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def curve(run: Path, tokens: int) -> list[float | None]:
-    """Learning curve: success of the training episodes in each tenth of the token budget; None where none began."""
+    """Learning curve: success of the training episodes in each tenth of the token budget; None for a tenth in which no
+    iteration began."""
     won, played, before = np.zeros(POINTS), np.zeros(POINTS), 0.0
     for row in _train_rows(run):
         place = min(POINTS - 1, int(before / tokens * POINTS))

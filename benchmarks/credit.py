@@ -106,7 +106,7 @@ def measure(method: str, graph: StepGraph, rows: list[dict[str, Any]] | None, re
 
 
 def similarity(rows: int = 5120, groups: int = 256, characters: int = 1500, threshold: float = 0.9) -> dict[str, Any]:
-    """The official partition, ours against comparing every text with every cluster as the released code does.
+    """CPU time of the official partition: agentrl against comparing each text with every cluster (released code).
 
     Texts look like search results: sentences of words with English letter frequencies, capitals, digits and
     punctuation. The texts of a group are drawn with repetition from a pool of a quarter of their number. Every other

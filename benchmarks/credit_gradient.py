@@ -97,7 +97,8 @@ class Exact(NamedTuple):
 
 
 def exact(mdp: Mdp) -> Exact:
-    """Values by dynamic programming backwards in time, then the gradient from the visits forwards in time."""
+    """Exact values and gradient: values by dynamic programming backwards in time, then the gradient from the expected
+    visits of each state forwards in time."""
     pi, n = mdp.policy, len(mdp.logits)
     value, q = np.zeros((mdp.horizon + 1, n)), np.zeros((mdp.horizon, *mdp.logits.shape))
     for t in reversed(range(mdp.horizon)):
@@ -139,8 +140,8 @@ def play(mdp: Mdp, start: np.ndarray, first: np.ndarray, rng: np.random.Generato
 
 
 def chains(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, copies: int = GROUP) -> StepGraph:
-    """Groups of independent episodes, with exact values in `value` (a critic's; see `spoiled` and
-    `counted`)."""
+    """Groups of independent episodes. The column `value` has the exact values; `spoiled` and `counted` replace them by
+    those of an inexact critic and of Monte Carlo estimates."""
     task = np.repeat(rng.integers(len(mdp.starts), size=groups), copies)  # [E]
     played = play(mdp, mdp.starts[task], np.zeros(len(task), int), rng)
     episode, turn = np.nonzero(played.alive)  # [N]
@@ -197,7 +198,7 @@ def trees(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator) -> Step
 def graph_of(
     mdp: Mdp, truth: Exact, played: Played, episode: np.ndarray, turn: np.ndarray, **given: np.ndarray
 ) -> StepGraph:
-    """Columns of the steps at (episode, turn)."""
+    """The graph of the steps at (episode, turn), one row per step."""
     n = len(turn)
     last = np.append(episode[1:] != episode[:-1], True)
     state, after = played.state[episode, turn], played.after[episode, turn]
@@ -263,7 +264,7 @@ Advantage = Callable[[StepGraph], np.ndarray]
 
 
 def method(name: str, change: Change | None = None, **options: Any) -> Advantage:
-    """The advantage of a catalogue method, perhaps on changed columns."""
+    """A function that returns the advantage of a catalogue method; `change` changes columns of the graph before."""
     entry = resolve(CreditMethod, {"name": name, **options})
 
     def advantage(graph: StepGraph) -> np.ndarray:

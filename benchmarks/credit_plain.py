@@ -20,7 +20,7 @@ def groups(rows: list[Row], *names: str) -> list[list[int]]:
 
 
 def normal(values: list[float], std: str = "sample", eps: float = 1e-6) -> list[float]:
-    """Normalised values of one group; a group of one gets 0."""
+    """Normalised values of one group; a group of one value, or of equal values, gets 0."""
     n = len(values)
     if n < 2 or max(values) - min(values) < 1e-12:
         return [0.0] * n
@@ -41,7 +41,7 @@ def spread(rows: list[Row], members: list[list[int]], values: list[float], **how
 
 
 def scores(rows: list[Row]) -> list[float]:
-    """Episode sums on every row."""
+    """For each row the sum of its episode's rewards."""
     total: dict[int, float] = defaultdict(float)
     for row in rows:
         total[row["episode"]] += row["reward"]
@@ -49,7 +49,7 @@ def scores(rows: list[Row]) -> list[float]:
 
 
 def episodes(rows: list[Row], key: str = "group", unit: str = "episode", **how: Any) -> list[float]:
-    """The episode term."""
+    """For each row the normalised score of its episode within the group (GRPO's advantage)."""
     score, out = scores(rows), [0.0] * len(rows)
     for own in groups(rows, key):
         counted = [i for i in own if rows[i]["turn"] == 0] if unit == "episode" else own
@@ -273,7 +273,7 @@ def graft(rows: list[Row]) -> list[float]:
 
 
 def settle(out: dict[Any, list[int]], there: list[Any], value: dict[Any, float], gain: Any, gamma: float) -> None:
-    """Sweeps to 1e-10, in place (Jacobi, as the catalogue's)."""
+    """Sweep over `value` in place until no value changes by more than 1e-10 (Jacobi, as the catalogue's methods do)."""
     moved = 1.0
     while moved > 1e-10:
         new = {u: sum(gain(i) + gamma * value[there[i]] for i in own) / len(own) for u, own in out.items()}

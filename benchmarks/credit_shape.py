@@ -49,7 +49,7 @@ class Shape:
 
     Attributes:
         rungs: decisions from the first start to the end.
-        horizon: most steps of an episode.
+        horizon: largest number of steps of an episode.
         wrong: what two of the four actions do: `lost`, `stay` or `back`.
         paid: every fourth rung pays.
         copies: episodes per group.

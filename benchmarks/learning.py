@@ -1,8 +1,9 @@
-"""Does the RL phase of a recipe learn? Seeds, held-out games, paired intervals, and a control of equal CPU time.
+"""Does the RL phase of a recipe learn? Seeds, held-out games, paired intervals, and a control that only clones.
 
 For each seed: the unchanged recipe; plain GRPO from the same clone; and the control, one longer cloning stage (its
-schedule stretched over the whole of it) that takes as many CPU seconds as cloning and RL together. All are evaluated on
-the same panel, each game once, sampled and greedy, beside the demonstrator that was cloned.
+schedule stretched over the whole of it). The number of its updates is set beforehand, so that at the speed of the run's
+own cloning they would take the CPU seconds of cloning and RL together; the report has the CPU seconds that they took.
+All runs are evaluated on the same panel, each game once, sampled and greedy, beside the demonstrator that was cloned.
 
     python benchmarks/learning.py --seeds 0 1 2 --jobs 2
     python benchmarks/learning.py --recipe benchmarks/recipes/alfworld-cpu-long.toml --no-grpo --jobs 2
@@ -107,7 +108,7 @@ def cpu_seconds(run: Path) -> dict[str, float]:
 
 
 def equal_updates(recipe: Path, rl: Path) -> int:
-    """Number of cloning updates that take as many CPU seconds as the cloning and the RL of a run together."""
+    """Number of cloning updates that take the CPU seconds of cloning and RL, at the speed of the run's own cloning."""
     spent = cpu_seconds(rl)
     return round(read_toml(recipe)["warmup"]["updates"] * (spent["clone"] + spent["train"]) / spent["clone"])
 
@@ -126,7 +127,7 @@ def player(given: argparse.Namespace, rl: Path, name: str) -> dict[str, Any]:
 
 
 def overrides(key: str, value: Any) -> list[str]:
-    """A value as words of the command line; tables key by key."""
+    """A value as words KEY=VALUE of the command line; a table gives one word per key."""
     if isinstance(value, dict):
         return [word for name, inner in value.items() for word in overrides(f"{key}.{name}", inner)]
     return [f"{key}={json.dumps(value)}"]
@@ -146,7 +147,7 @@ STAGES = {"clone": ("rl", "clone"), "rl": ("rl", "end"), "grpo": ("grpo", "end")
 
 
 def summarise(given: argparse.Namespace, runs: dict[tuple[int, str], Path], shown: dict[str, Any]) -> dict[str, Any]:
-    """Success of every stage by seed, and the paired differences over seeds and games (over the seeds both have)."""
+    """Success of every stage by seed; paired differences over games and over the seeds that both stages have."""
     result: dict[str, Any] = {
         "recipe": str(given.recipe),
         "benchmark": shown["benchmark"],
@@ -229,7 +230,7 @@ def rates(by_seed: dict[int, np.ndarray]) -> dict[str, Any]:
 
 
 def difference(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> dict[str, Any]:
-    """Paired difference a - b on the seeds both have, seeds and games resampled."""
+    """Paired difference a - b on the seeds that both have; the interval resamples seeds and games."""
     x, y = (np.stack([side[s] for s in a if s in b]) for side in (a, b))  # [seeds, games]
     by_seed = {s: float(a[s].mean() - b[s].mean()) for s in a if s in b}
     return {"by_seed": by_seed, "mean": float((x - y).mean()), "interval": [*paired_bootstrap(x, y)]}

@@ -1,4 +1,4 @@
-"""An environment for benchmarks of throughput: it answers with some words at once, and ends when the agent says so."""
+"""An environment for benchmarks of throughput: it answers at once with some words, and ends at the action `done`."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ WORDS = tuple(f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """count: tasks. first: number of the first task. words: length of an observation."""
+    """count: number of tasks. first: number of the first task. words: length of an observation."""
 
     count: int = 1_000_000
     first: int = 0

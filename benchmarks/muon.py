@@ -1,4 +1,4 @@
-"""CPU seconds of Muon's steps against torch.optim.Muon, on the matrices of the demo's model; both in one run.
+"""CPU seconds of Muon's steps against torch.optim.Muon, on the matrices of the demo's model; one run measures both.
 
     python benchmarks/muon.py [--steps N] [--json]
 

@@ -5,9 +5,9 @@
 The real training loops (`agentrl.run`) drive an engine and a learner that only take time (`benchmarks/stand_ins.py`):
 16 groups of 4 episodes per update, lengths log-normal (median 6 turns, sigma 0.6, at most 30), 64 tokens per answer, a
 tool call after each turn (0.2 s at least, with a Pareto tail of exponent 1.5), 25 ms per token, an update of 30 s.
-Waiting is skipped on a clock of its own, so the figures do not depend on the machine. Busy is the share of the engine's
-slots (64) that generate, over the whole run, and the share of time in updates. The bias is the mean number of turns of
-the trained episodes against that of the plain loop.
+Waiting is skipped on a clock of its own, so the figures do not depend on the machine. For the engine, busy is the mean
+share of its 64 slots that generate; for the learner it is the share of time in updates; both over the whole run. The
+bias of `provision` shows in the mean number of turns of the trained episodes, beside that of the plain loop.
 """
 
 import argparse

@@ -5,7 +5,8 @@
 Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
 the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for
 a longer one. `generate` gets the whole history left-padded each turn; the engine keeps keys and values across turns.
-Both sides' tokens are counted, and compared token by token (equal but for rounding in ties of random logits).
+Both sides' tokens are counted, and compared token by token (equal except where two random logits are equal up to
+rounding).
 
 Roofline: the model's matrix products alone, at the row counts of an ideal schedule (each token once, all trajectories
 in one batch), timed on this machine in the same run. No attention, no norms, no Python.

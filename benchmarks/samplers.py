@@ -71,7 +71,7 @@ def run(options: dict[str, Any], seed: int, drifts: bool) -> dict[str, float]:
         sampler.observe(played([draw.task for draw in draws], outcomes))
         spent += sum(map(len, outcomes))
         teaches = np.array([one.any() and not one.all() for one in outcomes])
-        if options["name"] == "dynamic":  # the others are dropped, and drawn again
+        if options["name"] == "dynamic":  # constant groups are dropped, and other tasks are drawn in their place
             groups += int(teaches.sum())
         else:
             groups += len(outcomes)

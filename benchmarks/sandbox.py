@@ -26,7 +26,7 @@ from agentrl.tools._sandbox.probe import CHAIN, check
 from agentrl.tools._sandbox.session import LocalSession
 
 LIMITS = Limits()
-THREADS = 2  # that ask for executions at once; the processes share the machine's cores
+THREADS = 2  # number of threads that ask for executions at the same time; their processes share the machine's cores
 
 
 def plain() -> None:

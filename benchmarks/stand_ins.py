@@ -37,10 +37,10 @@ class Times:
     """Seconds and lengths of the stand-ins.
 
     Attributes:
-        token_s: seconds per token at `slots` running answers; alone an answer takes 0.7 of it.
+        token_s: seconds per token at `slots` running answers; an answer that runs alone takes 0.7 times as long.
         answer_tokens: mean tokens per answer, uniform between half and one and a half of it.
         turns, spread: median turns per episode and the standard deviation of their logarithm.
-        most_turns: longest episode.
+        most_turns: largest number of turns of an episode.
         tool_s, tail: seconds of the quickest tool call and the exponent of the Pareto tail; 0 seconds for no tool.
         slots: running answers at which the engine is fully used.
         update_s: seconds of an update.

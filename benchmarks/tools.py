@@ -2,11 +2,12 @@
 
     python benchmarks/tools.py [--episodes 200] [--slow 1 3] [--repeats 2] [--json FILE]
 
-Every episode calls a tool three times and answers. A tool call takes 50 ms, one in ten takes `slow` seconds (as code
-runs and pages of others do). The same episodes with the same embedded engine are played overlapped (threads, the engine
-answers whoever is ready) and in lock step (everybody's tools return before anybody's next turn, as batch-wise rollouts
-do), in turn; the quicker one of the repeats of each counts, since others use the machine too. All must play the same
-number of episodes, turns, tool calls and sampled tokens. Busy is the share of wall time in forward passes.
+Every episode calls a tool three times and answers. A tool call takes 50 ms, one in ten takes `slow` seconds (as
+running code or fetching a web page may). The same episodes with the same embedded engine are played overlapped (in
+threads; the engine answers each episode that is ready) and in lock step (the tools of all episodes return before the
+next turn of any episode, as in batch-wise rollouts), one way after the other. Of each way the quickest repeat counts,
+because other programs use the machine too. Both ways must play the same number of episodes, turns, tool calls and
+sampled tokens. Busy is the share of wall time in forward passes.
 """
 
 import argparse
@@ -121,7 +122,7 @@ def measure(episodes: int, *, lock_step: bool) -> dict[str, Any]:
 
 
 def counts(records: list[EpisodeRecord]) -> dict[str, int]:
-    """What must not depend on the way of playing."""
+    """Episodes, turns, calls and tokens, which must not depend on the way of playing."""
     steps = [step for record in records for step in record.steps]
     return {
         "episodes": sum(record.success for record in records),

@@ -256,7 +256,7 @@ def resident(what: str, forget_peak: bool = False) -> float:
 SIZES = {
     "tasks": (2, "tasks of a batch"),
     "leaves": (6, "chains per task, as many as a tree has leaves"),
-    "turns": (12, "steps an episode may take"),
+    "turns": (12, "largest number of steps of an episode"),
     "branches": (16, "branches of the chain"),
     "prompt": (1000, "tokens of the chain"),
     "observation": (30, "tokens that each branch adds"),

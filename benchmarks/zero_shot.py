@@ -27,7 +27,7 @@ from agentrl.rollout import Actor, ContextPolicy, Crew, PolicyActor, Random
 from agentrl.run import Loop
 from agentrl.settings import resolve_agents
 
-THOUGHT, LINE = 96, 32  # most tokens of an answer with thoughts or tool calls, and of an answer of one line
+THOUGHT, LINE = 96, 32  # limits in tokens: of an answer with thoughts or tool calls, of an answer of one line
 CONTEXT = 4096
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "webshop": {"observation": "brief", "levels": ["easy"], "split": "test", "max_steps": 8},
@@ -36,8 +36,8 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
     "code_math": {"level": 1, "split": "test"},
     "alfworld": {"split": "valid_unseen", "level": "small", "max_steps": 12},
 }
-PUBLISHED = {"alfworld": "verl_agent", "webshop": "verl_agent", "search_qa": "search_r1"}  # others: chat
-LISTED = ("alfworld", "webshop")  # have a prompt with the list of actions
+PUBLISHED = {"alfworld": "verl_agent", "webshop": "verl_agent", "search_qa": "search_r1"}  # other environments: chat
+LISTED = ("alfworld", "webshop")  # environments with a prompt that lists the actions
 
 
 class Cell(NamedTuple):

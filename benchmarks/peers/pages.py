@@ -1,7 +1,7 @@
 """A task for two trainers: read pages until you say "stop". Plain functions, so that neither side needs the other.
 
 Every answer is free text. An answer without the word "stop" gets the next page, up to five answers; the reward is the
-share of the task's own words that the answers hold.
+share of the task's four words that the answers hold.
 """
 
 import random

@@ -9,7 +9,7 @@ from agentrl.env import Observation, StepResult, Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """count: tasks. first: number of the first. words: length of a page."""
+    """count: number of tasks. first: number of the first task. words: length of a page."""
 
     count: int = 4
     first: int = 0

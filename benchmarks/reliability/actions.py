@@ -22,8 +22,8 @@ from agentrl.types import Observation
 from benchmarks.reliability import hostile
 
 BOUND_S = 1.0  # CPU seconds of one action; the longest have some six million characters
-TURNS = 40  # most turns of an episode
-MOST_TOLD = 20  # most sentences in `lost` about one environment
+TURNS = 40  # largest number of turns of an episode
+MOST_TOLD = 20  # largest number of sentences in `lost` about one environment
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"name": "alfworld", "subgoal_reward": 0.1},
     "webshop": {"name": "webshop", "num_products": 1000},
@@ -55,14 +55,14 @@ class Attack:
         self.kb_before = 0
 
     def run(self, actions: int, until: float) -> None:
-        """At most `actions` actions, until this time of `time.monotonic`."""
+        """Play at most `actions` actions; begin no episode after `until`, a time of `time.monotonic`."""
         while self.actions < actions and time.monotonic() < until:
             self.episode(actions)
-            if not self.kb_before and self.actions > actions // 10:  # caches are full, more or less
+            if not self.kb_before and self.actions > actions // 10:  # by now the caches are nearly full
                 self.kb_before = peak_kb()
 
     def episode(self, most: int) -> None:
-        """One task, until it ends or TURNS actions were taken; sometimes a few actions after its end."""
+        """Play one task until it ends or TURNS actions were taken. Sometimes a few more actions follow its end."""
         number = int(self.rng.integers(min(len(self.tasks), 10_000)))
         seen = self.slot.reset(self.tasks[number])
         show = getattr(self.prompt, "show", None)
@@ -77,7 +77,7 @@ class Attack:
             after -= over
 
     def act(self, seen: Observation) -> tuple[Observation, bool]:
-        """One action; what is seen then, and whether the episode is over."""
+        """Take one action; returns the next observation, and whether the episode is over."""
         kind, text = hostile.draw(self.rng, seen)
         parsed = bool(self.rng.random() < 0.5)
         self.actions += 1

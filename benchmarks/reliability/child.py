@@ -78,7 +78,7 @@ class Watch:
             self._marker = mmap.mmap(file.fileno(), WIDTH)
 
     def mark(self, stage: str) -> None:
-        """The stage is kept even if the process is killed in the next instruction."""
+        """Write the stage into the marker file. It stays there even if the process is killed right afterwards."""
         self._marker[:] = stage.encode().ljust(WIDTH)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -101,7 +101,7 @@ class Watch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A phase of the run."""
+        """Note that a phase of the run begins."""
         if not self._began:
             self._began = True
             self._campaign.send_bytes(BEGAN)

@@ -167,7 +167,7 @@ class Right:
 
 
 def expert(env: Env, name: str, seed: int) -> Right:
-    """The only one."""
+    """The only expert."""
     return Right()
 
 

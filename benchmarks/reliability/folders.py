@@ -10,7 +10,7 @@ import torch
 
 IGNORED = (".lock", "report.html")  # the page holds times, which differ
 SECONDS = "seconds"  # the key of an evaluation's times
-NAMES = ("name", "folder")  # of the runs, which differ
+NAMES = ("name", "folder")  # keys that hold the name and the folder of a run, which differ
 
 
 def files(folder: Path) -> list[str]:

@@ -78,14 +78,14 @@ def pick(rng: np.random.Generator, texts: Sequence[str]) -> str:
 
 
 def length(rng: np.random.Generator) -> int:
-    """Mostly short, now and then long, rarely enormous."""
+    """Draw a length: mostly short, now and then long, rarely enormous."""
     draw = rng.random()
     most = 80 if draw < 0.9 else LONG if draw < 0.995 else ENORMOUS
     return 1 + int(rng.integers(most))
 
 
 def listed(rng: np.random.Generator, seen: Observation) -> str:
-    """An action that the environment lists, or a call of its tools, so that episodes get somewhere."""
+    """An action that the environment lists, or a call of its tools, so that episodes make progress."""
     if seen.tools and not seen.actions:
         return random_action(seen, rng)
     return pick(rng, seen.actions) if seen.actions else pick(rng, seen.text.split() or [""])

@@ -33,11 +33,11 @@ PRELOADED = [
     "agentrl.report",
     "transformers.models.qwen3.modeling_qwen3",
 ]
-HANGS_S = 300.0  # a run that is this old hangs
-MOST_KILLS = 20  # of one run, so that it ends
+HANGS_S = 300.0  # a process that lives longer counts as hanging
+MOST_KILLS = 20  # largest number of kills of one run, so that the run ends
 SOON = 8  # a process lives for about an eighth of a run, so that a run is killed several times
 TORCHS = "torchinductor_"  # beginning of a folder that torch keeps for each user among the temporary files
-FRESH = 12  # number of kills between two starts with a fresh interpreter
+FRESH = 12  # every twelfth start is a fresh interpreter
 SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
 
@@ -64,7 +64,7 @@ class Tally:
         kills: number of kills by stage. signals, aims, configurations: kills by signal, by aim and by configuration.
         resumed: starts with --resume after a kill. fresh: kills of processes that were not forked.
         compared: runs that reached their end and were compared.
-        lost: sentences about what differs, is left over or was not continued; empty is the aim.
+        lost: one sentence for each thing that differs, is left over or was not continued; empty if nothing was lost.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
@@ -152,7 +152,8 @@ class Campaign:
         )
 
     def draw(self, mean_s: float, operations: Mapping[str, int]) -> Aim:
-        """When the next process dies, after about `mean_s` seconds or a like part of a run's file operations."""
+        """Draw when the next process is killed: in its first two seconds, on average `mean_s` seconds after its first
+        rollout began, or on average after about 1 / SOON of a run's operations on one kind of file."""
         what = str(self.rng.choice(list(AIMS), p=list(AIMS.values())))
         if what == "start":
             return Aim(what, float(self.rng.uniform(0, 2.0)))
@@ -193,7 +194,7 @@ class Campaign:
         return Death(process.exitcode, number if stopped else 0, stage)
 
     def _hunt(self, process: Any, messages: Any, aim: Aim, number: signal.Signals) -> bool:
-        """Wait for the moment and send the signal; False if the process ended before."""
+        """Wait for the moment of the aim and send the signal; False if the process ended before that moment."""
         ends = time.monotonic() + (aim.after_s if aim.what == "start" else HANGS_S)
         while True:
             ready = wait([messages, process.sentinel], max(0.0, ends - time.monotonic()))

@@ -30,7 +30,7 @@ from agentrl.types import Generation, Request
 ROOT = Path(__file__).parents[2]
 SIZES = (100, 1_000, 10_000)
 COPIES = 4
-GROWTH = 1.5  # an episode among 10,000 may cost at most this many times one among 1,000
+GROWTH = 1.5  # an episode among 10,000 may cost at most this multiple of an episode among 1,000
 JOURNAL = str(Path(tempfile.gettempdir()) / "agentrl-campaign-unused")
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"env": {"name": "alfworld", "prompt": "compact", "max_steps": 6}, "turns": 6},
@@ -92,7 +92,7 @@ def measure(options: Mapping[str, Any], turns: int, episodes: int, where: str) -
     copies = min(COPIES, episodes)
 
     def batch(count: int, iteration: int) -> Any:
-        with Loop() as loop:  # a run's own: asyncio.run would format the whole batch as it ends
+        with Loop() as loop:  # a run's own loop, because asyncio.run formats the whole batch as text at its end
             return loop.run(
                 collect(player, sampler, file, tasks=max(1, count // copies), copies=copies, iteration=iteration)
             )
@@ -124,7 +124,7 @@ def peak_kb() -> int:
 
 
 def apart(options: Mapping[str, Any], turns: int, episodes: int, where: str, limit_s: float) -> dict[str, Any]:
-    """`measure` in a process of its own; `error` in its place if it fails or takes too long."""
+    """Call `measure` in a process of its own. If it fails or takes too long, the result has `error` and no figures."""
     words = [sys.executable, "-m", "benchmarks.reliability.load", json.dumps([options, turns, episodes, where])]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     try:
@@ -138,7 +138,7 @@ def apart(options: Mapping[str, Any], turns: int, episodes: int, where: str, lim
 
 
 def load(limit_s: float, names: Sequence[str], save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Every world at every size, then the large observations; the report.
+    """Measure every world at every size, then the large observations; returns the report.
 
     Args:
         limit_s: seconds that one measurement may take.

@@ -94,7 +94,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "workers": merge(SOKOBAN, {"pool": {"kind": "processes", "workers": 1}, "credit": {"name": "grpo"}}),
 }
 
-# Four texts and two actions: every cache is full at once, so that what still grows is no cache.
+# Four texts and two actions: every cache is full after the first iterations, so memory that still grows is no cache.
 TOY: Mapping[str, Any] = {
     "env": {"name": "benchmarks.reliability.faulty", "share": 0.0, "journal": "unused", "count": 1000},
     "eval": {"env": {"first": 1000}},

@@ -22,7 +22,8 @@ from benchmarks.reliability.child import left_in_session
 ROOT = Path(__file__).parents[2]
 EVERY_S = 2.0
 WARM = 1 / 3  # share of the samples in which caches fill and allocators settle
-# Growth in MB per 100 iterations that counts as flat, beyond twice its standard error; others fill caches meanwhile.
+# Bounds of memory growth, in MB per 100 iterations. Memory counts as growing if its slope minus twice its standard
+# error is above the bound. Configurations other than `toy` have a higher bound, because they fill caches meanwhile.
 BOUNDS_MB = {"toy": 0.1}
 BOUND_MB = 1.0
 ITERATIONS = 1_000_000  # more than any soak reaches
@@ -150,7 +151,7 @@ def watch(
 
 
 def report(configuration: str, samples: Sequence[Sample], lost: Sequence[str]) -> dict[str, Any]:
-    """Slopes after the warm-up, and what is wrong with them."""
+    """The report: slopes after the warm-up, and one sentence for each slope or count that grew too much."""
     warm = [*samples[int(WARM * len(samples)) :]]
     if len(warm) < 10:
         return {
