@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Number of steps of a walk, number of steps after which the goal held, and the first difference, None if none."""
+    """Number of steps of a walk, number of steps after which the goal held, and the first difference or None."""
 
     steps: int
     won: int

@@ -246,7 +246,7 @@ def _goal(problem: Problem, rows: Rows, numbers: _Numbers, reach: Reach) -> tupl
 
 
 def _test(atom: Atom, numbers: _Numbers) -> Test | None:
-    """The atom in numbers. None if the atom names something that no initial fact contains; it then never holds."""
+    """The atom in numbers. None if it names something that no initial fact contains; such an atom never holds."""
     predicate, *arguments = atom
     signature = {"holds": ("agent", "object"), "holdsany": ("agent",)}.get(predicate) or _SIGNATURE[predicate]
     if len(arguments) != len(signature):

@@ -77,7 +77,7 @@ class AlfworldEnv:
         success_reward: reward of winning; published work uses 10. A step is paid the change of the score (0 or 1)
             times `success_reward`, so undoing a win takes the reward back.
         subgoal_reward: reward of each sub-goal of the task type, in addition to `success_reward`. A sub-goal is paid
-            once per episode, see `agentrl.envs.alfworld.subgoals`. 0: none. It does not change what counts as success.
+            once per episode, see `agentrl.envs.alfworld.subgoals`. 0: none. Sub-goals do not count as success.
         alias_put: also accept the older release's "put X in/on Y" where a game says "move X to Y".
     """
 
@@ -150,7 +150,7 @@ class AlfworldEnv:
         return StepResult(observation, reward, player.won, over and not player.won, self.info())
 
     def info(self) -> dict[str, Any]:
-        """`won` and `success`: the goal holds now; `score`: 0 or 1; `steps`: their number so far.
+        """`won` and `success`: the goal holds now; `score`: 0 or 1; `steps`: number of steps so far.
 
         If sub-goals are paid, also `subgoals`: how many were counted so far.
         """

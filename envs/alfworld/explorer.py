@@ -186,7 +186,7 @@ class Explorer:
         return f"go to {spot}" if spot not in self.memory.here else f"examine {spot}"
 
     def _explore(self, likely: frozenset[str]) -> str:
-        """Look into a receptacle that was not looked into yet, best odds per step first. After all, begin again."""
+        """Look into a receptacle that was not seen yet, best odds per step first. If all were seen, begin again."""
         memory = self.memory
         unseen = [name for name in memory.receptacles if name not in memory.inside]
         if not unseen:

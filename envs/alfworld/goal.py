@@ -135,7 +135,7 @@ Test: TypeAlias = tuple[str, int, int]
 
 
 def tree(alternatives: list[list[Test]]) -> tuple[Node, ...]:
-    """The alternatives as trees: alternatives that begin with the same test share its node."""
+    """The alternatives as trees: alternatives that begin with the same test share the node of this test."""
     by_first: dict[Test, list[list[Test]]] = {}
     for first, *rest in alternatives:
         by_first.setdefault(first, []).append(rest)

@@ -1,4 +1,4 @@
-"""Sub-goals of the six task types, which the agent can see: an optional reward on the way to the goal.
+"""Sub-goals of the six task types, read from what the agent sees: an optional reward on the way to the goal.
 
 Each is counted once per episode, in order, when it first holds. The reward is the difference of a potential (the number
 counted so far), so undoing a sub-goal and doing it again earns nothing. Winning counts all sub-goals that are left. So

@@ -40,7 +40,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         source: where games come from: `generated` on the spot (the default), `data` (the published files),
-            `games` (files of your own). Giving `data` or `games` sets it.
+            `games` (files of your own). A recipe that gives `data` or `games` need not set `source`.
         data: folder of the published data, or of one split; if it is empty and source = "data", $ALFWORLD_DATA.
         games: a game file, a folder of games, or a manifest: a text file with one relative path per line.
         split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution). Generated games of
