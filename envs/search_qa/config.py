@@ -26,7 +26,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             for the world's own index.
         top_k: number of passages per search.
         max_turns: largest number of turns in which the agent searches or gives an invalid answer. One more turn
-            follows, in which it can only answer: no search is carried out.
+            follows, in which the agent can only answer: no search is carried out.
         prompt: search_r1 (the published words; the results are put into the running answer, which then goes on),
             instruct (language models, in few words), or compact (small models).
         results: form in which passages are written. auto: search_r1 under prompt=search_r1, and brief under the other
@@ -39,8 +39,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         structure_score: the signal em_format of a wrong answer in the right format. A right answer in a wrong format
             has 1 - structure_score.
         final_score: the signal em_format of a wrong answer in a wrong format.
-        retrieval_score: what the signal em_format of a wrong answer in the right format gets in addition if a right
-            answer was in the results.
+        retrieval_score: what is added to the signal em_format of a wrong answer in the right format if a right answer
+            was in the results.
         state_key: what identifies a state. knowledge: the question and the passages seen; text: the text of the last
             observation.
         queries: what the listed searches ask for, in a world. names: a name; relations: a name alone, or a name with

@@ -81,7 +81,7 @@ class Reader:
         return _answer(name)
 
     def _look(self, name: str, noun: str) -> str | None:
-        """What the passages seen say of a fact (`noun`) of a thing, which `name` or the thing's other name names."""
+        """What the passages seen say of a fact (`noun`) of the thing called `name`, under either of its names."""
         seen = self._env.state.seen
         titles = {p.title.strip('"') for p in seen if also_known(p.text) == name} | {name}
         for passage in seen:

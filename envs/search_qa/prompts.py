@@ -10,8 +10,8 @@ from agentrl.env import Parsed, Past, Prompt, action_line
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
-# Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), with their mistakes, because released
-# models were trained on them. A row of a data set that has a prompt of its own keeps that prompt.
+# Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), with their mistakes in English, because
+# released models were trained on them. A row of a data set that has a prompt of its own keeps that prompt.
 QUESTION = (
     "Answer the given question. "
     "You must conduct reasoning inside <think> and </think> first every time you get new information. "

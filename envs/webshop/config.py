@@ -42,14 +42,14 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         levels: difficulties of generated goals to keep; empty keeps all.
         limit_goals: number of goals to keep, drawn by weight as the original does; -1 keeps all.
         price_seed: seed of the sampled prices and of the price limits of goals.
-        goal_seed: seed of the order of the goals.
+        goal_seed: seed of the order of the goals and of the goals that `limit_goals` keeps.
         session_seed: seed of random searches (`search[<r>]`).
         observation: form of the pages: one of the original's forms, or `brief`, a short form for small models.
         show_attributes: if true, an item's page has a button to the page of its attributes.
         state_key: what identifies a state. `page`: the page and the selected options; `text`: the text of the
             observation.
-        listed_queries: largest number of searches among the listed actions of the index page. They are made of the
-            instruction's words.
+        listed_queries: largest number of searches among the listed actions of the index page. The searches are made of
+            the instruction's words.
         prompt: `plain` (page and actions), `verl_agent` or `gem` (the structure of published prompts), `instruct` (few
             words, for language models), `instruct_listed` (the same with the listed actions), or `compact` (for small
             models).

@@ -193,7 +193,7 @@ class Gem(ShopPlain):
         return f"\\boxed{{{action}}}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The action is the content of the last box. An answer without a box is a parse error."""
+        """The action is the content of the last box. No box, or an empty last box, is a parse error."""
         # A box cannot end after the last brace. Without this cut, every box that is not closed searches the whole text.
         boxes = _BOXED.findall(text[: text.rfind("}") + 1])
         if not boxes or not boxes[-1].strip():

@@ -25,8 +25,8 @@ class Session:
 
     Args:
         market: what the sessions of a configuration share.
-        goal: index of the goal after the shuffle, which is also the session's id. A string is the session's id, and the
-            goal is drawn by weight. None draws an id and a goal.
+        goal: an integer is the index of the goal after the shuffle, and also the session's id. A string is the
+            session's id, and the goal is drawn by weight. None draws an id and a goal.
         seed: the seed of the session's random generator.
         form: the form of the observations.
     """

@@ -15,7 +15,7 @@ def choices(session: Session) -> list[str]:
 
 
 def read_action(typed: str, listed: list[str]) -> str:
-    """The action that was typed: as a number of the list, as an action, or as words to search for."""
+    """The action of what was typed: a number of the list, an action as written, or words to search for."""
     words = typed.strip()
     if words.isdigit() and 1 <= int(words) <= len(listed):
         return listed[int(words) - 1]
