@@ -1,6 +1,7 @@
 """ALFWorld: household tasks in text, by a native engine equal to the genuine one.
 
-Games are generated on the spot, or are the published data, or files of your own: see `Config.source`.
+The genuine engine is TextWorld; the native engine gives the same answers in every game that it plays. Games are
+generated on the spot, or read from the published data or from files of your own: see the option `source`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

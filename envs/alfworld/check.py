@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Steps taken in a walk, steps on which the goal held, and where the engines parted, if they did."""
+    """Number of steps of a walk, number of steps after which the goal held, and the first difference or None."""
 
     steps: int
     won: int
@@ -60,7 +60,7 @@ def lockstep(native: Engine, genuine: Genuine, seed: int, *, steps: int = STEPS,
         native: the engine to be judged.
         genuine: the reference, of the same game.
         seed: seed of the walk's random commands.
-        steps: length of the walk.
+        steps: number of commands; the walk ends earlier if the engines differ.
         expert: start with the commands of the oracle's plan, if it has one, and go on with random commands.
     """
     difference = _difference(native, genuine, 0, "reset", native.reset(), genuine.reset())
@@ -112,7 +112,7 @@ def check_game(data: Mapping[str, Any], key: str, walks: int, seed: int) -> list
     """Walks of one game, every other one along the oracle's plan.
 
     Raises:
-        NotNative: the native engine does not play it.
+        NotNative: the native engine does not play the game.
     """
     native = Engine(compile_game(data, key=key))
     genuine = Genuine(data, key)
@@ -123,15 +123,15 @@ def check_game(data: Mapping[str, Any], key: str, walks: int, seed: int) -> list
 
 
 def check(games: Path, walks: int, seed: int) -> int:
-    """Compare the engines over every game `games` names; prints what was found.
+    """Compare the engines over every game that `games` names, and print what was found.
 
     Args:
         games: a folder, a manifest or a game file.
-        walks: walks of 40 steps per game; about 3 s each with the genuine engine.
-        seed: seed of the first walk of each game; the others count up from it.
+        walks: number of walks per game. A walk has 40 steps, which take the genuine engine about 3 s.
+        seed: seed of the first walk of each game; each further walk of the game has the next higher seed.
 
     Returns:
-        0 if all agree, 1 if a walk differs or no game could be compared.
+        0 if the engines agree in all walks, 1 if they differ in a walk or no game could be compared.
     """
     files = list_games(str(games)).files
     steps = wins = compared = 0

@@ -61,12 +61,12 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
 
     Args:
         data: the file's JSON object: pddl_domain, grammar, pddl_problem and, optionally, walkthrough.
-        key: the name to list it under.
+        key: the name under which the game is listed.
 
     Raises:
-        NotNative: its rules are not published ones, or its problem has a shape that this engine may not
-            answer as the genuine one does; the `textworld` engine plays it.
-        ValueError: it is not a game.
+        NotNative: the rules of the game are not published ones, or its problem is written in a form for which the
+            native engine may answer otherwise than the genuine one. The `textworld` engine plays such a game.
+        ValueError: the contents are not those of a game, or the goal of the game can never hold.
     """
     for name in ("pddl_domain", "grammar", "pddl_problem"):
         if not isinstance(data.get(name), str):
@@ -123,7 +123,7 @@ def _rows(problem: Problem) -> dict[str, frozenset[tuple[str, ...]]]:
 
 
 def _number(problem: Problem, rows: Rows) -> _Numbers:
-    """Only what occurs in a fact takes part: dozens of objects are declared and never used."""
+    """Number the names that occur in an initial fact. Dozens of other objects are declared and never used."""
     by_type: dict[str, set[str]] = defaultdict(set)
     for _, arguments in problem.facts:
         for argument in arguments:
@@ -228,7 +228,7 @@ def _start(rows: Rows, numbers: _Numbers) -> State:
 
 
 def _goal(problem: Problem, rows: Rows, numbers: _Numbers, reach: Reach) -> tuple[tuple[Node, ...], ...]:
-    changing = {*_CHANGING, *_CONDITIONS, "ison"}  # whether a lamp is on changes too, but is not followed
+    changing = {*_CHANGING, *_CONDITIONS, "ison"}  # `ison` changes too, but the native engine does not track it
     static = {name: found for name, found in rows.items() if name not in changing}
     clauses = []
     for alternatives in ground(problem.goal, static, problem.types):
@@ -246,7 +246,7 @@ def _goal(problem: Problem, rows: Rows, numbers: _Numbers, reach: Reach) -> tupl
 
 
 def _test(atom: Atom, numbers: _Numbers) -> Test | None:
-    """The atom in numbers; None if it names something without part in the game, so that it never holds."""
+    """The atom in numbers. None if it names something that no initial fact contains; such an atom never holds."""
     predicate, *arguments = atom
     signature = {"holds": ("agent", "object"), "holdsany": ("agent",)}.get(predicate) or _SIGNATURE[predicate]
     if len(arguments) != len(signature):

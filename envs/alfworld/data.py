@@ -54,7 +54,7 @@ class GameFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Games that passed the filters in the order of their relative paths, and how many failed each filter."""
+    """The games that passed the filters, in the order of their relative paths, and how many failed each filter."""
 
     where: Path
     split: str
@@ -91,10 +91,10 @@ def split_name(split: str) -> str:
 
 
 def data_root(data: str) -> Path:
-    """The folder `data` names, else $ALFWORLD_DATA.
+    """The folder that `data` names; if `data` is empty, the folder that $ALFWORLD_DATA names.
 
     Raises:
-        ValueError: neither is given, or it is no folder.
+        ValueError: neither is given, or the path is no folder.
     """
     given = data or os.environ.get("ALFWORLD_DATA", "")
     if not given:
@@ -121,7 +121,7 @@ def split_folder(root: Path, split: str) -> Path:
     """The folder of a split under a data root, or the root itself if it is that split's folder.
 
     Raises:
-        ValueError: it has no such split.
+        ValueError: the root has no such split.
     """
     name = split_name(split)
     for folder in (root / RELEASE / name, root / name, *([root] if root.name == name else [])):
@@ -140,7 +140,7 @@ def list_split(data: str, split: str) -> Listing:
 def list_games(games: str) -> Listing:
     """The games `games` names: a game file, a folder, or a manifest with one path per line, relative to the manifest.
 
-    A folder's games pass the official filters; the games of a file or a manifest are taken as they are.
+    Of a folder, only the games that pass the official filters are taken; of a file or a manifest, all games.
 
     Raises:
         ValueError: nothing is there, or a manifest's line names no file.
@@ -173,7 +173,7 @@ def _manifest(path: Path) -> Iterator[GameFile]:
 
 
 def _kind(path: Path) -> str:
-    """The task type in the name of the folder above the trial's."""
+    """The task type at the beginning of the name of the folder above the trial's folder; "" if there is none."""
     name = path.parent.parent.name.partition("-")[0]
     return name if name in TASK_TYPES else ""
 
@@ -237,7 +237,7 @@ def read_game(path: Path) -> dict[str, Any]:
 
 
 def load_game(path: str) -> Game:
-    """The compiled game of a file; recent ones are kept, since the copies of a task share it."""
+    """The compiled game of a file. The last 512 games are cached, because the copies of a task share one."""
     try:
         stamp = os.stat(path).st_mtime_ns
     except OSError:

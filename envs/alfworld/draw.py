@@ -1,4 +1,7 @@
-"""Random choices that are the same on every machine and Python; a stream is named by words."""
+"""Random choices that are the same on every machine and under every version of Python.
+
+Words name a stream of choices: equal words give equal choices.
+"""
 
 from collections.abc import Sequence
 from hashlib import sha256

@@ -1,9 +1,13 @@
 """Plays a compiled game as the genuine engine does, byte for byte.
 
-Quirks kept on purpose, all found in the genuine engine: going where one already stands is not possible, nor
-is going to another receptacle of the same place; only the held object can be examined; objects are sliced by
-where they count as lying, hidden ones too; lamps are used inside closed receptacles and can only be turned
-on; heating, cooling and cleaning need no open door; a game goes on after it is won, and may be un-won.
+Quirks of the genuine engine that are kept on purpose:
+
+- The agent cannot go to where it stands, nor to another receptacle of the same place.
+- Of the objects, only the held one can be examined.
+- An object can be sliced at the place where it counts as lying, even inside a closed receptacle.
+- A lamp can be turned on inside a closed receptacle, and no lamp can be turned off.
+- Heating, cooling and cleaning need no open door.
+- A game goes on after it is won, and its goal can stop holding.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +21,12 @@ from agentrl.envs.alfworld.words import NOTHING, answer, opening
 
 
 class Engine:
-    """One episode of a game. Engines of one game share it; what an engine owns is one `State`.
+    """One episode of a game. All engines of one game share the `Game`; each engine has its own `State`.
 
     Attributes:
         game: the compiled game.
         state: the current state; keep it and `restore` it later to branch.
-        commands: what each admissible command does now.
+        commands: admissible command -> what it does now.
         won: whether the goal holds now.
     """
 
@@ -43,7 +47,7 @@ class Engine:
         return opening(self.game)
 
     def step(self, command: str) -> str:
-        """Carry out a command, blanks around it ignored; returns the answer."""
+        """Carry out a command, without the blanks around it; returns the answer."""
         op = self.commands.get(command.strip())
         if op is None:
             return NOTHING

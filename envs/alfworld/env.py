@@ -70,15 +70,15 @@ class AlfworldEnv:
 
     Args:
         play: opens a task's game. It must be picklable for the environment to be.
-        state_key: what tells two states apart. `feedback`: the last answer's text, as in GiGPO's released
-            code; `observation`: the answer and the admissible actions; `facts`: the agent-visible state
-            (place, held object and its condition, what is open and seen there).
+        state_key: which text is the key of a state. `feedback`: the game's last answer, as in GiGPO's released code;
+            `observation`: that answer and the admissible actions; `facts`: what the agent can see (the receptacles at
+            its place with their doors and visible contents, the held object and its condition).
         max_steps: steps after which an episode is truncated; None for no limit.
-        success_reward: reward of winning. The reward of a step is the change of the score (0 or 1) times
-            this, so that undoing a win takes it back; published work uses 10.
-        subgoal_reward: also paid for each sub-goal of the task type, once per episode, when it first holds: see
-            `agentrl.envs.alfworld.subgoals`. 0 is off; success stays the measure.
-        alias_put: also take the older release's "put X in/on Y" where a game says "move X to Y".
+        success_reward: reward of winning; published work uses 10. A step is paid the change of the score (0 or 1)
+            times `success_reward`, so undoing a win takes the reward back.
+        subgoal_reward: reward of each sub-goal of the task type, in addition to `success_reward`. A sub-goal is paid
+            once per episode, see `agentrl.envs.alfworld.subgoals`. 0: none. Sub-goals do not count as success.
+        alias_put: also accept the older release's "put X in/on Y" where a game says "move X to Y".
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AlfworldEnv:
         return observation
 
     def step(self, action: str) -> StepResult:
-        """Carry out one command. After a win the game goes on, as the genuine one does."""
+        """Carry out one command. A win terminates the episode, but the game accepts further commands."""
         player = self.player
         before = player.won
         self._text = player.step(self._translate(action) if self._alias_put else action)
@@ -150,7 +150,10 @@ class AlfworldEnv:
         return StepResult(observation, reward, player.won, over and not player.won, self.info())
 
     def info(self) -> dict[str, Any]:
-        """`won` and `success` (the goal holds now), `score` (0 or 1), `steps` taken; `subgoals` counted, if paid."""
+        """`won` and `success`: the goal holds now; `score`: 0 or 1; `steps`: number of steps so far.
+
+        If sub-goals are paid, also `subgoals`: how many were counted so far.
+        """
         won = self.player.won
         told = {"success": won, "won": won, "score": int(won), "steps": self._steps}
         return {**told, "subgoals": self._progress.done} if self._subgoal_reward else told

@@ -3,15 +3,15 @@
 expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
 wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert, but gives a random admissible command
     instead of a deed (take, open, heat, ...) with probability 0.6, instead of a walk with probability 0.2.
-    Everything that it does is cloned, failures included.
-stray:0.5,0.3: as wander, but instead of a random command it walks somewhere at random: it leaves things undone and
-    forgets where it was going, and never takes or opens what it need not.
-expert-noisy:0.2: the exploring expert with random commands injected at that probability; those have weight 0,
-    so that cloning learns to recover from them and not to make them.
-oracle: the shortest plan with full knowledge; native engine only.
+    The random commands have weight 1: cloning imitates them too.
+stray:0.5,0.3: as wander, but the random command is a walk, if a walk is admissible. So it interrupts what it was
+    doing, but never takes or opens a thing without need.
+expert-noisy:0.2: the exploring expert, which gives a random admissible command instead of its own with probability 0.2.
+    The random commands have weight 0, so that cloning learns to recover from them and not to give them.
+oracle: a plan made with full knowledge of the game; native engine only.
 random: each admissible command with the same probability.
 
-Numbers may be left out; those above are the defaults. An expert repeats itself for the same seed and task.
+Numbers may be left out; those above are the defaults. For the same seed and task an expert plays the same episode.
 """
 
 from typing import Protocol
@@ -25,7 +25,8 @@ from agentrl.envs.alfworld.oracle import plan
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "oracle", "wander", "stray", "expert-noisy", "random")
-# Defaults of the numbers in a name: at a deed and at a walk for `wander` and `stray`, at any step for `expert-noisy`.
+# Default probabilities of a random command: `wander` and `stray` have one for deeds and one for walks, `expert-noisy`
+# has one for all steps.
 _DEFAULTS = {"wander": (0.6, 0.2), "stray": (0.5, 0.3), "expert-noisy": (0.2,)}
 _TASK = "Your task is to: "
 
@@ -71,9 +72,9 @@ class ExploringExpert:
 
     Args:
         seed: the seed of its tie-breaks and slips.
-        deed, walk: probability of a random command where it would do something or would walk.
+        deed, walk: probability of a random command instead of a deed, and instead of a walk.
         weight: weight of the random commands in cloning.
-        walks_off: its random commands are walks, if any are admissible.
+        walks_off: the random commands are walks, if a walk is admissible.
     """
 
     def __init__(
@@ -101,10 +102,10 @@ class ExploringExpert:
 
 
 def task_words(observation: Observation) -> str:
-    """The task's sentence, from the first observation's own field or its text.
+    """The task's sentence, from the field `task` of the first observation or from its text.
 
     Raises:
-        ValueError: neither states it.
+        ValueError: neither states a task.
     """
     stated = observation.task or observation.text
     before, found, after = stated.rpartition(_TASK)
@@ -114,7 +115,7 @@ def task_words(observation: Observation) -> str:
 
 
 class RandomPlayer:
-    """Each admissible command as likely."""
+    """Gives each admissible command with the same probability."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -137,7 +138,7 @@ class ReadsEngine(Protocol):
 
 
 class Oracle:
-    """Follows the shortest plan; plans anew when the game is not where its plan left it."""
+    """Follows a plan of `agentrl.envs.alfworld.oracle`; plans anew when the state is not the one that it expected."""
 
     def __init__(self, env: Env) -> None:
         if not hasattr(type(env), "engine"):

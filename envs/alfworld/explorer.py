@@ -1,7 +1,8 @@
-"""The exploring expert: wins as an agent must, from answers and admissible commands alone.
+"""The exploring expert: plays from what an agent sees, the game's answers and the admissible commands.
 
-All that it knows beforehand is common sense: which kinds of receptacles take which kinds of objects, which have
-doors, and where lamps stand. It looks next where the object is most likely per step that the look costs.
+All that it knows beforehand is common sense: which kinds of receptacles take which kinds of objects, which have doors,
+and where lamps stand. It next looks into the receptacle with the highest odds of holding the object, divided by the
+number of commands that the look costs.
 """
 
 import re
@@ -25,7 +26,7 @@ _UNLIKELY = 0.02
 
 
 class Errand(NamedTuple):
-    """A task as read from its sentence; `to` is the receptacle's kind, or the lamp's."""
+    """A task as read from its sentence; `to` is the kind of the receptacle, or of the lamp."""
 
     task: str
     target: str
@@ -69,7 +70,7 @@ def _doors() -> frozenset[str]:
 
 
 class Explorer:
-    """Plays one game after another. `draw` decides only between equally good choices."""
+    """Plays one game. `draw` decides only between equally good choices."""
 
     def __init__(self, words: str, draw: Draw) -> None:
         self.errand = read_task(words)
@@ -140,7 +141,7 @@ class Explorer:
         return self._walk(min(options, key=self._rank)) if options else self._explore(frozenset({tool}))
 
     def _deliver(self) -> str:
-        """Put the held object where it belongs; a second one beside the first."""
+        """Put the held object where it belongs; the second object of a task goes to the receptacle of the first."""
         goal = self._goal()
         options = [goal] if goal else [r for r in self.memory.receptacles if kind(r) == self.errand.to]
         return self._into([name for name in options if name not in self.refused] or options)
@@ -185,7 +186,7 @@ class Explorer:
         return f"go to {spot}" if spot not in self.memory.here else f"examine {spot}"
 
     def _explore(self, likely: frozenset[str]) -> str:
-        """Look into a receptacle that was not seen yet, best odds per step first; once all were seen, begin again."""
+        """Look into a receptacle that was not seen yet, best odds per step first. If all were seen, begin again."""
         memory = self.memory
         unseen = [name for name in memory.receptacles if name not in memory.inside]
         if not unseen:

@@ -1,4 +1,4 @@
-"""What the agent can know of the state where it stands: the key under which equal states meet."""
+"""What the agent sees of a state, and the state key that is made of it."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,7 +19,13 @@ class Seen(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The agent-visible state: what it faces (nothing in mid-room), what it holds, in what condition."""
+    """The agent-visible state.
+
+    Attributes:
+        here: the receptacles at the agent's place; none in the middle of the room.
+        held: name of the held object, "" if none.
+        condition: of the held object, those of clean, hot, cool and sliced that hold.
+    """
 
     here: tuple[Seen, ...]
     held: str

@@ -1,4 +1,4 @@
-"""Which published domain and grammar a game file carries, told by hash.
+"""Recognises by hash which published domain and grammar a game file contains.
 
 A game file embeds its own rules. The native engine plays those whose rules and words it reproduces exactly,
 and recognises them by SHA-256 after normalising what the genuine parsers ignore: in the domain comments, case
@@ -64,7 +64,7 @@ _KNOWN = {
     (_RULES, "21df8efa6d1537796ad3f430af9b838714200daf2a24c78967e9c87b697e271e"): _MOVE,
 }
 
-# What the template syntax of the grammar gives a meaning to, and what its parser skips.
+# Characters that have a meaning in the template syntax of the grammar, and the tab, which its parser skips.
 _SPECIAL = re.compile(r"[;|<>\[\]#{}\t]")
 _TASK = re.compile(r'("rhs": "Your task is to: )([^"\\\n]*)(")')
 
@@ -102,7 +102,7 @@ def split_task(grammar: str) -> tuple[str, str]:
 
 
 def published(data: Mapping[str, Any]) -> bool:
-    """Are the domain and the grammar of a game file published ones, apart from the sentence of the task?"""
+    """Whether the domain and the grammar of a game file are published ones, apart from the sentence of the task."""
     domain, grammar = data.get("pddl_domain"), data.get("grammar")
     try:
         return isinstance(domain, str) and isinstance(grammar, str) and bool(recognise(domain, grammar))

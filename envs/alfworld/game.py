@@ -38,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Receptacle(NamedTuple):
-    """A receptacle; `places` are the numbers of the places it is reached from, usually one."""
+    """A receptacle; `places` are the numbers of the places from which it is reached, usually one."""
 
     id: str
     name: str
@@ -87,7 +87,8 @@ class Game:
         at: for each place its receptacles, ascending.
         fits: (receptacle type, object type) pairs that may be put together.
         wanted: what the goal asks for.
-        goal: clauses, each a forest of tests of which one path must hold.
+        goal: the clauses, all of which must hold. Each is a forest of tests, of which one path from a root to a leaf
+            must hold.
         start: the first state.
         walkthrough: commands stored with the game, if any.
     """

@@ -1,8 +1,8 @@
 """`alfworld-gen`: ALFWorld games made on the spot, each named by a key from which it can be made again.
 
 A key reads `alfworld-gen/LEVEL/SPLIT/TASK/SCENE/SEED-INDEX`, for example
-`alfworld-gen/small/train/pick_and_place_simple/12/0-417`. Rules and words are those of the published games;
-placements and difficulty are not, so results are reported under this name and never beside published ones.
+`alfworld-gen/small/train/pick_and_place_simple/12/0-417`. Rules and words are those of the published games. Placements
+and difficulty differ, so results are reported as `alfworld-gen` and never beside results on published games.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def parse_key(key: str) -> GameKey:
     """The parts of a key.
 
     Raises:
-        ValueError: it is not one, or its scene is not of its split or cannot hold its task.
+        ValueError: the text is no key, or its scene does not belong to its split or cannot hold its task.
     """
     parts = key.split("/")
     seed, _, index = parts[-1].partition("-")
@@ -77,7 +77,7 @@ def scenes_for(split: str, task: str) -> tuple[int, ...]:
 
 
 def make(key: str) -> Made:
-    """The game of a key, won once by the oracle before it is handed out.
+    """The game of a key. The oracle has won it once before it is returned.
 
     Raises:
         ValueError: no such key.
@@ -94,7 +94,7 @@ def make(key: str) -> Made:
 
 @lru_cache(maxsize=512)
 def make_game(key: str) -> Game:
-    """The compiled game of a key; recent ones are kept, since the copies of a task share it."""
+    """The compiled game of a key. The last 512 games are cached, because the copies of a task share one."""
     return make(key).game
 
 
@@ -120,7 +120,7 @@ def _task(name: str) -> str:
 
 
 class Keys(Sequence[str]):
-    """Keys of the games 0, 1, 2, ... of a level, split and seed. Any one is made without the others.
+    """Keys of the games 0, 1, 2, ... of a level, split and seed. Each key is made without the others.
 
     Task types take turns; scenes are drawn. The keys of a split and seed do not depend on `size`.
     """

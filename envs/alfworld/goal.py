@@ -1,7 +1,7 @@
-"""Grounds a game's goal: quantifiers and unchanging facts are worked out once, a small tree of tests remains.
+"""Grounds a game's goal: quantifiers and unchanging facts are worked out once, and small trees of tests remain.
 
 A goal is a conjunction of clauses; each clause is satisfied by any of several conjunctions of changing facts.
-These alternatives become a tree that shares their first tests, so that most are dismissed by one look-up.
+Alternatives that begin with the same tests share them in a tree, so that one look-up dismisses most of them.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ _RANK = {name: rank for rank, name in enumerate(CHANGING)}
 
 
 class Node(NamedTuple):
-    """A test (predicate and numbers) and what must also hold; no branches: the alternative is complete."""
+    """A test (predicate and numbers), and the tests of which one must also hold; none: the alternative is complete."""
 
     predicate: str
     first: int
@@ -107,7 +107,7 @@ def ground(goal: Expression, static: Static, types: Mapping[str, str]) -> list[l
 
 
 def wanted(goal: Expression) -> Wanted:
-    """What the goal asks for, read off its unchanging conditions."""
+    """What the goal asks for, in the words that the agent reads."""
     literals = [atom for part in _parts(goal) for sign, atom in _flatten(part).literals if sign]
     named = {predicate: [atom for atom in literals if atom[0] == predicate] for predicate, *_ in literals}
     lamps = {atom[1] for atom in named.get("istoggled", ())}
@@ -135,7 +135,7 @@ Test: TypeAlias = tuple[str, int, int]
 
 
 def tree(alternatives: list[list[Test]]) -> tuple[Node, ...]:
-    """The alternatives with their common beginnings shared."""
+    """The alternatives as trees: alternatives that begin with the same test share the node of this test."""
     by_first: dict[Test, list[list[Test]]] = {}
     for first, *rest in alternatives:
         by_first.setdefault(first, []).append(rest)

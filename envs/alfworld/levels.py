@@ -1,4 +1,4 @@
-"""Named difficulties of generated games. Results are reported by level, so its numbers never change."""
+"""Named difficulties of generated games. Results are reported by level, so the numbers of a level never change."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,14 @@ class Level:
     Attributes:
         name: what it is called in keys and results.
         about: one line for people.
-        kinds: task types unless others are asked for.
-        spots: (fewest, most) receptacles kept, those the task needs among them; None keeps the whole scene.
-        others: (fewest, most) carried objects besides the target, at most two of a kind; None puts 1 to 3 of
-            every kind.
+        kinds: the task types that are played if the option `task_types` is empty.
+        spots: (fewest, most) receptacles kept, among them those that the task needs; None keeps the whole scene.
+        others: (fewest, most) objects drawn besides the target, at most two of a kind; None draws 1 to 3 of every
+            kind. A drawn object that fits into no kept receptacle is left out.
         targets: (fewest, most) objects of the kind asked for; pick-two has at least two.
         apart: keep at most one receptacle of each viewpoint, so that every other one can be walked to.
-        scenery: also things that only stand around (chairs, windows), and things inside cups and bowls.
+        scenery: also all lamps of the scene, things that only stand around (chairs, windows), and things inside cups
+            and bowls. Otherwise the only lamp is the one that the task asks for.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What an agent knows from words alone: the answers it read and the commands it was offered."""
+"""What an agent knows from the answers that it read and the commands that it was offered."""
 
 import re
 from collections import Counter
@@ -23,12 +23,12 @@ class Memory:
     Attributes:
         receptacles: names of all receptacles.
         count: receptacle kind -> how many there are.
-        visited: receptacles the agent stood at.
+        visited: receptacles at which the agent stood.
         inside: receptacle -> objects last seen there; a receptacle that is missing was never looked into.
         here: receptacles at the agent's place.
         closed: receptacles at the agent's place that can be opened now.
         held: the held object, "" if none.
-        lamps: lamp -> the receptacle it was in reach at.
+        lamps: lamp -> the receptacle at which the lamp was in reach.
         done: (verb, object) pairs that still hold: heat, cool, clean.
         actions: the admissible commands.
     """
@@ -64,7 +64,7 @@ class Memory:
                     yield name, receptacle
 
     def forget(self) -> None:
-        """Look everywhere anew."""
+        """Forget what was seen in receptacles, so that each is looked into again."""
         self.inside.clear()
         self.visited.clear()
 

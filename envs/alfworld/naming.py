@@ -1,4 +1,4 @@
-"""The names that generated games can use: what a model needs a token for before it has seen them all."""
+"""All names that generated games can use; a model made from scratch gets one token for each."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -2,8 +2,8 @@
 
 A plan fetches the objects of the wanted kind that need the fewest commands, cleans, heats or cools them if the task
 asks for it, and brings them to the receptacle that needs the fewest commands. It opens what must be open and closes
-nothing. From any state it is the shortest plan of this shape: it uses an object that is already held, already hot, or
-already where it belongs.
+nothing. A plan can begin in any state, and uses an object that is already held, already hot, or already where it
+belongs.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Reads a PDDL problem of the ALFRED domain: declared objects, initial facts, goal.
 
-Everything is lower-cased, as the original translator (fast-downward) does. What this reader does not
-recognise it refuses, so that no game is played by a guess.
+Everything is lower-cased, as the original translator (fast-downward) does. The reader refuses a problem that holds
+anything unknown, so that no game is played by a guess.
 """
 
 import re
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z0-9_.+\-@]+")
 
 
 class NotNative(ValueError):
-    """The game is not one the native engine is known to play exactly."""
+    """The native engine is not known to play this game exactly."""
 
 
 class Problem(NamedTuple):

@@ -1,4 +1,4 @@
-"""How ALFWorld speaks to a model: the form most published work uses, and a short one for small models."""
+"""How ALFWorld speaks to a model: the form that most published work uses, and short forms."""
 
 import re
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ def room_of(first: Observation) -> str:
 class VerlAgent:
     """The prompt of verl-agent, whose GiGPO results most work compares with (arXiv:2505.10978 and its code).
 
-    The structure is theirs, the wording ours: role, task, number of steps taken, the last turns, the
-    observation, the admissible actions without `help`, and the format. An answer's action is what stands
-    between the first <action> and the first </action>, lower-cased.
+    The structure is that of verl-agent, the wording is our own: role, task, number of steps taken, the last turns, the
+    observation, the admissible actions without `help`, and the format. The action is the text between the first
+    <action> and the first </action> of an answer, lower-cased.
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible. The released code
@@ -75,7 +75,7 @@ class VerlAgent:
         return f"<think></think><action>{action}</action>"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The projection of the released code; without tags the last 30 characters are sent, as invalid."""
+        """Read an answer as the released code does. Without tags the action is the last 30 characters, and invalid."""
         lowered = text.lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         if begin < 0 or end < 0:
@@ -115,7 +115,8 @@ class Compact:
     """As few words as possible, for small models: no banner, no list of actions, the bare action as answer.
 
     Actions are not listed because small models are kept to the admissible ones by masking. Every message ends with the
-    task: at a fixed distance from the answer a small model finds it at once, far back it takes thousands of episodes.
+    task: a small model learns at once to find a text at a fixed distance from the answer, and needs thousands of
+    episodes to find a text that is far back.
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible.
@@ -154,7 +155,7 @@ class Compact:
         return "\n".join([*lines, self.turn(observation)])
 
     def answer(self, action: str) -> str:
-        """The action itself, or with the object first."""
+        """The action, as it is or with the object first."""
         return name_object_first(action) if self.object_first else action
 
     def parse(self, text: str, observation: Observation) -> Parsed:

@@ -1,7 +1,7 @@
 """Which facts could ever become true, closed doors and full hands ignored.
 
-The genuine engine asks the same before it plays a game, and refuses one whose goal fails: so does the native
-one.
+Before it plays a game, the genuine engine asks whether the goal could ever hold, and refuses the game if not. So does
+the native engine.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Reach:
     game: Game
 
     def possible(self, test: Test) -> bool:
-        """Whether the fact holds at the start or could be made to."""
+        """Whether the fact holds at the start or could ever become true."""
         predicate, first, second = test
         rules: dict[str, Callable[[], bool]] = {
             "holds": lambda: first in self._holdable,

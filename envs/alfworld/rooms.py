@@ -16,7 +16,7 @@ TOOLS = {
 }
 LOOK = "look_at_obj_in_light"
 TWO = "pick_two_obj_and_place"
-# Where lamps stand, most likely first; rooms without any of these put them on the first open surface.
+# Where lamps stand, in order of preference. In a room without any of these, a lamp stands on any open surface.
 _LAMP_STANDS = (
     "SideTable",
     "Desk",
@@ -180,7 +180,10 @@ class _Furnisher:
             self.things.append(Thing(kind, self._name(kind), -1, self.standpoint(set())))
 
     def nest(self) -> tuple[tuple[int, int], ...]:
-        """Some small things lie inside a container of the same receptacle; only `examine` tells."""
+        """(thing, container) pairs: some small things lie inside a container of the same receptacle.
+
+        An agent learns of these things only from `examine CONTAINER`.
+        """
         fits, found = lore().fits, []
         outer = {thing.spot: i for i, thing in enumerate(self.things) if thing.kind in lore().containers}
         for i, thing in enumerate(self.things):

@@ -167,7 +167,7 @@ def _slice(state: State, op: Op) -> State:
     return state._replace(sliced=state.sliced | {op.first})
 
 
-# Verbs that are not here change nothing that can be seen.
+# Verbs that are not here do not change the state.
 EFFECTS: dict[str, Callable[[State, Op], State]] = {
     "go": _go,
     "open": _open,

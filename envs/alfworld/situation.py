@@ -20,8 +20,8 @@ _NEEDS = {
 def situation(observation: Observation, action: str) -> str:
     """The agent's situation in its task, a colon, and what the agent did. "It" is a thing that the task asks for.
 
-    "The goal" is the place of that thing. "nothing here: go" is a walk away from a place where no thing is in
-    sight; "only other things here: take another thing" takes a thing that the task does not need.
+    "The goal" is the receptacle to which that thing must be brought. "nothing here: go" is a walk away from a place
+    where no thing is in sight; "only other things here: take another thing" takes a thing that the task does not need.
 
     The situation is read from the state key of `state_key = "facts"` and the words of the task. Without these, the
     result is the verb of the action.

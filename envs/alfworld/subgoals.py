@@ -1,4 +1,4 @@
-"""Sub-goals of the six task types, told from what the agent sees: an optional reward on the way to the goal.
+"""Sub-goals of the six task types, read from what the agent sees: an optional reward on the way to the goal.
 
 Each is counted once per episode, in order, when it first holds. The reward is the difference of a potential (the number
 counted so far), so undoing a sub-goal and doing it again earns nothing. Winning counts all sub-goals that are left. So
@@ -28,7 +28,7 @@ SUBGOALS = {
 
 
 class Progress(NamedTuple):
-    """How many sub-goals were counted, and which objects lay in place when one was first placed."""
+    """How many sub-goals were counted, and which objects lay in place when the first object was placed."""
 
     done: int = 0
     placed: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ def advance(progress: Progress, wanted: Wanted, facts: Facts, actions: Sequence[
     """Count the sub-goals that hold now.
 
     Args:
-        progress: so far.
+        progress: the sub-goals counted so far.
         wanted: what the goal asks for.
         facts: the agent-visible state.
         actions: the admissible commands.
@@ -84,7 +84,7 @@ def _holds(subgoal: str, wanted: Wanted, facts: Facts, actions: Sequence[str], p
             return ready and any(kind(one.name) == wanted.receptacle and one.door != "closed" for one in facts.here)
         case "place":
             return bool(_lying(wanted, facts))
-    return False  # the last one is the goal itself, which `advance` is told of
+    return False  # the last sub-goal is the goal itself; `advance` knows from `won` whether it holds
 
 
 def _lying(wanted: Wanted, facts: Facts) -> list[str]:

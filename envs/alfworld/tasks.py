@@ -40,22 +40,26 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         source: where games come from: `generated` on the spot (the default), `data` (the published files),
-            `games` (files of your own). Giving `data` or `games` sets it.
+            `games` (files of your own). A recipe that gives `data` or `games` need not set `source`.
         data: folder of the published data, or of one split; if it is empty and source = "data", $ALFWORLD_DATA.
         games: a game file, a folder of games, or a manifest: a text file with one relative path per line.
-        split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution).
-        task_types: the task types to play, of the six; empty plays all types that the level has.
-        level: difficulty of generated games.
+        split: train, valid_seen (eval_in_distribution) or valid_unseen (eval_out_of_distribution). Generated games of
+            `valid_unseen` are in other scenes than those of `train`. Files of your own have no splits.
+        task_types: which of the six task types to play; empty plays all types of the level or of the files.
+        level: difficulty of generated games: small, medium or full.
         seed: seed of generated games; another seed gives other games.
         count: number of generated games; None for an endless list.
-        game_engine: `native`, `textworld` (the genuine engine, a thousand times slower), or `auto`: native, and with a
-            warning textworld for games that the native engine does not play.
-        trust: let textworld play game files whose domain and grammar are not the published ones. It evaluates Python
-            expressions in a file's grammar, so that such a file runs code as the user. Set it only for files from
+        game_engine: `native`; `textworld`, the genuine engine, a thousand times slower; or `auto`, which plays a game
+            by the native engine if possible, and otherwise by textworld, with a warning.
+        trust: let textworld play game files whose domain and grammar are not the published ones. Textworld evaluates
+            Python expressions in a file's grammar, so such a file runs code as the user. Set it only for files from
             people whom you trust.
-        state_key: what identifies a state: `facts`, `observation` or `feedback`; see `env.AlfworldEnv`.
-        prompt: `verl_agent` (published), `instruct` (few tokens) or `instruct_listed` (with the admissible actions)
-            for language models, `compact` for small models, `terse` for models that have never read English.
+        state_key: what identifies a state. `facts`: what the agent can see (the receptacles at its place with their
+            doors and visible contents, the held object and its condition); `observation`: the game's last answer and
+            the admissible actions; `feedback`: that answer alone.
+        prompt: for language models `verl_agent` (the structure of verl-agent's published prompt), `instruct` (few
+            tokens) or `instruct_listed` (few tokens, and the admissible actions); `compact` for small models; `terse`
+            for models that have never read English.
         word_order: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
             commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
             from drawer 3 take", "desk 1 move book 1"), so that the mask of admissible actions says whether it is here.
@@ -63,9 +67,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
-        subgoal_reward: also paid once for each sub-goal of the task type (take the object, clean, heat or cool it,
-            reach where it belongs, ...): see `subgoals`. 0: off.
-        alias_put: take "put X in/on Y" where a game says "move X to Y".
+        subgoal_reward: reward of each sub-goal of the task type (take the object, clean, heat or cool it, reach where
+            it belongs, ...), paid once per episode in addition to `success_reward`. 0: none.
+        alias_put: also accept "put X in/on Y" where a game says "move X to Y".
     """
 
     source: Literal["generated", "data", "games"] = "generated"
@@ -269,9 +273,10 @@ def benchmark(config: Config) -> str:
 
 
 def entities(config: Config) -> list[str]:
-    """Names of every object and receptacle its games may hold ("mug 2"); a small model makes each one token.
+    """Names of every object and receptacle that the games of a configuration may hold ("mug 2").
 
-    Files are read for them; for generated games the list is that of all scenes.
+    The tokenizer of a small model has one token for each name. Of generated games, the names are those of all scenes;
+    of game files, those in the files.
     """
     if config.source == "generated":
         return sorted(names_at(config.level))

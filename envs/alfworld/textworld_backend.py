@@ -1,7 +1,7 @@
 """The genuine engine (TextWorld with fast-downward) behind the native engine's interface.
 
-It plays any game file, about a thousand times slower. Its load and reset are not thread-safe, replace
-`sys.argv` and redirect `sys.stdout`; here all of it happens under one lock and both are put back.
+It plays any game file, about a thousand times slower. Its load and reset are not thread-safe, replace `sys.argv` and
+redirect `sys.stdout`. So they run under one lock, and `sys.argv` and `sys.stdout` are put back afterwards.
 """
 
 import sys
@@ -76,7 +76,7 @@ class Genuine:
 
     @property
     def wanted(self) -> Wanted:
-        """What the goal asks for; ValueError where its problem is written in a way that is not known."""
+        """What the goal asks for; ValueError if the game's problem is written in an unknown form."""
         if self._wanted is None:
             self._wanted = wanted(parse_problem(self._data["pddl_problem"]).goal)
         return self._wanted
@@ -154,8 +154,8 @@ def _new() -> Any:
 def repair_evaluation() -> None:
     """Make textworld 1.7.0 find the variables of its templates on Python 3.13 and later.
 
-    It writes them into `locals()`, which no longer reaches `eval` (PEP 667), so that every reset fails with a
-    NameError.
+    TextWorld writes the variables into `locals()`. Since PEP 667 they no longer reach `eval`, so every reset fails with
+    a NameError.
     """
     from textworld.envs.pddl import textgen
 

@@ -72,7 +72,7 @@ def _how_to_get_them() -> list[str]:
 def write(words: Sequence[str]) -> int:
     """Write generated games in the official layout, which ALFWorld's own loader reads."""
     parser = Parser("agentrl envs alfworld write", write.__doc__)
-    parser.add_argument("folder", type=Path, help="data root; a folder a split is made in it")
+    parser.add_argument("folder", type=Path, help="data root; the games go to FOLDER/SPLIT")
     parser.add_argument("--split", default="train", choices=list(PUBLISHED))
     parser.add_argument("--level", default="full", choices=list(LEVELS))
     parser.add_argument("--count", type=positive, default=100)

@@ -103,7 +103,7 @@ def _object(game: Game, state: State, number: int) -> str:
         return f"This is a normal {item.name}. In it, you see {inside}."
     clean, hot, cool, sliced = (number in found for found in (state.clean, state.hot, state.cool, state.sliced))
     warmth = "hot" if hot else "cool" if cool else ""
-    # The original's rules in their order: "cold" only where nothing else is told.
+    # The original's rules in their order: an object is called "cold" only if it is neither hot, clean nor sliced.
     if cool and not (hot or clean or sliced):
         return f"This is a cold {item.name}."
     if warmth or clean:

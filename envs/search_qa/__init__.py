@@ -1,7 +1,8 @@
 """Search agents: questions, a retriever, and the Search-R1 loop; an embedded encyclopaedia to learn in, offline.
 
 Source: Jin et al., "Search-R1: Training LLMs to Reason and Leverage Search Engines with Reinforcement Learning",
-arXiv:2503.09516. Questions are a generated world's (`world`), or rows of a file (`data`) with a retriever of yours.
+arXiv:2503.09516. The questions are about a generated world (`world`), or they are rows of a file (`data`), for
+which `retriever` must be set.
 
 | piece | module |
 | --- | --- |
@@ -35,13 +36,13 @@ HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 
 
 def WAITS(config: Config) -> bool:
-    """Do its steps wait for a server? Those of a world's own index and of BM25 in this process do not."""
+    """Do steps wait for a server? They do not wait if the index is the world's own or a BM25 index in this process."""
     own = config.retriever.get("name") == "search" and config.retriever.get("backend", "bm25") == "bm25"
     return bool(config.retriever) and not own
 
 
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
-    """Few words, and questions of one or two facts unless the recipe says where questions come from."""
+    """The compact prompt, and questions of one or two facts unless the recipe sets `data` or `world`."""
     chosen = config.data or "world" in config.model_fields_set
     return {"prompt": "compact"} if chosen else {"prompt": "compact", "world": "tiny", "top_k": 1}
 
@@ -52,7 +53,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"": a
 
 
 def make(config: Config) -> SearchQA:
-    """An instance; those of a process share the retriever."""
+    """An instance; the instances of a process share the retriever."""
     return SearchQA(config)
 
 

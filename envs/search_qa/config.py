@@ -13,30 +13,38 @@ EXACT: dict[Signal, float] = {"em": 1.0}
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Questions, a retriever, and the loop around them.
+    """Options of questions, retriever and loop.
 
     Attributes:
-        world: level of the embedded encyclopaedia (tiny, small, medium, large); `small` unless `data` is given.
+        world: level of the embedded encyclopaedia (tiny, small, medium, large). Empty: `small`, unless `data` is given.
         world_seed: seed of the world's names and facts.
         data: a Parquet or JSONL file of questions (FlashRAG, Search-R1), or a folder with one file per split.
         split: train, valid or test. In a world, no person or place is in two splits.
-        hops: numbers of facts of the questions to keep; empty for all. count: keep the first `count` questions; -1 for
-            all.
+        hops: keep only questions that join one of these numbers of facts; empty keeps all questions.
+        count: keep the first `count` questions; -1 for all.
         retriever: a search tool of the catalogue and its options, such as {name = "search", backend = "http"}; empty
             for the world's own index.
-        top_k: passages per search.
-        max_turns: most searches and invalid answers; one last answer follows, in which no search is carried out.
-        prompt: search_r1 (the published words; results go on in the running answer), instruct (language models, in few
-            words), or compact (small models).
-        results: how passages are written; auto is search_r1 with prompt search_r1, else brief.
-        reward: signal -> weight, added up at the end; every signal is reported. em: exact match. sub_em: a right answer
-            is part of the given answer; an answer that lists many names is paid, so use it as a measure and not as a
-            reward. f1: F1 of the words. em_format: exact match with a share for the format (scores below). retrieved: a
-            right answer was in the results.
-        structure_score, final_score, retrieval_score: scores of em_format, see
-            `agentrl.envs.search_qa.scores.em_format`.
-        state_key: what counts as the same state: knowledge (the question and the passages seen), or the last text.
-        queries: what the listed searches ask for: names, or names with and without the noun of a fact (worlds only).
+        top_k: number of passages per search.
+        max_turns: largest number of turns in which the agent searches or gives an invalid answer. One more turn
+            follows, in which the agent can only answer: no search is carried out.
+        prompt: search_r1 (the published words; the results are put into the running answer, which then goes on),
+            instruct (language models, in few words), or compact (small models).
+        results: form in which passages are written. auto: search_r1 under prompt=search_r1, and brief under the other
+            prompts.
+        reward: signal -> weight. The reward of an episode is the weighted sum of its signals, paid at its end; signals
+            without weight are reported too, except em_format. The signals are em (exact match), sub_em (a right answer
+            is part of the given answer), f1 (F1 of the words), em_format (exact match with a share for the format), and
+            retrieved (a right answer was in the results). An answer that lists many names has a high sub_em, so use
+            sub_em as a measure and not as a reward.
+        structure_score: the signal em_format of a wrong answer in the right format. A right answer in a wrong format
+            has 1 - structure_score.
+        final_score: the signal em_format of a wrong answer in a wrong format.
+        retrieval_score: what is added to the signal em_format of a wrong answer in the right format if a right answer
+            was in the results.
+        state_key: what identifies a state. knowledge: the question and the passages seen; text: the text of the last
+            observation.
+        queries: what the listed searches ask for, in a world. names: a name; relations: a name alone, or a name with
+            the noun of a fact.
     """
 
     world: Literal["", "tiny", "small", "medium", "large"] = ""

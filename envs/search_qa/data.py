@@ -1,8 +1,8 @@
 """Questions from files: FlashRAG and Search-R1 Parquet (extra `data`), JSONL and whatever else `agentrl.rows` reads.
 
 A row has a question, in `question` or `env_kwargs.question`; its golden answers, in `golden_answers`, `answers`,
-`answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`; and, if it brings one, its `prompt`, a text
-or a list of messages, which is used as it is. Answers may be a list, a text or an array.
+`answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`. It may have a `prompt`, a text or a list of
+messages, which is then used as it is. Answers may be a list, a text or an array.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ANSWERS = ("golden_answers", "answers", "answer", "reward_model.ground_truth.tar
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One question. `key` is unique in its file; `prompt` is empty where the row brings none; hops 0 is unknown."""
+    """One question. `key` is unique in its file; `prompt` is empty if the row has none; `hops` is 0 if unknown."""
 
     key: str
     question: str
@@ -30,10 +30,10 @@ class Row:
 
 
 def rows(path: str, split: str) -> Sequence[Row]:
-    """The questions of a source (`agentrl.rows.source`); of its split, if it has several.
+    """The questions of a source (`agentrl.rows.source`); of a source with several splits, those of `split`.
 
     Raises:
-        ValueError: no such file, one that cannot be read, a row without question or answers, no row.
+        ValueError: the file does not exist, cannot be read or has no rows, or a row has no question or no answers.
     """
     path = str(Path(path).expanduser()) if not path.startswith("hub:") else path
     source = path if Path(path).is_file() else _of_split(path, split)
@@ -44,7 +44,7 @@ def rows(path: str, split: str) -> Sequence[Row]:
 
 
 def _of_split(path: str, split: str) -> str:
-    """The source of the split, or of the only split if there is one alone."""
+    """The source of the split, or of the only split if there is only one."""
     if not path.startswith("hub:") and "#" not in path and not Path(path).expanduser().exists():
         raise ValueError(
             f"env.data = {path!r}: no such file; name a file of questions ({', '.join(SUFFIXES)}), a folder with "
@@ -69,7 +69,7 @@ def _rows(source: str, stamps: tuple[tuple[int, int], ...]) -> tuple[Row, ...]:
 
 
 def read_row(told: Mapping[str, Any], number: int, where: str) -> Row:
-    """One row as a question; ValueError says what it lacks."""
+    """One row as a question; ValueError says what the row lacks."""
     question = _at(told, "question") or _at(told, "env_kwargs.question")
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"{where} has no question: it needs `question`, a text")
@@ -95,7 +95,7 @@ def asked(question: str) -> str:
 
 
 def _prompt(told: object, where: str) -> str:
-    """A prompt's words: a text, or messages of which the last is the user's and others are the system's."""
+    """The words of a prompt: a text, or messages, of which the last is the user's and all others are the system's."""
     if told is None or isinstance(told, str):
         return told or ""
     messages = told if isinstance(told, list) else []
@@ -113,7 +113,7 @@ def _at(told: Mapping[str, Any], path: str) -> Any:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Answers as texts: a text, a list or an array of them."""
+    """Answers as texts. `value` is one answer, or a list or an array of answers; () for anything else."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         value = [value]
     if hasattr(value, "tolist"):

@@ -1,7 +1,7 @@
-"""A small consistent world: people, cities, countries and works, what is true of them, and the passages that say so.
+"""A small consistent world: people, cities, countries and works, facts about them, and passages that state the facts.
 
-It is a function of level and seed. Each split has people and places of its own: nothing of one split is related to
-anything of another, but all passages lie in one corpus, where the other splits are distractors.
+Level and seed determine the world. Each split has people and places of its own, and no fact joins things of two splits.
+All passages lie in one corpus, in which the passages of the other splits are distractors.
 """
 
 import random
@@ -21,7 +21,7 @@ ALIAS = "Also known as {o}."
 
 
 class Relation(NamedTuple):
-    """A fact: of which kind of thing, what it leads to, and the ways of saying it (the plain one first)."""
+    """A kind of fact: its noun, the kinds of things that it joins (`of`, `to`), and the sentences that can state it."""
 
     noun: str
     of: str
@@ -57,15 +57,15 @@ class Level:
     """How large and how hard a world is.
 
     Attributes:
-        people, cities, countries, works, events: how many, all splits together. Events are distractors: nobody asks
-            about them.
-        words: how many beginnings and endings of people's names are in use (of other names all beginnings, and endings
-            in proportion).
+        people, cities, countries, works, events: their numbers in all splits together. Events are distractors: no
+            question is about them.
+        words: numbers of first and of second words of people's names that are in use. Of other names, all first words
+            and the same share of second words are in use.
         hops: fewest and most facts that a question joins.
-        relations: nouns of the facts there are; empty for all.
-        aliases: share of people and cities with a second name, by which others call them.
+        relations: nouns of the kinds of facts in the world; empty for all.
+        aliases: share of people and cities with a second name, which facts about other things may use.
         rich: facts are said in several ways, and people have two passages.
-        questions: most questions of a split, for each number of hops.
+        questions: largest numbers of questions of train, valid and test, for each number of hops.
     """
 
     people: int
@@ -101,12 +101,21 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
         ),
     }
 )
-SHARES = (0.7, 0.15, 0.15)  # of the things, by split
+SHARES = (0.7, 0.15, 0.15)  # shares of train, valid and test in the things of a world
 
 
 @dataclass(kw_only=True)
 class Thing:
-    """An entry: its name, a second one or none, what it is called in its first sentence, and its facts by noun."""
+    """A person, place, work or event.
+
+    Attributes:
+        kind: person, city, country, work or event.
+        name: its name.
+        split: the split to which it belongs.
+        alias: its second name; empty if it has none.
+        trade: the word for it in its first sentence ("novelist"); of an event, the whole text; else empty.
+        facts: noun -> the name or year to which the fact leads.
+    """
 
     kind: str
     name: str
@@ -118,14 +127,14 @@ class Thing:
 
 @dataclass(frozen=True)
 class World:
-    """Everything of one level and seed.
+    """The world of one level and seed.
 
     Attributes:
         level: its level.
-        things: by name.
+        things: name -> thing.
         passages: the corpus.
         sources: name -> the passages about it.
-        called: every name and alias -> the name.
+        called: every name and second name -> the name.
     """
 
     level: Level
@@ -142,7 +151,7 @@ class World:
 
 @lru_cache(maxsize=8)
 def world(name: str, seed: int) -> World:
-    """The world of a level's name and a seed; equal bytes for equal arguments."""
+    """The world of a level's name and a seed; the same for equal arguments."""
     level = LEVELS[name]
     names = _Names(level, random.Random(f"names {name} {seed}"))
     things: dict[str, Thing] = {}
@@ -158,7 +167,7 @@ def world(name: str, seed: int) -> World:
 
 
 class _Names:
-    """Names that are not taken yet, by kind."""
+    """The names of each kind of thing that are not given yet."""
 
     def __init__(self, level: Level, rng: random.Random) -> None:
         self._left: dict[str, list[str]] = {}
@@ -180,7 +189,7 @@ class _Names:
 def _populate(
     things: dict[str, Thing], level: Level, split: str, share: float, names: _Names, rng: random.Random
 ) -> None:
-    """The things of one split, and their facts, all among themselves."""
+    """Make the things of one split, and facts that join only things of this split."""
 
     def make(kind: str, count: int) -> list[Thing]:
         made = [Thing(kind=kind, name=names.draw(kind), split=split) for _ in range(max(2, round(share * count)))]
@@ -213,7 +222,7 @@ def _call(thing: Thing, rng: random.Random) -> str:
 
 
 def _relate_people(people: list[Thing], cities: list[Thing], rng: random.Random) -> None:
-    """Couples of about one age, teachers at least twenty years older."""
+    """Give people their facts: spouses of about the same age, and teachers who are at least twenty years older."""
     for person in people:
         person.trade = rng.choice(TRADES)
         person.facts = {"birth year": str(rng.randint(1800, 1980)), "birthplace": _call(rng.choice(cities), rng)}
@@ -228,7 +237,7 @@ def _relate_people(people: list[Thing], cities: list[Thing], rng: random.Random)
 
 
 def _relate_places(cities: list[Thing], countries: list[Thing], people: list[Thing], rng: random.Random) -> None:
-    """Every country has cities, one of them its capital."""
+    """Give cities and countries their facts. A country's capital is one of its cities."""
     for i, city in enumerate(cities):
         country = countries[i] if i < len(countries) else rng.choice(countries)
         mayor, founder = rng.sample(people, 2)
@@ -240,7 +249,7 @@ def _relate_places(cities: list[Thing], countries: list[Thing], people: list[Thi
 
 
 def _write(things: Mapping[str, Thing], level: Level, rng: random.Random) -> dict[str, tuple[Passage, ...]]:
-    """The passages about each thing, in an order that tells nothing about splits."""
+    """The passages about each thing, in random order, so that a passage's number does not tell its split."""
     shuffled = list(things.values())
     rng.shuffle(shuffled)
     sources: dict[str, tuple[Passage, ...]] = {}

@@ -23,13 +23,14 @@ class State:
 
     Attributes:
         task: the question.
-        text: what was told last.
-        turn: answers of the agent so far.
-        seen: distinct passages, in the order they were found.
-        queries: searches carried out.
-        response: everything since the prompt, results included.
-        invalid, empty: turns without a search and without an answer; searches that found nothing.
-        answer: what was answered at last; None before, and for good where an episode ends without an answer.
+        text: the text of the last observation.
+        turn: number of the agent's turns so far.
+        seen: distinct passages, in the order in which they were found.
+        queries: the searches that were carried out.
+        response: everything since the prompt: the agent's words, results and other texts of the environment.
+        invalid: number of turns without a search and without an answer.
+        empty: number of searches that found nothing.
+        answer: the agent's answer; None as long as there is none.
         over: the episode has ended.
     """
 
@@ -46,7 +47,7 @@ class State:
 
 
 class SearchQA:
-    """One question per task. A lost retriever raises `agentrl.tool.protocol.ToolFault`, a fault of no agent."""
+    """One question per task. If the retriever fails, a step raises `agentrl.tool.protocol.ToolFault`."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -90,9 +91,9 @@ class SearchQA:
         return StepResult(self._observe(), reward, self.state.over, False, {**self._info(signals), "status": status})
 
     def signals(self) -> dict[str, float]:
-        """The signals of the episode as it stands; `format`: answered, and never without a tag.
+        """The signals of the episode so far. `format` is 1 if there is an answer and no turn was invalid.
 
-        `step` reports `searches` beside them, 1 on each turn whose search was carried out, else 0.
+        `step` also reports `searches`: 1 on a turn whose search was carried out, else 0.
         """
         state, config = self.state, self.config
         golden = [str(answer) for answer in state.task.params["answers"]]
@@ -195,9 +196,9 @@ def _tool(options: str) -> Retriever:
 
 
 def actions_of(config: Config, state: State) -> list[str]:
-    """What a reader of question and passages may try: searches not yet made, and answers, for every name seen.
+    """The listed actions: for every name seen, the searches not made yet and an answer; for a year, an answer.
 
-    In the last turn answers alone.
+    In the last turn only answers are listed.
     """
     made = world(config.level, config.world_seed)
     texts = [str(state.task.params["question"]), *(passage.contents for passage in state.seen)]
@@ -212,7 +213,7 @@ def actions_of(config: Config, state: State) -> list[str]:
 
 @functools.lru_cache(maxsize=100_000)
 def names_in(text: str, level: str, seed: int) -> tuple[str, ...]:
-    """The names of the world and the years in a text, in order, each once."""
+    """The names of the world and the years that occur in a text, in order, each once."""
     called = world(level, seed).called
     words = re.findall(r"\w+", text)
     found: dict[str, None] = {}

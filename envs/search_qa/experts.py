@@ -1,10 +1,10 @@
 """The named players of search_qa on the embedded world: demonstrators to clone, baselines to compare with.
 
-expert: reads like a person: looks up the thing the question names, finds the fact asked for in the passages, looks up
-    what it leads to, and answers. It knows nothing but what it has read.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed search or answer.
-    Everything that it does is cloned, failures included.
-oracle: follows the question's known chain of names, then answers; it sees the world.
+expert: looks up the thing that the question names, finds the fact that is asked for in the passages, looks up the thing
+    to which the fact leads, and so on, and answers. It knows only what it has read.
+careless:0.3: the imperfect demonstrator: the expert, but at each step with probability 0.3 a random listed search or
+    answer. The random actions have weight 1 in cloning.
+oracle: searches the names of the question's chain, which it knows beforehand, and answers.
 random: each listed action with the same probability.
 """
 
@@ -22,7 +22,7 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
     """The player of that name.
 
     Raises:
-        ValueError: no such player, a number that is no probability, or an environment without a world.
+        ValueError: there is no such player, its number is no probability, or the questions are not a world's.
     """
     share = random_share(name, "search_qa", EXPERTS)
     assert isinstance(env, SearchQA)
@@ -40,7 +40,10 @@ def _answer(words: str) -> str:
 
 
 class Reader:
-    """Follows the question's chain through what it has read; takes a random listed action with probability `slips`."""
+    """Follows the question's chain through the passages that it has read.
+
+    With probability `slips` it takes a random listed action instead.
+    """
 
     def __init__(self, env: SearchQA, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -56,7 +59,8 @@ class Reader:
             return Move(self._rng.choice(observation.actions))
         action = self._think(observation.task)
         if self._env.config.prompt != "search_r1" and observation.actions and action not in observation.actions:
-            # A small model may take listed actions only, and so may its demonstrator, which gives up here.
+            # A small model is restricted to listed actions, and so is its demonstrator, which gives up here: it answers
+            # with the last name or year seen.
             action = next(one for one in reversed(observation.actions) if one.startswith("<answer>"))
         return Move(action)
 
@@ -77,7 +81,7 @@ class Reader:
         return _answer(name)
 
     def _look(self, name: str, noun: str) -> str | None:
-        """What the passages seen say of a fact of a thing, by either of its names."""
+        """What the passages seen say of a fact (`noun`) of the thing called `name`, under either of its names."""
         seen = self._env.state.seen
         titles = {p.title.strip('"') for p in seen if also_known(p.text) == name} | {name}
         for passage in seen:

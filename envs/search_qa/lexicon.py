@@ -1,4 +1,4 @@
-"""The encyclopaedia's own search: BM25 over a few thousand passages, titles counted thrice; no dependency, no file.
+"""The encyclopaedia's own search: BM25 over a few thousand passages, in memory. A word of a title counts three times.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with Lucene's idf.
 """
@@ -15,7 +15,7 @@ from agentrl.envs.search_qa.encyclopaedia import world
 from agentrl.tool import Passage
 
 K1, B, TITLE = 0.9, 0.4, 3
-CACHED_QUERIES, CACHED_CHARS = 50_000, 200  # longer queries, as a model may write, are not kept
+CACHED_QUERIES, CACHED_CHARS = 50_000, 200  # results of longer queries, which a model may write, are not cached
 _WORD = re.compile(r"\w+")
 
 

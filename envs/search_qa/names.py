@@ -1,5 +1,5 @@
-"""The words of which the encyclopaedia's names are made. Every name is two of them, so a new name is made of known
-words."""
+"""The words of which the encyclopaedia's names are made. Every name has two words, so a name that a model has never
+read is made of words that it has read."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -16,4 +16,4 @@ def _read() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     return MappingProxyType(found)
 
 
-WORDS = _read()  # kind -> the words its names begin and end with
+WORDS = _read()  # kind -> (first words, second words) of the kind's names

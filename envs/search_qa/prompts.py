@@ -1,6 +1,6 @@
-"""How the search environment speaks to a model: the published words, and a compact form for small models.
+"""How the search environment speaks to a model: the published words, and short forms for language and small models.
 
-An action is what stands in the tags: `<search>query</search>` or `<answer>words</answer>`.
+An action is `<search>query</search>` or `<answer>words</answer>`, with its tags.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from agentrl.env import Parsed, Past, Prompt, action_line
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
-# Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), its English kept: released models were
-# trained on them. Rows of a data set that bring their prompt keep it.
+# Search-R1's own sentences (github.com/PeterGriffinJin/Search-R1, Apache-2.0), with their mistakes in English, because
+# released models were trained on them. A row of a data set that has a prompt of its own keeps that prompt.
 QUESTION = (
     "Answer the given question. "
     "You must conduct reasoning inside <think> and </think> first every time you get new information. "
@@ -48,11 +48,11 @@ def choose(config: Config) -> Prompt:
 
 
 class SearchR1:
-    """One assistant turn: thoughts, searches, and results that go on inside it, up to the answer.
+    """One assistant turn: thoughts, searches, and the results, which are put into the same turn, up to the answer.
 
     Args:
-        whole: the action is the whole answer, thoughts included, for rewards that read them; else only the tags'
-            content, so that two ways to the same search are one action.
+        whole: True: the action is the whole text with its thoughts, for rewards that read the thoughts. False: it is
+            only the search or the answer, so that texts with different thoughts and the same search are one action.
     """
 
     system = ""
@@ -63,7 +63,7 @@ class SearchR1:
         self.whole = whole
 
     def first(self, observation: Observation) -> str:
-        """The row's own prompt, or the published sentences with its question."""
+        """The row's own prompt, or else the published sentences with the question."""
         if observation.text != observation.task:
             return observation.text
         return QUESTION.format(question=observation.task)
@@ -73,7 +73,7 @@ class SearchR1:
         return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question and the last turns, as they followed each other."""
+        """The question, the last turns in their order, and the newest results."""
         told = [self.first(first)]
         for i, step in enumerate(past, done - len(past)):
             told += [step.observation.text if i else "", step.action]
@@ -84,7 +84,7 @@ class SearchR1:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """Valid if there is a search or an answer; the first one counts."""
+        """Valid if the text has a search or an answer; the first search or answer is the action."""
         found = read(text)
         if found is None:
             return Parsed(text, False, Status.PARSE_ERROR)
@@ -116,7 +116,7 @@ class Compact:
         return action if found is None else f"{found[0]} {found[1]}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first word, search or answer, says which of the two it is."""
+        """Valid if the first word is `search` or `answer`; the rest is the query or the answer."""
         name, _, content = text.strip().partition(" ")
         if name not in ("search", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)
@@ -124,7 +124,7 @@ class Compact:
 
 
 class Instruct(Compact):
-    """For language models, in few words: a system message with role and format; then as `Compact`."""
+    """For language models, in few words: as `Compact`, and a system message with role and format."""
 
     system = (
         "You answer a question by looking things up. Reply with one line only: `search NAME` to read about a person, "
@@ -136,7 +136,7 @@ class Instruct(Compact):
         return f"Question: {observation.task}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first line, in which the first word says which."""
+        """As `Compact.parse`, of the first line; the first word may have capitals and a colon."""
         line = action_line(text)
         name, _, content = line.partition(" ")
         return super().parse(f"{name.lower().removesuffix(':')} {content}", observation)

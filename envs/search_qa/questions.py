@@ -1,4 +1,4 @@
-"""Questions about the encyclopaedia: a thing, a chain of facts from it, and what the chain leads to."""
+"""Questions about the encyclopaedia: each names a thing, and a chain of facts that leads from it to the answer."""
 
 import random
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agentrl.envs.search_qa.encyclopaedia import ALIAS, RELATIONS, SPLITS, World, world
 
-TRIES = 10  # random walks for each question wanted
+TRIES = 10  # largest number of random walks per question wanted
 NAME = r"[A-Z][a-z]+ [A-Z][a-z]+|\d{4}"
 _ASKS = {"person": "Who is", "city": "Which city is", "country": "Which country is", "year": "Which year is"}
 
@@ -23,7 +23,7 @@ class Question:
         answers: every right answer.
         chain: the facts' nouns, from the thing named in the question to the answer.
         path: the names along the chain, both ends included.
-        gold: ids of the passages that say each fact, in order.
+        gold: for each fact of the chain, in order, the id of the passage that states it.
     """
 
     words: str
@@ -34,13 +34,13 @@ class Question:
 
 
 def ask(chain: tuple[str, ...], head: str) -> str:
-    """A chain of facts in words: the last fact is named first."""
+    """The words of a question: a chain of facts that begins at `head`, with the last fact named first."""
     what = " of ".join(f"the {noun}" for noun in reversed(chain))
     return f"{_ASKS[RELATIONS[chain[-1]].to]} {what} of {head}?"
 
 
 def understand(words: str) -> tuple[tuple[str, ...], str] | None:
-    """The chain and the name that a question of ours states; None for any other text."""
+    """The chain and the name in a question that `ask` wrote; None for any other text."""
     match = re.fullmatch(rf"(?:{'|'.join(_ASKS.values())}) (the .+) of ({NAME})\?", words.strip())
     if match is None:
         return None
@@ -49,7 +49,7 @@ def understand(words: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def read(noun: str, text: str) -> str | None:
-    """What a passage's text says of a fact, in any of its ways of saying; None if nothing."""
+    """The name or year that a passage's text states for a kind of fact, in any of its sentences; None if none."""
     for way in RELATIONS[noun].says:
         match = re.search(_pattern(way), text)
         if match is not None:
@@ -58,7 +58,7 @@ def read(noun: str, text: str) -> str | None:
 
 
 def also_known(text: str) -> str | None:
-    """The second name that a passage tells."""
+    """The second name that a passage states; None if it states none."""
     match = re.search(_pattern(ALIAS), text)
     return None if match is None else match[1]
 
@@ -71,7 +71,7 @@ def _pattern(way: str) -> str:
 
 @lru_cache(maxsize=8)
 def questions(name: str, seed: int) -> Mapping[str, tuple[Question, ...]]:
-    """The questions of each split, hops mixed; the same for the same level and seed."""
+    """The questions of each split, with their numbers of hops mixed; the same for the same level and seed."""
     made = world(name, seed)
     found: dict[str, tuple[Question, ...]] = {}
     for split, most in zip(SPLITS, made.level.questions, strict=True):
@@ -98,7 +98,7 @@ class _Walk(NamedTuple):
 
 
 def _walk(made: World, head: str, hops: int, rng: random.Random) -> _Walk | None:
-    """A random chain of that many facts that comes to no place twice; None where the walk finds no way on."""
+    """A random chain of `hops` facts that comes to no thing twice; None if the walk cannot go on."""
     chain: list[str] = []
     path = [head]
     for _ in range(hops):

@@ -1,4 +1,4 @@
-"""How an answer is scored: exact match and its relatives, and the format variant.
+"""How an answer is scored: exact match, substring match, F1, and exact match with a share for the format.
 
 Source: Search-R1 (arXiv:2503.09516) and its released scorers; normalisation is SQuAD's (arXiv:1606.05250).
 """
@@ -13,7 +13,7 @@ from agentrl.chat import tagged
 _TAG = re.compile(r"(</?(?:think|search|information|answer)>)")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# state -> tag -> next state; blanks alone may stand between tags
+# state -> tag -> next state; outside think, search, information and answer only blanks may stand
 _FORMAT = {
     "start": {"<think>": "thinking"},
     "thinking": {"</think>": "thought"},
@@ -34,9 +34,9 @@ def normalise(text: str) -> str:
 
 
 def normal(text: str) -> str:
-    """The normalised text, or where nothing is left of it ("The The", "!!!") the text itself in lower case.
+    """The normalised text. If nothing is left of it ("The The", "!!!"), the text itself in lower case.
 
-    The released scorers compare the empty text then: every answer contains it, and an answer of blanks equals it.
+    The released scorers then compare the empty text: every answer contains it, and an answer of blanks equals it.
     """
     return normalise(text) or " ".join(text.lower().split())
 
@@ -52,13 +52,13 @@ def contains(answer: str, golden: Sequence[str]) -> float:
 
 
 def _within(one: str, text: str, normalised: str) -> bool:
-    """Is a golden answer part of a text, whose normalised form is given?"""
+    """Is a golden answer part of a text? `normalised` is the text's normalised form."""
     wanted = normalise(one)
     return wanted in normalised if wanted else bool(one.strip()) and normal(one) in " ".join(text.lower().split())
 
 
 def f1(answer: str, golden: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall of words, of the best golden answer."""
+    """Harmonic mean of precision and recall of the words; the largest over the golden answers."""
     return max((_f1(normalise(answer).split(), normalise(one).split()) for one in golden), default=0.0)
 
 
@@ -70,16 +70,16 @@ def _f1(given: list[str], right: list[str]) -> float:
 def last_answer(text: str, prompt_blocks: int = 0) -> str | None:
     """The content of the last answer block of a text, or None.
 
-    The released scorer reads prompt and response together, and the prompt holds one example block: with
-    `prompt_blocks = 1` a text needs a second one. A response alone is read with 0; mixing the two up is the commonest
-    mistake of ports (the example answer is scored, or the only answer is not).
+    The released scorer reads prompt and response together, and the prompt holds one example block. With
+    `prompt_blocks = 1` a text therefore needs a second block. A response without its prompt is read with 0. With the
+    wrong number, the example answer is scored, or the only answer is not.
     """
     blocks = list(tagged(text, "answer"))
     return blocks[-1].content.strip() if len(blocks) > prompt_blocks else None
 
 
 def well_formed(response: str) -> bool:
-    """Is the response think, search, information, think, ..., think, answer, with blanks alone between the tags?"""
+    """Is the response think, search, information, think, ..., think, answer, with only blanks between these blocks?"""
     state = "start"
     for i, part in enumerate(_TAG.split(response)):
         if i % 2:
@@ -93,7 +93,7 @@ def well_formed(response: str) -> bool:
 
 
 def retrieved(response: str, golden: Sequence[str]) -> bool:
-    """Does a golden answer stand in an information block?"""
+    """Does an information block contain a golden answer?"""
     return any(contains(block.content, golden) for block in tagged(response, "information"))
 
 
@@ -102,8 +102,9 @@ def em_format(
 ) -> float:
     """Exact match with the format's share, as in Search-R1 v0.3.
 
-    Right and well formed 1; right alone 1 - structure; wrong and well formed structure, and retrieval on top if a
-    golden answer was found; wrong and ill formed final; without an answer 0.
+    A right answer in a well formed response scores 1, in another response 1 - structure. A wrong answer in a well
+    formed response scores structure, plus retrieval if an information block contains a golden answer; in another
+    response it scores final. A response without an answer scores 0.
     """
     answer = last_answer(response)
     if answer is None:

@@ -39,8 +39,8 @@ def tasks(config: Config) -> Sequence[Task]:
     """The questions of a configuration's split.
 
     Raises:
-        ValueError: there are no such questions, or the retriever cannot be made (no such corpus, a line that is no
-            passage), which is thus found before anything is played. A service is not asked yet.
+        ValueError: there are no such questions, or the retriever cannot be made (there is no such corpus, or a line of
+            it is no passage). So these mistakes are found before anything is played. A service is not asked yet.
     """
     retriever(config)
     return Tasks(config)
@@ -66,20 +66,19 @@ def find(config: Config, key: str) -> Task:
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
-    """Question and answers of a row; ValueError says what it lacks."""
+    """Question and answers of a row; ValueError says what the row lacks."""
     found = data.read_row(row, 0, where)
     return Asked(found.question, found.answers)
 
 
 def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
-    """Index -> reason, of the questions of which no right answer occurs in a document of the corpus.
+    """Index -> reason, for each question of which no document of the corpus contains a right answer.
 
-    Questions with the answer yes or no are left out.
-
-    Words are compared without case, ASCII punctuation and articles, as the scores compare them.
+    Questions with the answer yes or no are not looked at. Words are compared without case, ASCII punctuation and
+    articles, as the scores compare them.
 
     Raises:
-        LookupError: the corpus belongs to a service.
+        LookupError: the corpus belongs to a service, so its documents cannot be read.
     """
     corpus = getattr(retriever(config), "corpus", None)
     if corpus is None:
@@ -100,7 +99,7 @@ def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
 
 
 def kind(task: Task) -> str:
-    """Number of facts a world's question joins; the source of a row."""
+    """The kind of a task, for tables: of a world's question the number of facts that it joins, of a row its source."""
     return (
         f"{len(task.params['chain'])}-hop" if "chain" in task.params else str(task.params.get("source") or "questions")
     )
@@ -115,7 +114,7 @@ def benchmark(config: Config) -> str:
 
 
 def entities(config: Config) -> list[str]:
-    """Every name and year of a world, for tokenizers of words."""
+    """Every name and year of a world; the tokenizer of a small model has a token for each."""
     if not config.level:
         return []
     made = world(config.level, config.world_seed)
@@ -154,5 +153,5 @@ def _passages(level: str, seed: int) -> dict[str, str]:
 
 
 def gold(task: Task) -> str:
-    """The action that gives a right answer, for credit that asks how likely it has become."""
+    """The action that gives a right answer, for credit methods that measure how likely the policy is to give it."""
     return f"<answer>{task.params['answers'][0]}</answer>"

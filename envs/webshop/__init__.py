@@ -2,7 +2,7 @@
 to download.
 
 Source: Yao et al., "WebShop: Towards Scalable Real-World Web Interaction with Grounded Language Agents", NeurIPS 2022,
-arXiv:2207.01206. Pages, search, goals and reward follow the published code, quirks included.
+arXiv:2207.01206. Pages, search, goals and reward are those of the published code, with its quirks.
 
 | piece | module |
 | --- | --- |
@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 HEAVY = False
-# Entries of the last info that a report averages.
+# Entries of an episode's last `info`, which a report averages over episodes.
 MEASURES = ("score_x100", "score", "r_type", "r_att", "r_option", "r_price")
 EXPERTS = ("expert", "careless", "rule", "random")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}

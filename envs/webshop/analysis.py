@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from agentrl.envs.webshop.porter import stem
 
-MAX_TOKEN = 255  # a longer token is cut there and goes on as the next one
+MAX_TOKEN = 255  # characters of a token; the rest of a longer one is the next token
 _STOPPED = """
     a an and are as at be but by for if in into is it no not of on or such that the their then there these they this
     to was will with
@@ -60,7 +60,7 @@ _ASCII_RUN = "(?:[0-9](?:(?:_*|[,;.'])[0-9])*|[A-Za-z](?:(?:_*|[:.'])[A-Za-z])*)
 _ASCII_WORD = re.compile(f"(?<!_)_*{_ASCII_RUN}(?:_+{_ASCII_RUN})*_*")
 
 
-MOST_CLASSES = 1 << 16  # code points whose class is kept; a model's search may hold any of a million
+MOST_CLASSES = 1 << 16  # code points whose class is cached; a model's search may hold any of a million
 
 
 class _Classes(dict[int, str]):
@@ -98,7 +98,7 @@ def words(text: str) -> list[str]:
 
 
 def _cut(text: str) -> list[str]:
-    """Longest match of any rule at each place, at most MAX_TOKEN long."""
+    """The words of a text: at each place the longest match of any rule, at most MAX_TOKEN characters long."""
     classes = text.translate(_classes())
     found = []
     start = _START.search(classes)

@@ -1,4 +1,4 @@
-"""The words the generated shop is made of: kinds of goods with their types, attributes, options and prices."""
+"""The words of which the generated shop is made: kinds of goods with their types, attributes, options and prices."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -47,7 +47,7 @@ class Postings:
 
 
 def short_length(length: int) -> int:
-    """A length as Lucene's one-byte norm remembers it: exact to 39, then three mantissa bits below the leading one."""
+    """A length as Lucene's one-byte norm stores it: exact to 39, then three mantissa bits below the leading one."""
     if length < 24:
         return length
     rest = length - 24

@@ -1,7 +1,8 @@
-"""A short form of the pages for small models: lower case, no markup, products and actions named by place.
+"""A short form of the pages for small models (`observation=brief`), which the original does not have.
 
-Not part of the original: `observation=brief`. Its actions are `click[item 1]` to `click[item 5]` for the products of a
-page, `click[VALUE]` for options and the original's buttons; `resolve` turns them into the original's.
+Texts are in lower case and without markup, and a product is named by its place on the page. The actions are
+`click[item 1]` to `click[item 5]` for the products of a page, `click[VALUE]` for options, and the original's buttons.
+`resolve` turns them into the original's actions.
 """
 
 import re
@@ -18,7 +19,7 @@ _WORDS = re.compile(r"[\w'.$-]+")
 
 
 def plain(text: str) -> str:
-    """Words only, lower case."""
+    """The words of a text in lower case, with single blanks between them."""
     bare = (run.rstrip("'.$-") for run in _WORDS.findall(text.lower()))
     return " ".join(word for word in bare if word)
 
@@ -44,7 +45,7 @@ def brief(session: Session) -> str:
 
 
 def row(product: Product) -> str:
-    """Title and price, rounded down to tens so that there are few different ones."""
+    """Title and price. The price is rounded down to tens of dollars, so that there are few different prices."""
     return f"{plain(product.title)} ${int(product.prices[0] // 10 * 10)}"
 
 
@@ -57,7 +58,7 @@ def task(session: Session) -> str:
 
 
 def brief_actions(session: Session) -> tuple[str, ...]:
-    """The actions of a page by place: options not yet selected, and the buttons a purchase needs."""
+    """The listed actions of a page: products by place, options not yet selected, and the buttons that it needs."""
     state = session.state
     if state.kind == RESULTS:
         places = len(session.market.shop.listed(state)[:SHOWN])

@@ -25,12 +25,12 @@ class Catalogue(Protocol):
     """Everything the shop knows; in memory or memory-mapped.
 
     Attributes:
-        name: what reports call it.
-        products: the products; a product's number is its place.
+        name: its name in reports.
+        products: the products; the number of a product is its index in this sequence.
         numbers: ASIN -> number.
         columns: what goals are drawn from.
         postings: the search index.
-        tagger: name of the tagger whose nouns the products carry, empty if they carry none.
+        tagger: name of the tagger that found the nouns stored with the products; empty if none are stored.
     """
 
     @property
@@ -114,7 +114,7 @@ def raw_file(folder: Path, stem: str) -> Path:
 
 
 def read_source(folder: Path) -> Source:
-    """The two attribute files, whole."""
+    """The two attribute files, read completely."""
     return Source(_object(raw_file(folder, ATTRIBUTES)), _object(raw_file(folder, WISHES)))
 
 
@@ -128,8 +128,8 @@ def build_all(rows: Iterable[Mapping[str, Any]], source: Source, *, strict: bool
     Args:
         rows: rows of the products file.
         source: the attribute files.
-        strict: a faulty product raises, as in the original; else it is left out.
-        seen: ASINs met so far; those of these rows are added.
+        strict: a faulty product raises ValueError, where the original crashes; else the product is left out.
+        seen: ASINs that occurred so far; the ASINs of these rows are added to it.
     """
     for row in products.sellable(rows, seen):
         try:
@@ -145,7 +145,7 @@ def read(folder: Path, num_products: int | None = None, *, strict: bool = True) 
     Args:
         folder: where the three files lie.
         num_products: number of rows of the products file to read, counted before any row is left out.
-        strict: a faulty product is an error, as in the original; else it is left out.
+        strict: a faulty product raises ValueError, where the original crashes; else the product is left out.
     """
     path = raw_file(folder, PRODUCTS)
     rows = (entry.value for _, entry in zip(_upto(num_products), json_stream.entries(path), strict=False))

@@ -32,29 +32,39 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         preset: a published protocol; options that the recipe gives replace those of the preset.
         data: folder of the original's files or of a prepared store; empty for the generated catalogue `webshop-gen`.
-        num_products: rows of the products file to use (None: all), or the size of the generated catalogue.
+        num_products: number of rows of the products file to use (None: all), or number of products of the generated
+            catalogue (None: 1000).
         catalogue_seed: seed of the generated catalogue.
-        goals: human or synthetic instructions.
-        split: train, eval and test share neither products nor instructions; all takes every goal.
+        goals: `human`: one goal per instruction written for a product (in the generated catalogue, written by its
+            generator); `synthetic`: one goal per combination of a product's option values.
+        split: train, eval, test or all. Train, eval and test share neither products nor instructions, and synthetic
+            goals have no eval; all takes every goal.
         levels: difficulties of generated goals to keep; empty keeps all.
         limit_goals: number of goals to keep, drawn by weight as the original does; -1 keeps all.
-        price_seed, goal_seed, session_seed: seeds of prices and price limits, of the goals' order, and of random
-            searches.
-        observation: form of the pages (brief: a short form for small models). show_attributes: offer the attribute
-            page.
-        state_key: what counts as the same state: page and selected options, or the text itself.
-        listed_queries: search actions listed on the index page, made from the instruction's words.
-        prompt: form of the prompt: the published forms, `instruct` (language models, in few words; `instruct_listed`
-            with the actions), or `compact` (small models).
-        reward: the score, or `success_reward` for a full score and 0 otherwise.
-        success_reward: see `reward`.
-        max_steps: steps until an episode is truncated; None for no limit. end_on_invalid: an action without effect ends
-            the episode.
-        nouns: JSON file, title -> nouns, instead of a tagger. tagger: auto takes stored lists, then spaCy, then the
-            built-in list.
-        search: native (the engine of this package), or pyserini on the Lucene index in the folder `index`.
-        index: see `search`.
-        strict: refuse or fail where the original crashes; false answers sensibly and leaves faulty products out.
+        price_seed: seed of the sampled prices and of the price limits of goals.
+        goal_seed: seed of the order of the goals and of the goals that `limit_goals` keeps.
+        session_seed: seed of random searches (`search[<r>]`).
+        observation: form of the pages: one of the original's forms, or `brief`, a short form for small models.
+        show_attributes: if true, an item's page has a button to the page of its attributes.
+        state_key: what identifies a state. `page`: the page and the selected options; `text`: the text of the
+            observation.
+        listed_queries: largest number of searches among the listed actions of the index page. The searches are made of
+            the instruction's words.
+        prompt: `plain` (page and actions), `verl_agent` or `gem` (the structure of published prompts), `instruct` (few
+            words, for language models), `instruct_listed` (the same with the listed actions), or `compact` (for small
+            models).
+        reward: `score`: a purchase is paid its score in [0, 1]; `success`: a purchase is paid the option
+            `success_reward` if its score is 1, and 0 otherwise.
+        success_reward: reward of a purchase with a score of 1 if the option `reward` is `success`.
+        max_steps: steps until an episode is truncated; None for no limit.
+        end_on_invalid: if true, an action that is not accepted ends the episode.
+        nouns: JSON file that maps titles to their nouns, to be used instead of a tagger; empty: none.
+        tagger: what finds the nouns of titles, which the score compares. `spacy`: the original's tagger; `built-in`: a
+            list of words; `auto`: the nouns stored with the products, else spaCy if it is installed, else the list.
+        search: the search engine. `native`: that of this package; `pyserini`: Lucene, on an index of the original.
+        index: folder of the Lucene index of `pyserini`.
+        strict: if true, a search on which the original crashes is refused, and a faulty product is an error. If false,
+            such a search gets a sensible answer, and faulty products are left out.
     """
 
     preset: Preset = "none"

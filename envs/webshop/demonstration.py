@@ -18,7 +18,7 @@ AGENT = "person"
 
 
 def record(config: Config, number: int, actions: Sequence[str]) -> EpisodeRecord:
-    """Play the actions again and write each step down, up to the purchase or the step limit."""
+    """Play the actions again and record each step, up to the purchase or the last action."""
     prompt, env = choose(config), WebShop(config)
     task = make_task(open_market(config), number, config.session_seed)
     episode = EpisodeRecord(task=task, group=0, copy=0, agent=AGENT, policy=AGENT, ending=Status.TURN_LIMIT)

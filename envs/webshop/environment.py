@@ -30,8 +30,8 @@ class WebShop:
     """WebShop under one configuration; see `Config`.
 
     `info` carries `success` (a full score was reached), `score` (of the last purchase) and `score_x100` (as papers
-    report it), `accepted` (the action was understood and allowed), the reward's parts after a purchase, and `error`
-    where the original would have crashed.
+    report it), `accepted` (the action was understood and allowed), the parts of the score after a purchase, and
+    `error` after an action on which the original crashes.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +58,7 @@ class WebShop:
         return self._session
 
     def reset(self, task: Task) -> Observation:
-        """Start a goal; `task.params["goal"]` is its index, `task.seed` seeds random searches."""
+        """Start an episode. `task.params["goal"]` is the index of the goal, `task.seed` seeds random searches."""
         form = "text" if self.config.observation == "brief" else self.config.observation
         self._session = Session(open_market(self.config), int(task.params["goal"]), task.seed, form)
         self._task, self._steps, self._score, self._info = task, 0, 0.0, {}
@@ -139,7 +139,7 @@ class WebShop:
 
 
 def state_key(session: Session) -> str:
-    """The same page with the same selected options: results by query and page, items by product and options."""
+    """The key of a page: for results, query and page number; for an item, the product and the selected options."""
     state: State = session.state
     if state.kind == INDEX:
         return "index"

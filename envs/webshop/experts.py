@@ -1,12 +1,12 @@
 """Players that need no model: demonstrators to clone, baselines to compare with.
 
 expert: knows the goal; searches, opens, picks options and buys for a full score.
-careless:0.5,0.5: the imperfect demonstrator. It does as the expert does, as far as the listed actions go, but takes a
-    random listed query or product with the first probability, and at each step on an item page buys what is
-    selected so far with the second. Everything that it does is cloned, bad purchases included.
+careless:0.5,0.5: the imperfect demonstrator. It takes the expert's action if this action is listed. With the first
+    probability it takes a random listed query or product instead. With the second probability, at each step on an item
+    page, it buys the product with the options selected so far. All its actions have weight 1 in cloning.
 rule: the paper's rule baseline. random: each listed action with the same probability.
 
-The numbers may be left out; those above are the defaults. A player repeats itself for the same seed and task.
+The numbers may be left out; those above are the defaults. For the same seed and task a player plays the same episode.
 """
 
 import random
@@ -42,7 +42,7 @@ def expert(env: Env, name: str, seed: int) -> Expert:
 
 
 def probabilities(name: str, numbers: str) -> tuple[float, float]:
-    """The two numbers of a careless player's name; ValueError where they are none."""
+    """The two numbers of a careless player's name; ValueError if they are not two probabilities."""
     try:
         found = tuple(float(number) for number in numbers.split(",")) if numbers else CARELESS
     except ValueError:
@@ -55,8 +55,8 @@ def probabilities(name: str, numbers: str) -> tuple[float, float]:
 class Knowing:
     """Searches with the instruction's words, opens the first product that can reach a full score, picks options, buys.
 
-    It looks at scores that a shopper does not see. Where no listed product reaches a full score it opens the goal's
-    own, found by its title if need be.
+    It looks at scores that a shopper does not see. If no product of the page reaches a full score, it opens the product
+    for which the goal was written, and searches for that product's title if it is not on the page.
     """
 
     def __init__(self, env: WebShop) -> None:
@@ -84,7 +84,7 @@ class Knowing:
         return f"search[{words[0] if words and self._searched == 1 else own}]"
 
     def _choose(self, session: Session) -> str:
-        """The first product on the page worth a full score; else the goal's own; else search by its title."""
+        """Open the first product of the page with a full score, else the goal's own; else search or turn the page."""
         brief = self._env.config.observation == "brief"
         numbers = session.market.shop.listed(session.state)[: SHOWN if brief else None]
         good = next((n for n in numbers if best_score(session, n) == FULL_SCORE), None)
@@ -103,7 +103,7 @@ class Knowing:
 
 
 class Careless:
-    """The expert as far as the listed actions go, with slips.
+    """The expert with slips, restricted to the listed actions.
 
     If the expert's action is not listed, it takes the first listed product, or the first listed action.
 
@@ -166,7 +166,7 @@ class Rule:
 
 
 class Chance:
-    """A listed action, uniformly."""
+    """Takes each listed action with the same probability."""
 
     def __init__(self, env: WebShop, seed: int) -> None:
         self._env, self._seed = env, seed
@@ -191,7 +191,7 @@ def link(env: WebShop, number: int) -> str:
 
 
 def reachable(session: Session, value: str, group: str) -> bool:
-    """Would a click on this value select it in this group? Values named like buttons, or of two groups, may not."""
+    """Would a click on this value select it in this group? Not if a button, or another group, has the same name."""
     view = session.market.shop.item(session.state.product)
     buttons = set(view.clickables[: len(view.clickables) - len(view.group_of)]) | {"search"}
     return view.group_of.get(value) == group and value not in buttons

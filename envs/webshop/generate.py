@@ -1,9 +1,9 @@
 """The generated catalogue `webshop-gen`: a realistic shop from a seed, so that nothing has to be downloaded to start.
 
-Pages, search and reward are WebShop's. The goods and the goals are ours, so results have this name and are never
-compared with results on the real data. Goals come in three grades:
+Pages, search and reward are WebShop's. The goods and the goals are our own, so results are reported as `webshop-gen`
+and never compared with results on the real data. Goals have three levels:
 
-    easy    names the brand and one attribute, no option: the first hit is the answer
+    easy    names the brand and one attribute, no option
     medium  two attributes that stand in the title, one option
     hard    no brand, attributes from title and features, every option group
 """
@@ -41,7 +41,7 @@ class Draft(NamedTuple):
 
 
 def catalogue(size: int, seed: int) -> MemoryCatalogue:
-    """The shop of a seed. A longer one starts with the same products."""
+    """The shop of a seed. A larger shop of the same seed begins with the same products."""
     return MemoryCatalogue(NAME, [product(number, seed) for number in range(size)], tagger=BUILT_IN)
 
 
@@ -110,7 +110,7 @@ def _prices(kind: Kind, rng: random.Random) -> tuple[float, ...]:
 
 
 def _wish(draft: Draft, asked: Sequence[str], rng: random.Random) -> Wish:
-    """The instruction of the product's grade."""
+    """The instruction for a product, of the product's level."""
     easy = draft.level == "easy"
     thing = f"{draft.brand.lower()} {draft.type}" if easy else draft.type
     attributes = tuple(asked[:1] if easy else asked)

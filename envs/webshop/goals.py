@@ -1,6 +1,7 @@
-"""Prices and goals, drawn in the original's order from a random generator whose seed the original leaves open.
+"""Prices and goals, drawn in the original's order from a random generator, which the original does not seed.
 
-The price seed decides sampled prices and price ceilings; the goal seed (233 in the original) decides the order.
+The price seed decides the sampled prices and the price ceilings. The goal seed (233 in the original) decides the order
+of the goals.
 """
 
 import math
@@ -30,8 +31,8 @@ class GoalColumns:
     Attributes:
         low, high: [P] float64 ends of the price range; high is NaN where there is one price.
         wishful: [H] int64, ascending, the products with human instructions.
-        variants: [P] int64, synthetic goals of each product, or why it has none (negative).
-        weight: [P] float64, sampling weight of each of its synthetic goals.
+        variants: [P] int64, number of synthetic goals of each product; a negative number says why there are none.
+        weight: [P] float64, sampling weight of each synthetic goal of a product.
     """
 
     low: np.ndarray
@@ -46,8 +47,8 @@ class Goal:
     """What to buy.
 
     Attributes:
-        key: stable name: mode, ASIN and which of the product's goals.
-        product: index of the product it was written for.
+        key: a name that seeds do not change: mode, ASIN, and the goal's number among the product's goals.
+        product: index of the product for which the goal was written.
         instruction: the text for the shopper, with the price clause.
         wish: the instruction without its price clause (what splits must not share).
         options: values (human) or group -> value (synthetic).
@@ -63,7 +64,7 @@ class Goal:
 
 
 class Variant(NamedTuple):
-    """Where a goal comes from: a product, and which of its instructions or option combinations."""
+    """A goal without its words: a product, the number of its instruction or option combination, and the ceiling."""
 
     product: int
     number: int
@@ -154,7 +155,7 @@ def draw_ceiling(price: float, rng: random.Random) -> float:
 
 
 def price_clause(price_upper: float) -> str:
-    """The end of an instruction."""
+    """The end of an instruction, which states the price ceiling; "" if there is none."""
     return "" if price_upper == NO_CEILING else f", and price lower than {price_upper:.2f} dollars"
 
 
@@ -215,7 +216,7 @@ class SyntheticGoals:
         return Variant(int(self._products[at]), i - start, NO_CEILING if ceiling == NO_CEILING else ceiling)
 
     def weight(self, i: int) -> float:
-        """Rare attributes weigh more."""
+        """The sampling weight of goal i: goals with rare attributes weigh more."""
         return float(self._weight[self.variant(i).product])
 
 
@@ -247,7 +248,7 @@ class Goals(Sequence[Goal]):
         return _draw(self.cumulative_weights(), rng)
 
     def cumulative_weights(self) -> list[float]:
-        """Running sums from 0 on, one more than there are goals."""
+        """Running sums of the weights, from 0 on: one number more than there are goals."""
         return [0.0, *np.cumsum([self._book.weight(i) for i in self._order]).tolist()]
 
 

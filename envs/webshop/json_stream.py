@@ -1,7 +1,7 @@
 """Reads a large JSON array or object entry by entry, without holding the file.
 
-Entries are decoded at the speed of the standard library from a moving window; the offset after each entry allows a
-later run to go on from there.
+The standard library decodes the entries from a moving window over the file. Each entry comes with the offset of its
+end, from which a later run can go on.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 WINDOW = 1 << 22  # bytes read at a time
-LARGEST = 1 << 26  # bytes of one entry; what does not end by then is not JSON
+LARGEST = 1 << 26  # bytes of an entry; a file with a longer entry is refused as broken
 _BLANK = b" \t\r\n"
 
 

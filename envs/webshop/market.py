@@ -1,4 +1,4 @@
-"""Everything of one configuration that sessions share: stock, pages, goals, prices, nouns. Opened once per process."""
+"""What the sessions of one configuration share: stock, pages, goals, prices, nouns. Opened once per process."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Market:
         catalogue: the stock.
         shop: its pages.
         price: [P] float64 sampled prices, dollars.
-        goals: in final order.
+        goals: the goals in final order.
         skipped: number of human instructions left out because they name no attribute.
         goal: number of a goal -> (the goal, its scorer), cached.
     """
@@ -61,7 +61,7 @@ class Market:
         self._extract: Extractor | None = None
 
     def _goal(self, number: int) -> tuple[Goal, Scorer]:
-        """A goal and what scores purchases against it; `goal` keeps the last few thousand."""
+        """A goal and the function that scores purchases for it; `goal` caches the last 4096."""
         goal = self.goals[number]
         return goal, self.scorer(goal)
 
@@ -95,7 +95,7 @@ class Market:
         return names.get(self._config.tagger) or nouns.default_name()
 
     def scorer(self, goal: Goal) -> Scorer:
-        """Scores purchases against one goal."""
+        """The function that scores a purchase for one goal."""
         asked = self.catalogue.products[goal.product]
         wanted = Wanted(
             attributes=goal.attributes,
@@ -117,7 +117,7 @@ class Market:
 
 
 def bought_from(product: Product) -> Bought:
-    """The purchase side of a product."""
+    """What the score compares of a product that was bought."""
     return Bought(
         title=product.title,
         description=product.description,
@@ -130,7 +130,7 @@ def bought_from(product: Product) -> Bought:
 
 @lru_cache(maxsize=4)
 def open_catalogue(data: str, num_products: int | None, seed: int, strict: bool) -> Catalogue:
-    """The catalogue of a folder, raw or prepared, or the generated one; ValueError if it is neither."""
+    """The catalogue of a folder, raw or prepared, or the generated one; ValueError if the folder holds neither."""
     if not data:
         return generate.catalogue(num_products or DEFAULT_SIZE, seed)
     folder = Path(data)
@@ -146,6 +146,6 @@ def _open(config: Config) -> Market:
 
 
 def open_market(config: Config) -> Market:
-    """The market of a configuration; configurations that differ in a session's options alone share one."""
+    """The market of a configuration; configurations that differ only in options of sessions share one market."""
     defaults = {name: Config.model_fields[name].default for name in _PER_SESSION}
     return _open(config.model_copy(update=defaults))

@@ -1,4 +1,6 @@
-"""Shards into the files of a store. Postings are counted, then placed: nothing larger than one shard is held twice.
+"""Merges shards into the files of a store.
+
+Postings are counted first and then written to their places, so that nothing larger than one shard is in memory twice.
 
 Letters: P products, V terms, N postings.
 """
@@ -21,7 +23,7 @@ Load = Callable[[Path], "Shard"]
 
 
 def merge(folder: Path, shards: Sequence[Path], recipe: Mapping[str, Any], load: Load) -> None:
-    """Write every file of the store; the manifest last."""
+    """Write every file of the store, the manifest last."""
     lengths, names = _write_products(folder, shards, load)
     vocabulary = _write_terms(folder, shards, load)
     _write_postings(folder, shards, load, vocabulary, lengths)

@@ -1,7 +1,6 @@
 """Nouns of product titles, which the reward compares; the original tags them with spaCy's en_core_web_sm.
 
-Only the score of buying another product than the goal's depends on the tagger. Every report names the tagger that was
-used.
+The tagger changes only the score of a purchase of another product than the goal's. Every report names the tagger.
 """
 
 import importlib.util
@@ -46,7 +45,7 @@ class Extractor:
     """Title -> its nouns in order, lower case, repetitions kept.
 
     Attributes:
-        name: what tagged them, for reports.
+        name: name of the tagger, for reports.
     """
 
     def __init__(self, name: str, tag: Callable[[str], Sequence[str]]) -> None:
@@ -71,7 +70,7 @@ def built_in() -> Extractor:
 
 
 def have_spacy() -> bool:
-    """Are spaCy and the original's model installed? Looks without importing them."""
+    """Are spaCy and the original's model installed? Does not import them."""
     return all(importlib.util.find_spec(name) is not None for name in ("spacy", MODEL))
 
 

@@ -1,7 +1,7 @@
-"""The page machine: what each action does to a session, every quirk of the original included.
+"""The page machine: what each action does to a session, with every quirk of the original.
 
-A session's state is one immutable value; a step gives the next one. As in the original, substrings of the URL decide on
-which kind of page an action acts, so a query such as `search_results` changes what `< prev` does.
+A session's state is one immutable value; a step returns the next state. As in the original, substrings of the URL
+decide on which kind of page an action acts, so a query such as `search_results` changes what `< prev` does.
 """
 
 import json
@@ -37,9 +37,9 @@ class State:
         kind: the page shown.
         keywords: words of the last search; None on the index page.
         page: number of the last results page.
-        found: what that search found.
+        found: numbers of the products that the last search found.
         product: number of the last product opened, -1 for none.
-        sub: which further page of it.
+        sub: name of the product's further page that is shown, such as Description; else empty.
         options: group -> clicked value, in the order of first clicks; never changed in place.
         visited: ASINs opened since the last index page.
         reward: the reward of the purchase, on the page `done`.
@@ -81,7 +81,7 @@ class Shop:
         catalogue: the stock.
         search: the search bar.
         show_attributes: offer the page of attributes.
-        cached: products whose pages are kept written out.
+        cached: number of products whose written pages are cached.
     """
 
     def __init__(
@@ -131,11 +131,11 @@ class Shop:
             state: the session.
             action: name[argument].
             session: the session's id; part of the URL.
-            rng: gives the generator of random searches.
+            rng: returns the random generator of random searches.
             scorer: scores a purchase.
 
         Raises:
-            Refused: the original crashes on it; the state is unchanged.
+            Refused: the original crashes on the action; the state is unchanged.
         """
         name, argument = parse(action)
         if name == "search" and argument:
@@ -175,7 +175,7 @@ class Shop:
         return None
 
     def _open(self, state: State, name: str) -> State:
-        """A product's link or one of its option values."""
+        """The state after a click on a product's link or on an option value."""
         if state.kind == ITEM:
             group = self.item(state.product).group_of[name]
             return replace(state, options={**state.options, group: name})

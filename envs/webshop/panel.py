@@ -26,7 +26,7 @@ class Tasks(Sequence[Task]):
 
 
 def make_task(market: Market, number: int, seed: int) -> Task:
-    """The task of one goal; its seed is that of random searches."""
+    """The task of one goal; the task's seed is the seed of random searches."""
     goal = market.goals[number]
     product = market.catalogue.products[goal.product]
     return Task(
@@ -52,7 +52,7 @@ def _numbers_by_key(market: Market) -> Mapping[str, int]:
 
 
 def benchmark(config: Config) -> str:
-    """What results are reported under: data, goals, split, and what the reward's nouns come from."""
+    """The name under which results are reported: data, goals, split, and the tagger of the nouns."""
     market = open_market(config)
     numbers = goal_numbers(config)
     size = len(market.catalogue.products)

@@ -1,4 +1,4 @@
-"""`agentrl envs webshop prepare`: raw files into a store, streaming, in shards from which a later call continues."""
+"""`agentrl envs webshop prepare`: builds a store from the raw files in shards; a later call reuses the shards."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def _ints() -> "array[int]":
 
 @dataclass(kw_only=True)
 class Shard:
-    """What is kept of some rows until all shards are merged. D is the number of its products.
+    """What is stored of some rows until all shards are merged. D is the number of products of the shard.
 
     Attributes:
         start, end: bytes of the products file that the shard covers. rows: rows that it covers, products or not.
@@ -102,7 +102,7 @@ class _Packed(Mapping[str, Any]):
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command; ValueError for bad arguments or data, after which nothing half-built is left."""
+    """Carry out the command. Bad arguments or data raise ValueError, and no unfinished store is left."""
     parser = Parser("agentrl envs webshop prepare", f"Build the store that all workers share.\n\n{HELP}")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the original's files")
     parser.add_argument("--out", type=Path, help=f"folder of the store; default: {store.FOLDER}/ beside the files")
@@ -164,7 +164,7 @@ def prepare(
 
 
 def _begin(partial: Path, recipe: Mapping[str, Any]) -> None:
-    """Make the working folder, or keep that of the same recipe."""
+    """Make the working folder, or keep a working folder with the same recipe."""
     note = partial / "recipe.json"
     if note.is_file() and note.read_text("utf-8") == json.dumps(recipe):
         return
@@ -177,7 +177,7 @@ def _begin(partial: Path, recipe: Mapping[str, Any]) -> None:
 def _build_shards(
     data: Path, partial: Path, extract: Extractor, num_products: int | None, *, strict: bool, shard: int
 ) -> list[Path]:
-    """Every shard's file, those of an earlier run included."""
+    """Build the shards that are missing; returns the files of all shards."""
     path = stock.raw_file(data, stock.PRODUCTS)
     done = sorted(partial.glob("shard-*.json"))
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a shop sells: products as pages, search index and reward see them, built from the original's rows."""
+"""Products as pages, search index and reward use them, built from the original's rows."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,17 +24,17 @@ class Product:
     """One product.
 
     Attributes:
-        query: the search that found it on the original site, lower case: its kind.
+        query: the search that found the product on the original site, in lower case. It names the product's kind.
         category: the shop's department.
         product_category: path of categories, separated by guillemets.
         options: group -> values, both lower case.
         prices: one price, or the ends of a range (dollars).
-        listed: it has an entry in the attribute file (synthetic goals need one).
-        instruction: text of its synthetic goals; None if it has none.
-        instruction_attributes: what those goals ask for.
+        listed: whether the product has an entry in the attribute file, which synthetic goals need.
+        instruction: text of the product's synthetic goals; None if there is none.
+        instruction_attributes: attributes that the synthetic goals ask for.
         wishes: human instructions.
         level: difficulty of a generated product's goal, empty for real data.
-        nouns: the title's nouns if they were tagged beforehand.
+        nouns: the title's nouns if they are stored with the product, else None.
     """
 
     asin: str
@@ -62,7 +62,7 @@ class Product:
 
 
 class Source(NamedTuple):
-    """The two attribute files: what `build` looks up by ASIN."""
+    """The two attribute files, in which `build` looks products up by ASIN."""
 
     attributes: Mapping[str, Mapping[str, Any]]
     wishes: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -159,7 +159,7 @@ def sellable(rows: Iterable[Mapping[str, Any]], seen: set[str]) -> Iterator[Mapp
 
 
 def indexed_text(product: Product) -> str:
-    """What the search engine reads of a product."""
+    """The text of a product that the search engine indexes."""
     groups = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options.items())
     first = product.bullets[0] if product.bullets else ""
     return " ".join((product.title, product.description, first, groups)).lower()

@@ -1,7 +1,7 @@
 """How WebShop speaks to a model: the plain form, a compact one for small models, and the published ones.
 
-Sources: verl-agent (arXiv:2505.10978) for `verl_agent`, axon-rl/gem for `gem`; structure and parsing rules are theirs,
-the sentences are ours.
+Sources: verl-agent (arXiv:2505.10978) for `verl_agent`, axon-rl/gem for `gem`. Structure and parsing rules are those of
+the sources, the sentences are our own.
 """
 
 import re
@@ -13,7 +13,7 @@ from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
 
 LONGEST_WITH_HISTORY = 13_000  # characters; beyond it verl-agent drops the history
-LAST_CHARACTERS = 20  # if a reply has no action tags, so many characters at its end are the action
+LAST_CHARACTERS = 20  # the characters at the end of a reply without action tags that are taken as its action
 _CJK = re.compile("[\u4e00-\u9fff]")
 _BOXED = re.compile(r"\\boxed\{(.*?)\}", re.S)
 
@@ -32,7 +32,7 @@ def choose(config: Config) -> Prompt:
 
 
 class ShopPlain(Plain):
-    """Page and admissible actions; the page already holds the task, so it is not said twice."""
+    """Page and listed actions; the task comes before them only if the page does not show it."""
 
     system = ""
 
@@ -155,7 +155,7 @@ class VerlAgent:
         return "\n".join(lines)
 
     def _page(self, observation: Observation) -> str:
-        """What follows the instruction, each part in single quotes."""
+        """The parts of the page after the instruction, each in single quotes."""
         head, found, rest = observation.text.partition(f"{observation.task}{SEPARATOR}")
         return SEPARATOR.join(f"'{part}'" for part in (rest if found else head).split(SEPARATOR))
 
@@ -169,7 +169,7 @@ class VerlAgent:
         return f"<think></think><action>{action}</action>"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """verl-agent's projection: an action is valid if the format is right, even if it is not admissible."""
+        """Read an answer as verl-agent does: valid if the format is right, even if the action is not admissible."""
         reply = text.lower()
         start, end = reply.find("<action>"), reply.find("</action>")
         if start < 0 or end < 0:
@@ -193,7 +193,7 @@ class Gem(ShopPlain):
         return f"\\boxed{{{action}}}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The last box; none is a parse error."""
+        """The action is the content of the last box. No box, or an empty last box, is a parse error."""
         # A box cannot end after the last brace. Without this cut, every box that is not closed searches the whole text.
         boxes = _BOXED.findall(text[: text.rfind("}") + 1])
         if not boxes or not boxes[-1].strip():

@@ -1,4 +1,4 @@
-"""Pages written down as observations: `text`, `text_rich`, `html`, `url`."""
+"""Pages written as observations: `text`, `text_rich`, `html`, `url`."""
 
 from collections.abc import Callable, Mapping
 from html import escape
@@ -25,7 +25,7 @@ def segments(shop: Shop, state: State, instruction: str) -> list[Segment]:
 
 
 def text(shop: Shop, state: State, instruction: str, session: str) -> str:
-    """The observation `text`; frequent pages are put together from pieces already written."""
+    """The observation `text`. Item and results pages are put together from cached texts of their products."""
     if state.kind == ITEM:
         return f"{views.as_text(views.header(instruction, BACK, PREVIOUS))}{SEPARATOR}{shop.item(state.product).text}"
     if state.kind == RESULTS:
@@ -49,7 +49,10 @@ def text_rich(shop: Shop, state: State, instruction: str, session: str) -> str:
 
 
 def html(shop: Shop, state: State, instruction: str, session: str) -> str:
-    """A page with the same visible content. The markup is our own: the original's links and styles are left out."""
+    """The observation `html`, with the same visible content as the original's page.
+
+    The markup is our own, without the original's links and styles.
+    """
     body = "".join(f"{_tag(segment, state)}\n" for segment in segments(shop, state, instruction))
     bar = '<input id="search_input" name="search_query">\n' if state.kind == INDEX else ""
     return f"<!DOCTYPE html>\n<html>\n<head><title>WebShop</title></head>\n<body>\n{bar}{body}</body>\n</html>"
@@ -68,7 +71,7 @@ def _tag(segment: Segment, state: State) -> str:
 
 
 def url(shop: Shop, state: State, instruction: str, session: str) -> str:
-    """The address."""
+    """The observation `url`: the address of the page."""
     return shop.url(state, session)
 
 

@@ -1,7 +1,7 @@
 """The score of a purchase, with all its parts under the names of the original.
 
 Source: Yao et al., "WebShop: Towards Scalable Real-World Web Interaction with Grounded Language Agents", NeurIPS 2022,
-Eq. 1 and appendix; where text and published code differ, this follows the code, quirks included.
+Eq. 1 and appendix. Where the paper and its published code differ, this module follows the code, with its quirks.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
 
-LONGEST = 10_000  # characters of a text that are compared, which takes time in proportion to their square
+LONGEST = 10_000  # characters of a text that are compared; the time grows with the square of their number
 MATCH, FULL = 85, 100  # percent; a fuzzy ratio above MATCH counts as equal
 GUILLEMET = "\u203a"
 
@@ -66,7 +66,7 @@ class Score(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """What the fuzzy ratio reads: no Latin-1 letters, blanks for other signs, lower case."""
+    """A text as the fuzzy ratio reads it: without U+0080 to U+00FF, with blanks for other signs, in lower case."""
     return _NOT_WORD.sub(" ", text.translate(_LATIN_1)).lower().strip()
 
 
@@ -85,7 +85,7 @@ def alike(first: str, second: str) -> bool:
 
 
 def set_ratio(left: str, right: str) -> int:
-    """Percent; thefuzz 0.19's token set ratio of two texts that `plain` has been through."""
+    """The token set ratio of thefuzz 0.19, in percent, of two texts that `plain` returned."""
     first, second = set(left.split()), set(right.split())
     common = " ".join(sorted(first & second))
     wholes = [f"{common} {' '.join(sorted(own))}".strip() for own in (first - second, second - first)]
@@ -94,7 +94,7 @@ def set_ratio(left: str, right: str) -> int:
 
 
 def colour(option: str | tuple[str, str]) -> str | tuple[str, str]:
-    """The first colour word inside an option stands for it; in a (group, value) pair only a whole entry counts."""
+    """The first colour word inside an option, else the option. In a (group, value) pair only a whole entry counts."""
     return next((name for name in COLOURS if name in option), option)
 
 
@@ -150,10 +150,11 @@ def score(
         wanted: the goal.
         price: the product's sampled price, dollars.
         options: group -> clicked value.
-        nouns: gives the nouns of the bought title and of the goal's title (the latter with repetitions).
+        nouns: returns the nouns of the title that was bought, and the nouns of the goal's title with repetitions.
 
     Raises:
-        Unscorable: a goal without attributes or without a positive price ceiling, on which the original raises too.
+        Unscorable: the goal has no attributes or no positive price ceiling, or there is no price; the original
+            crashes on each of these too.
     """
     n_attributes, n_options = len(wanted.attributes), len(wanted.options)
     if not n_attributes:

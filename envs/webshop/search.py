@@ -12,7 +12,8 @@ from agentrl.envs.webshop import bm25
 from agentrl.envs.webshop.catalogue import Catalogue
 
 RETURNED = 50
-# A few megabytes; the rollouts of a group repeat each other's queries. Longer ones, as a model may write, are not kept.
+# Results are cached because the rollouts of a group repeat each other's queries; the cache takes a few megabytes.
+# Queries of more than CACHED_CHARS characters, which a model may write, are not cached.
 CACHED_QUERIES, CACHED_CHARS = 8192, 200
 
 Ranker = Callable[[str], np.ndarray]
@@ -27,7 +28,7 @@ class Search:
 
     Args:
         catalogue: the stock.
-        strict: refuse what crashes the original; else answer it sensibly.
+        strict: refuse searches on which the original crashes; else give them a sensible answer.
         ranker: query -> product numbers, best first; the native engine if None.
     """
 
@@ -45,10 +46,10 @@ class Search:
 
         Args:
             keywords: the search text split at blanks; the first may be a prefix word.
-            rng: gives the generator of `<r>`.
+            rng: returns the random generator of `<r>` searches.
 
         Raises:
-            Refused: the original crashes on it.
+            Refused: the original crashes on the search.
         """
         first, rest = keywords[0], " ".join(keywords[1:]).strip()
         if first == "<r>":
@@ -79,7 +80,7 @@ class Search:
 
 
 def have_pyserini() -> bool:
-    """Is pyserini installed? Looks without starting Java."""
+    """Is pyserini installed? Does not start Java."""
     return importlib.util.find_spec("pyserini") is not None
 
 
@@ -88,7 +89,7 @@ def pyserini_ranker(index: str, catalogue: Catalogue) -> Ranker:
 
     Args:
         index: folder of the index.
-        catalogue: hits that it does not sell are dropped.
+        catalogue: hits that are not in the catalogue are dropped.
 
     Raises:
         ValueError: pyserini is not installed.

@@ -1,4 +1,4 @@
-"""One shopper: a goal, a place in the shop, a random generator. Below the environment, above the page machine."""
+"""The session of one shopper: a goal, a page of the shop, and a random generator."""
 
 import random
 import string
@@ -13,7 +13,7 @@ from agentrl.envs.webshop.search import Refused
 
 
 class Mark(NamedTuple):
-    """A session's whole changeable state; `rng` is None before anything was drawn."""
+    """Everything in a session that changes; `rng` is None before anything was drawn."""
 
     state: State
     rng: tuple[Any, ...] | None
@@ -24,9 +24,9 @@ class Session:
     """Plays one goal.
 
     Args:
-        market: what is shared.
-        goal: its index after the shuffle, also the session's id; None draws both an id and a goal by weight, a string
-            is the id and only the goal is drawn.
+        market: what the sessions of a configuration share.
+        goal: an integer is the index of the goal after the shuffle, and also the session's id. A string is the
+            session's id, and the goal is drawn by weight. None draws an id and a goal.
         seed: the seed of the session's random generator.
         form: the form of the observations.
     """
@@ -47,7 +47,7 @@ class Session:
         return self._rng
 
     def observe(self, form: str = "") -> str:
-        """The page in the session's form, or another."""
+        """The page in the session's form, or in another form."""
         write = FORMS[form] if form else self._form
         return write(self.market.shop, self.state, self.goal.instruction, self.id)
 
@@ -61,7 +61,7 @@ class Session:
         return self.state.kind == INDEX
 
     def step(self, action: str) -> Outcome:
-        """Carry out one action; `error` says why one was refused, the page then stays."""
+        """Carry out one action. If it is refused, `error` says why, and the page stays."""
         self.error = ""
         try:
             outcome = self.market.shop.step(self.state, action, self.id, self.rng, self._scorer)

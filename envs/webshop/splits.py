@@ -13,7 +13,8 @@ TEST, EVAL = 500, 1000  # goals of the original's test and eval splits; train is
 
 
 class Splits(NamedTuple):
-    """Goal indices, ascending. `dropped`: goals left out of eval or train for what they share with test or eval."""
+    """Goal indices, ascending. `dropped`: number of goals left out of eval or train, because they share a product or an
+    instruction with test or eval."""
 
     train: np.ndarray
     eval: np.ndarray
@@ -22,10 +23,11 @@ class Splits(NamedTuple):
 
 
 def sizes(goals: Goals) -> tuple[int, int]:
-    """Goals in the test and eval ranges.
+    """Numbers of goals in the test and eval ranges.
 
-    Human goals: the original's ranges, or a fifth and a tenth of a small shop's. Synthetic goals: verl-agent's 500 for
-    test and none for eval, because a product's many goals would leave little to train on.
+    Human goals: the original's numbers, or a fifth and a tenth of the goals if there are fewer than 6000. Synthetic
+    goals: verl-agent's 500 for test (at most a fifth of the goals), and none for eval. Each range removes all goals of
+    its products from training, and a product has many synthetic goals.
     """
     n = len(goals)
     if goals.mode == "synthetic":

@@ -37,7 +37,7 @@ _EDGE = 1 << 16  # bytes of a raw file's start and end that its fingerprint read
 
 
 def fingerprint(path: Path) -> str:
-    """Names a raw file's content: its size, and a digest of its start and end."""
+    """The fingerprint of a raw file: its size, and a digest of its beginning and its end."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_EDGE)
@@ -46,7 +46,7 @@ def fingerprint(path: Path) -> str:
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """The fingerprints of the three raw files; ValueError if one is missing."""
+    """The fingerprints of the three raw files; ValueError if a file is missing."""
     stems = (stock.PRODUCTS, stock.ATTRIBUTES, stock.WISHES)
     return {stem: fingerprint(stock.raw_file(folder, stem)) for stem in stems}
 
@@ -63,7 +63,7 @@ def encode(product: Product) -> bytes:
 
 
 def decode(data: bytes) -> Product:
-    """The product of `encode`."""
+    """The product that `encode` encoded."""
     (
         asin, title, description, bullets, category, query, path, options, attributes, prices, image, listed,
         instruction, asked, wishes, nouns,
@@ -162,7 +162,7 @@ class _Asins:
 
 
 class _Stored(Sequence[Product]):
-    """Products decoded when asked for; the last few thousand are kept."""
+    """Products that are decoded when they are asked for; the last 4096 are cached."""
 
     def __init__(self, folder: Path) -> None:
         self._starts = _array(folder, "products")
@@ -235,5 +235,5 @@ class StoredCatalogue:
 
     def with_attribute(self, attribute: str) -> Sequence[int]:
         """Products with an attribute, in catalogue order."""
-        # Limit: reads every product; the original has no such search, and only strict=false asks for it.
+        # Limit: reads every product. In the original this search crashes; only strict=false allows it.
         return [i for i in range(len(self.products)) if attribute in self.products[i].attributes]

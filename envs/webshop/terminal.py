@@ -10,7 +10,7 @@ HELP = "type a number to click, any other words to search, q to leave"
 
 
 def choices(session: Session) -> list[str]:
-    """What a number can stand for, in order."""
+    """The actions that the numbers 1, 2, ... stand for."""
     return [f"click[{name}]" for name in session.clickables() if name != "search"]
 
 
@@ -37,7 +37,7 @@ def shop_by_hand(
         session: what to play.
         config: its configuration.
         save: where to store the session as a step graph, if anywhere.
-        ask, say: the terminal.
+        ask, say: read a line, and print a line.
     """
     say(HELP)
     actions: list[str] = []

@@ -1,4 +1,4 @@
-"""What a page shows, as a list of visible segments in document order, and the ways to write them down.
+"""What a page shows, as a list of visible segments in document order, and the forms in which it is written.
 
 A segment's kind says how `text_rich` marks it: plain text, button, option label or product link.
 """
@@ -31,7 +31,7 @@ class ItemView(NamedTuple):
         text: the segments as the observation `text`.
         rich: the segments as `text_rich`, with no option clicked.
         clickables: everything clickable on the page, lower-case buttons first.
-        group_of: option value -> the group a click on it sets (the last that has it).
+        group_of: option value -> the group that a click on the value sets; of several groups with this value, the last.
     """
 
     segments: tuple[Segment, ...]
@@ -72,7 +72,7 @@ def as_rich(segments: Iterable[Segment], url: str = "", visited: Iterable[str] =
 
     Args:
         segments: the page.
-        url: its address: a label shows as clicked if it stands in it between double quotes.
+        url: the page's address; a label shows as clicked if the address holds it between double quotes.
         visited: ASINs whose links show as clicked.
     """
     page = clicked = ""
@@ -114,7 +114,7 @@ def row_segments(product: Product) -> list[Segment]:
 
 
 def row_view(product: Product) -> RowView:
-    """One product on a results page, written down."""
+    """One product on a results page, in all its forms."""
     segments = row_segments(product)
     return RowView(
         text=as_text(segments),

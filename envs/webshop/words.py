@@ -18,7 +18,7 @@ def instruction_words(instruction: str) -> str:
 @lru_cache(maxsize=4096)
 def suggested_queries(instruction: str, most: int) -> tuple[str, ...]:
     """At most `most` different queries from the instruction's own words: all of them, its nouns, its first and last
-    words. They are a bounded set for models that choose among listed actions; any other query works too."""
+    words. A model that chooses among listed actions chooses one of these queries; other models may write any query."""
     words = instruction_words(instruction).split(" ")
     nouns = [word for word in built_in_nouns(" ".join(words)) if word in words]
     candidates = (" ".join(words), " ".join(words[:3]), " ".join(nouns), " ".join(words[-3:]), " ".join(words[:6]))
