@@ -260,7 +260,7 @@ def _near(name: str, hook: str, likeness: float) -> bool:
     """Do the names differ only in case, or are they similar?
 
     Similar names have the same first letter, lengths that differ by at most 2, and a ratio of equal characters
-    (`SequenceMatcher.ratio`) above `likeness`.
+    (`SequenceMatcher.ratio`) above `likeness`; both or neither are in upper case.
     """
     if name.lower() == hook.lower():
         return True

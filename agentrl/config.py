@@ -15,7 +15,7 @@ from agentrl.catalogue import CatalogueFile, File
 from agentrl.secret import redacted, scrubbed
 
 Model = TypeVar("Model", bound=BaseModel)
-MOST_CHARS = 200  # most characters of a wrong value in an error
+MOST_CHARS = 200  # largest number of characters of a wrong value that an error message shows
 
 
 class Entry(NamedTuple, Generic[File]):

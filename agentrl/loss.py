@@ -86,7 +86,11 @@ class Loss(CatalogueFile):
     aggregation: Aggregation = hook("AGGREGATION", "default of update.aggregation", "token-mean")
     sequence: SequenceUnit = hook("SEQUENCE", "default of update.sequence: step or episode", "step")
     behaviour: bool = hook("BEHAVIOUR", "its ratio is to the policy that sampled the tokens", False)
-    zero_without_credit: bool = hook("ZERO_WITHOUT_CREDIT", "0 where a step has no credit: no forward pass", False)
+    zero_without_credit: bool = hook(
+        "ZERO_WITHOUT_CREDIT",
+        "the loss of a step without credit is 0, so an update may leave out the forward pass of this step",
+        False,
+    )
 
     def sequence_of(self, config: Any) -> SequenceUnit:
         """What a sequence is in the aggregation: the loss's option `sequence` if it has one, else the hook's value."""

@@ -61,8 +61,8 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
     """A table of options with its secrets hidden, except where they are written as "${NAME}".
 
-    These values are hidden: `env` and `headers` of a tool or an endpoint; options whose name is that of a secret; the
-    word of a command after such an option; and, in other texts, everything that `scrubbed` hides.
+    These values are hidden: `env` and `headers` of a tool or an endpoint; options whose name is a usual name of a
+    secret; the word of a command after such an option; and, in other texts, everything that `scrubbed` hides.
 
     Args:
         value: a table, a list or a plain value.
@@ -81,7 +81,8 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
 def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
     """The stored table with its hidden secrets filled in from `given`, a table without hidden values.
 
-    A value from `given` replaces the stored value at the same place if `redacted` turns it into the stored value.
+    A value of `given` replaces the stored value at the same place if `redacted` turns the given value into the stored
+    value.
     """
     if isinstance(stored, Mapping):
         others = given if isinstance(given, Mapping) else {}

@@ -136,10 +136,10 @@ class Generation:
             broke the answer off). Two values mean that there is no answer: "context" (the prompt does not fit the
             model's context) and "refused" (a content filter refused the prompt).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
-        weight: share in the loss; 0 for a demonstrator's deliberate mistakes.
+        weight: factor of the answer in the loss; 0 for a demonstrator's deliberate mistakes.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
-        entropy: [T] float64, entropy over the ten most probable tokens, -sum p log p / log V; None if it was not
-            requested.
+        entropy: [T] float64, -sum p log p / log V, where the sum is over the ten most probable tokens and V is the size
+            of the vocabulary; None if it was not requested.
         entropy_nats: [T] float64, entropy in nats of the whole distribution at the sampling temperature under the
             allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
@@ -205,7 +205,7 @@ class Request:
         observation: the current observation (for policies that are not language models).
         choices: token id sequences, end token included, one of which must be the answer; None for free text.
         choice_texts: the text of each choice.
-        max_tokens: most tokens to sample.
+        max_tokens: largest number of tokens to sample.
         noise_key: integers that name this answer, such as (seed, stage, iteration, group, copy, attempt, turn);
             sampling noise is a function of the key and the token's index alone.
         rewrites: set if the answer becomes the memory of the model instead of an action for the environment.

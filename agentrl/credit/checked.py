@@ -19,8 +19,8 @@ def checked_credit(method: CreditMethod, found: Any, graph: StepGraph, row: Call
         row: a function from a row of `graph` to the step's name in error messages.
 
     Raises:
-        ValueError: `found` is no `Credit`, an array has another shape than [N] (per token [S]), or an advantage or a
-            weight is not finite.
+        ValueError: `found` is no `Credit`; an array holds no numbers, or has another shape than [N] (per token [S]); or
+            an advantage or a weight is not finite.
     """
     n, label = len(graph), f"credit method {method.label}"
     if not isinstance(found, Credit):

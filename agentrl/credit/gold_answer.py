@@ -41,7 +41,8 @@ class GoldAnswer:
 
 
 def _rows_with_answer(graph: StepGraph, policy: PolicyReader) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The rows whose prompt is continued by the gold answer, and for each its token ids [T] without an end token."""
+    """The rows whose prompt the gold answer continues, and for each row the answer's token ids [T], without an end
+    token."""
     texts = graph.names.get("gold", ())
     answers = [policy.encode(text) if text else np.zeros(0, np.int64) for text in texts]
     answers += [np.zeros(0, np.int64)] * (int(graph.group.max(initial=-1)) + 1 - len(answers))

@@ -4,9 +4,9 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. A method sees the steps that were
-played, as chains. On a graph with branch points it gets the root-to-leaf paths, and its results are pooled
-(`agentrl.credit.assign`).
+The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Unless these hooks say otherwise, a
+method sees the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
+`agentrl.credit.assign` sums the credit of a step over the paths through the step.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,12 +28,15 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     Attributes:
         preset: paper, or official for the choices of the released code.
-        std: divide the differences in a group by their sample or population standard deviation, or by nothing.
-        singleton: the advantage of a group of one: zero, its score itself (pass), or the score's sign.
+        std: the number by which the method divides the differences from a group's mean: their standard deviation,
+            estimated as that of a sample (sample) or of a whole population (population), or 1 (none).
+        singleton: the advantage of the only member of a group: 0 (zero), its score (pass), or the sign of its score
+            (sign).
         eps: added to the standard deviation before dividing.
-        invalid_penalty: subtracted from the score of a step whose answer had no valid format.
+        invalid_penalty: subtracted from the score of a step whose answer has no valid format; if the method compares
+            returns of steps, also subtracted from the return of this step.
         gamma: discount.
-        lam: decay of GAE; 1 takes whole returns, 0 one step.
+        lam: decay of GAE; 1 takes whole returns, 0 takes one reward and the value of the next state.
         whiten: bring the advantages of the batch to mean 0 and standard deviation 1.
         episode_weight: weight of the term that compares whole episodes.
         step_weight: weight of the term that compares steps.
@@ -157,9 +160,10 @@ class CreditMethod(CatalogueFile):
     Attributes:
         credit: see the module's docstring.
         needs: columns that every step must have.
-        reads: columns that may be absent on some steps.
-        on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for one that gives credit per
-            token and therefore has no pooled form (where an option decides: `Options.per_token`).
+        reads: columns that the method reads and that some steps, but not all, may lack.
+        on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for a method that gives credit
+            per token, which cannot be pooled over paths. If an option decides whether the method gives credit per
+            token, `Options.per_token` says so.
         demonstrations: the method can compare demonstrations (`kind` DEMO) with the played episodes of their group: it
             sees them, with weight 0 where `in_statistics` is False.
         candidates: the method compares actions that were sampled from one state: it sees every row once, also the rows

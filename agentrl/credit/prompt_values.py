@@ -38,8 +38,9 @@ class PromptTracker(Protocol):
 
 class PromptValues:
     """Fills `value` [N], the estimate of the prompt before the outcomes of this batch are added, and `policy_kl` [N],
-    the mean |change of log-probability| in nats of the prompt's last answer; 0 for further copies of the prompt in the
-    batch. Both are on the first rows of episodes, and NaN elsewhere.
+    the mean |change of log-probability| in nats of the prompt's last answer. `policy_kl` is 0 for a prompt without an
+    earlier answer, and for further copies of a prompt in the batch. Both columns have values on the first rows of
+    episodes, and NaN elsewhere.
 
     An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
@@ -111,7 +112,7 @@ def _prompt(graph: StepGraph, row: int) -> str:
 def _answer(graph: StepGraph, first: int) -> Tokens:
     """The tokens of the episode that begins at a row, with the trainer's log-probs if the graph has them.
 
-    If the episode continues a context of another one, the tokens of that context are in the table, as a prompt.
+    If the episode continues the context of another episode, the tokens of that context are in the table, as a prompt.
     """
     assert graph.tokens is not None
     own = graph.episode == graph.episode[first]  # [N]

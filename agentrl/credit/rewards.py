@@ -52,7 +52,7 @@ def resolve_rewards(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) ->
 
 
 def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
-    """The graph with the reward that these transforms give. Pure; a second application changes nothing.
+    """The graph with the reward that these transforms give. Pure; applying the same transforms again changes nothing.
 
     Transforms whose `NEEDS` the graph does not have yet are left out, see `rewards_after_annotation`.
 
@@ -182,7 +182,7 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
     """Means over scored paths of sums along each path: of each signal (`signal_NAME`), and of the transformed reward.
 
-    The transformed reward (`transformed_reward`) exists if a `[reward]` transform has replaced the environment's.
+    The transformed reward (`transformed_reward`) exists if a `[reward]` transform replaced the environment's reward.
     If there are several agents, each agent has its own means, `signal_NAME_AGENT`, because a signal may mean different
     things for different agents. Chains that repeat the outcome of their caller's episode (`agentrl.graph.CALLED`) do
     not count.

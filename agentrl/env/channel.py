@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 HEAD = struct.Struct("!Q")  # the length of the frame that follows
-PART_BYTES = 1 << 20  # most bytes that one read takes
+PART_BYTES = 1 << 20  # largest number of bytes that one read takes
 FRAME_BYTES = 1 << 30  # longest frame; if a head gives a larger length, the channel counts as ended
 
 

@@ -67,7 +67,9 @@ class EnvironmentFile(CatalogueFile):
     find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
     expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
     experts: tuple[str, ...] | None = hook(
-        "EXPERTS", "names that `expert` takes; a recipe that names none gets 'expert' if listed, else the first", None
+        "EXPERTS",
+        "names that `expert` takes; a recipe that names no expert gets 'expert' if it is listed, else the first name",
+        None,
     )
     heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
@@ -107,9 +109,16 @@ class EnvironmentFile(CatalogueFile):
     entities: Callable[[Any], Sequence[str]] | None = hook(
         "", "(config) -> names that a new word tokenizer keeps as one token", None
     )
-    commands: Mapping[str, Callable[..., int]] = hook("", "verbs of `agentrl envs NAME ...`", dict)
-    play: Callable[..., int] | None = hook("", "(words) -> its own `agentrl play NAME ...`", None)
-    check: Callable[..., int] | None = hook("", "its own `agentrl check NAME --games ...`: a reference engine", None)
+    commands: Mapping[str, Callable[..., int]] = hook(
+        "", "word -> function that runs `agentrl envs NAME WORD ...`", dict
+    )
+    play: Callable[..., int] | None = hook("", "(words) -> exit code; runs in place of `agentrl play NAME ...`", None)
+    check: Callable[..., int] | None = hook(
+        "",
+        "(folder, walks, seed) -> exit code; runs `agentrl check NAME --games FOLDER`, which compares the environment "
+        "with a reference engine",
+        None,
+    )
     small_model: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = hook(
         "SMALL_MODEL",
         "options that a recipe gets for a model made from scratch, if it does not set them; or a function config -> "

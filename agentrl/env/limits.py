@@ -10,25 +10,28 @@ START_S = 600.0  # making an instance may read the environment's data, which tak
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Section [limits]: limits of an episode, of calls to its environment, and of faults.
 
-    If a limit of the episode ends it, the status of this limit is the episode's ending.
+    If a limit ends the episode, the ending of the episode is the status of this limit.
 
     Attributes:
-        turns: most steps of the episode.
-        turn_tokens: most tokens sampled in one turn.
-        episode_tokens: most tokens sampled in the episode; None for no limit.
-        calls: most tool calls of the episode; an answer that asks for more is not carried out and ends the episode.
+        turns: largest number of steps of the episode.
+        turn_tokens: largest number of tokens sampled in one turn.
+        episode_tokens: largest number of tokens sampled in the episode; None for no limit.
+        calls: largest number of tool calls of the episode; None for no limit. An answer whose calls would exceed this
+            number is not carried out, and ends the episode.
         seconds: wall-clock seconds of the episode; None for no limit.
-        call_seconds: most seconds of one call of the environment; a call that takes longer is a fault.
-        output_chars: longest text of an observation, or of each tool's answer in it; a longer text keeps its head and
-            tail. None keeps all.
-        start_seconds: most seconds for making an environment instance, which may have to read the environment's data.
+        call_seconds: largest number of seconds of one call of the environment; a call that takes longer is a fault.
+        output_chars: largest number of characters of an observation, or of each tool's answer in the observation; a
+            longer text keeps its head and tail. None for no limit.
+        start_seconds: largest number of seconds for making an environment instance, which may have to read the
+            environment's data.
         worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
             process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
         retries: how often, at most, a rollout is played again after environment faults.
         fault_share: the run stops if a larger share of rollouts is lost to environment faults.
         cut_turn: an answer that a token limit cut off is parsed as it is (`parse`) or ends the episode (`end`).
-        concurrency: most episodes at the same time, 0 for all.
-        depth: maximum nesting of agent calls; an episode that exceeds it ends.
+        concurrency: largest number of episodes that are played at the same time; 0 for no limit.
+        depth: largest number of agent calls that are nested in one another. A call beyond this depth is not played, and
+            the episode that made the call ends.
     """
 
     turns: int = Field(50, ge=1)

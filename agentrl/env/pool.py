@@ -57,7 +57,7 @@ class Handle(ABC):
         return move
 
     async def cut(self) -> Verdict | None:
-        """The environment's verdict on an episode that a limit ended; None if it has no `cut`."""
+        """The environment's verdict on an episode that a limit ended; None if the environment has no `cut`."""
         verdict: Verdict | None = await self.call("cut")
         return verdict
 
@@ -108,7 +108,7 @@ class Slot:
             expert: (instance, name, seed) -> an expert of the instance; None if the environment has none.
             timeout_s: seconds that one call may take.
             start_s: seconds that making the instance may take.
-            output_chars: longest text of an observation, see `Limits`; None for no limit.
+            output_chars: largest number of characters of an observation, see `Limits`; None for no limit.
         """
         self._make, self._make_expert, self._timeout_s, self._start_s = make, expert, timeout_s, start_s
         self._chars = output_chars
@@ -136,7 +136,7 @@ class Slot:
         return result._replace(observation=self._last)
 
     def cut(self) -> Verdict | None:
-        """The environment's verdict on an episode that a limit ended; None if it has no `cut`."""
+        """The environment's verdict on an episode that a limit ended; None if the environment has no `cut`."""
         env = self._instance()
         if not isinstance(env, Judges):
             return None

@@ -29,7 +29,7 @@ from agentrl.types import Action, EnvFault, Observation
 
 LOSSES = 10  # how many workers one call may lose before it fails
 PATIENCE_S = 2.0  # time for the processes of a closed pool to end by themselves
-GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline is hung outside Python
+GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline hangs outside Python
 
 
 class Build(NamedTuple):
@@ -211,7 +211,7 @@ def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
 
 
 class WorkerLost(Exception):
-    """The worker was lost, possibly because of another episode; `began`: it had begun to carry out calls."""
+    """The worker was lost, possibly because of another episode; `began`: the worker had begun to carry out calls."""
 
     def __init__(self, began: bool = True) -> None:
         self.began = began

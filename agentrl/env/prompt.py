@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 class Prompt(Protocol):
-    """The messages of one environment. Context policies (`algorithms/context`) decide which of them are used.
+    """The messages of one environment. The context (`algorithms/context`) decides which of these messages are used.
 
     A prompt may have these further attributes:
 

@@ -18,7 +18,7 @@ class Env(Protocol):
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. An action that makes no sense gets an observation that says so; it raises nothing."""
+        """Carry out one action. If an action makes no sense, the observation says so, and the method raises nothing."""
         ...
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Expert(Protocol):
 
 @runtime_checkable
 class Writes(Protocol):
-    """An expert that can also show how to keep a memory, for context policies that have one."""
+    """An expert that can also show how to keep a memory, for contexts that have a memory."""
 
     def write(self, memory: str, text: str) -> Move:
         """The new memory, as `Move.action`: what to remember of the old memory and of a text that is dropped."""

@@ -20,7 +20,7 @@ from agentrl.env.protocol import Env
 from agentrl.env.time_limit import Expired
 from agentrl.types import EnvFault
 
-MOST_GIVEN_UP = 256  # most threads that may hang at a time; each uses memory until its call returns
+MOST_GIVEN_UP = 256  # largest number of threads that may hang at a time; each uses memory until its call returns
 
 
 class Thread:

@@ -68,7 +68,7 @@ def check_env(
         entry: a catalogue entry, an environment's module, or its name.
         config: the options, if `entry` is a module or a name; None for the defaults.
         tasks: how many tasks to walk, spread over the list.
-        steps: most steps of each walk.
+        steps: largest number of steps of each walk.
         seed: seed of the walks.
     """
     subject = _entry(entry, config)
@@ -195,7 +195,8 @@ class Walk:
     def run(self, steps: int | None = None) -> "Walk":
         """Reset, then take random actions until the episode ends, at most `steps`.
 
-        They are listed actions or, if none are listed, tool calls; texts of `GARBAGE` if there are no tools either.
+        These are listed actions; if no actions are listed, tool calls; and if there are no tools either, texts of
+        `GARBAGE`.
         """
         self.reset()
         rng = random.Random(self.seed)

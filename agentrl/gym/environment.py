@@ -52,8 +52,8 @@ class GymEnv(gymnasium.Env[str, str]):
         Args:
             env: name in the catalogue, dotted path, or an entry with its options.
             render_mode: None or "ansi".
-            observation_chars: most characters of an observation, as the observation space declares it.
-            action_chars: most characters of an action, as the action space declares it.
+            observation_chars: largest number of characters of an observation, as the observation space declares it.
+            action_chars: largest number of characters of an action, as the action space declares it.
             options: options of the environment's Config.
 
         Raises:

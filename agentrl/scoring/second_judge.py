@@ -65,9 +65,10 @@ class Disagreement:
 
 
 def discordant(a: np.ndarray, b: np.ndarray, group: np.ndarray) -> float | None:
-    """Share of the pairs of a group, untied in a [L] and in b [L], that a and b order differently.
+    """Of the pairs of paths of one group that are tied neither in a [L] nor in b [L]: the share that a and b order
+    differently.
 
-    None if there is no such pair. `group` is [L] int64.
+    None if there is no such pair in any group. `group` is [L] int64.
     """
     wrong = pairs = 0
     for number in np.unique(group):

@@ -26,11 +26,11 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     """Section [scoring]: what the scores of a run may cost.
 
     Attributes:
-        answers: most paid answers per run, such as those of a judge; answers from the cache are free.
-        tokens: most tokens per run, of the prompts and the texts of all paid answers together.
-        price: most USD per run, as far as the endpoint's options name prices.
-        concurrency: most paid answers under way at the same time. Limits on tokens and price may be exceeded by at
-            most this number of answers.
+        answers: largest number of paid answers per run, such as those of a judge; answers from the cache are free.
+        tokens: largest number of tokens per run, of the prompts and the texts of all paid answers together.
+        price: largest cost of a run in USD. It counts only the answers of endpoints whose options name prices.
+        concurrency: largest number of paid answers under way at the same time. Limits on tokens and price may be
+            exceeded by at most this number of answers.
         at_limit: what happens at a limit. `stop` stops the run with an error message. `env_error` ends each chain that
             cannot be scored as `env_error`, so that no statistic counts the chain. A chain is never given 0.
         second: a judge that is held out.

@@ -30,7 +30,7 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
             policy, shared by all agents that name it.
         trained: whether the agent's steps train the policy. If not, these steps are in the graph and in no update.
         env: the environment that the agent plays when it is called.
-        context: the agent's context policy.
+        context: the agent's context: the name of an entry of the catalogue `context`, and the options of that entry.
         limits: options that differ from [limits].
         expert: the expert that plays the agent in the warm-up; default: `expert` if the environment knows it, else the
             first expert of the environment, else `random`.
@@ -159,7 +159,7 @@ def resolve_agents(
 
 
 def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> Prompt:
-    """The prompt of an environment, changed by the context policy if the policy's file has the hook `speak`."""
+    """The prompt of an environment; if the file of the context has the hook `speak`, this hook changes the prompt."""
     own = prompt_of(env)
     return own if context.hooks.speak is None else context.hooks.speak(context.config, own)
 

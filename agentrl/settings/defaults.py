@@ -4,8 +4,9 @@ There are three kinds: a model made from scratch (`[model.new]`), a pretrained m
 (`[model.lora]`).
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets all values of its kind of model
-  (`of_kind`): optimiser and rates, and for a model made from scratch also schedule, decay, numbers of mini-batches and
-  vocabulary, for training and for the warm-up. If it sets only the name, the rates of training are chosen.
+  (`of_kind`): the optimiser and the rates, for training and for the warm-up. For a model made from scratch these are
+  also the schedules, the weight decay, the numbers of mini-batches, the number of warm-up episodes per batch, the rate
+  of the critic and the vocabulary. If the recipe sets only the name, the rates of training are chosen.
 - A model made from scratch begins with a warm-up, answers only with listed actions, and gets the options that the
   environment's file proposes for such a model (`SMALL_MODEL`). The warm-up clones the environment's expert. Without an
   expert, it clones the best episodes of random actions, because a model that never wins learns nothing from rewards.
@@ -67,15 +68,16 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # chosen together 
 )
 BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen values, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
-    "warmup.updates": '50 for a model made from scratch, 30 if its expert is "random", else 0',
+    "warmup.updates": 'for a model made from scratch 50, or 30 if its expert is "random"; for other models 0',
     "warmup.clone": '"best" for a model made from scratch whose expert is "random", else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
     "model.new.max_positions": "4096, or engine.max_context if that is larger",
-    "engine.hf.max_context": "for a model made from scratch: model.new.max_positions, or a smaller one of an agent",
+    "engine.hf.max_context": "for a model made from scratch: the smallest max_positions of all models of the run that "
+    "are made from scratch, those of other agents included",
     "context.name": '"last_k" with k = 0 for a model made from scratch whose environment shows everything in each '
     'observation (`MARKOV` of its file), else "full"',
-    "limits.turns": "for a model made from scratch that clones an expert: twice the turns of its longest episode, from "
-    "10 to 50, counted when the run begins",
+    "limits.turns": "for a model made from scratch that clones an expert: twice the number of turns of the expert's "
+    "longest episode, but at least 10 and at most 50; the run plays the expert to count them when it begins",
 }
 WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
 RANDOM_UPDATES = 30  # the same if the expert is `random`, and the best random episodes are cloned
@@ -103,7 +105,7 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
     Args:
         given: the recipe as it is written.
         env: the environment of the recipe.
-        engine: the catalogue file of its engine.
+        engine: the catalogue file of the recipe's engine.
     """
     kind = kind_of_model(given.model)
     written = as_written(given)

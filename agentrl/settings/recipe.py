@@ -104,7 +104,7 @@ class Settings:
         )
 
     def _check_stages(self) -> None:
-        """Raises ValueError if sections do not fit together, which no section can check alone."""
+        """Raises ValueError if two sections do not fit together. No section can check this alone."""
         tables = self.tables
         check_scores(self.score, tables.scoring, self.reward, self.agents)
         check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))

@@ -1,9 +1,9 @@
 """Checks, before anything is played, that the recipe fills the columns that its credit method reads.
 
 Every step has the columns `COLUMNS`, and the trainer adds `old_logprob` and `importance`. A critic fills further
-columns. A rollout method fills those that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
-method and the context policy fill those that they name in `fills`. If the environment knows the right answers (`gold`)
-and the credit method reads their log-probability, `agentrl.credit.GoldAnswer` is one more filler.
+columns. A rollout method fills the columns that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
+method and of the context fill the columns that they name in `fills`. If the environment knows the right answers
+(`gold`) and the credit method reads their log-probability, `agentrl.credit.GoldAnswer` is one more filler.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, 
 
 
 def wanted_columns(method: CreditMethod) -> Iterator[str]:
-    """Names of the columns that a credit method needs."""
+    """Names of the columns that a credit method needs on every step, and of the columns that it reads on some steps."""
     yield from method.needs
     yield from method.reads
 

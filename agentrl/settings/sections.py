@@ -11,7 +11,7 @@ from agentrl.model.sections import ModelConfig
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
-MANY = 1_000_000  # most episodes at once; a larger number is a mistake that would fill the memory
+MANY = 1_000_000  # largest number of episodes at once; a larger number is a mistake that would fill the memory
 
 
 class Section(BaseModel, frozen=True, extra="forbid"):
@@ -103,11 +103,11 @@ class WarmupSection(Section):
     """Section [warmup]: behaviour cloning before the first iteration.
 
     Attributes:
-        expert: the player of the episodes to clone: a name that the environment knows, or `random`, which every
-            environment with listed actions or tools knows.
-        clone: which of these episodes are cloned. `all` clones all. `best`, for a player that wins by chance, clones
-            the successes of each batch; in a batch without successes, about the tenth with the highest returns, if the
-            returns differ.
+        expert: the expert whose episodes are cloned: a name that the environment knows, or `random`, which takes random
+            actions in any environment with listed actions or tools.
+        clone: the episodes of the expert that are cloned. `all` clones all. `best`, for an expert that wins only by
+            chance, clones the episodes of each batch that succeed. If no episode of a batch succeeds, `best` clones
+            about a tenth of the batch, the episodes with the highest returns, or nothing if all returns are equal.
         updates: number of batches to clone, each in one update; 0 for no warm-up.
         episodes: number of newly played episodes per batch.
         minibatches: optimiser steps per batch.
@@ -127,9 +127,11 @@ class EvalSection(Section):
 
     Attributes:
         every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
-        tasks: number of held-out tasks that an evaluation plays.
-        during: number of tasks in the evaluations that `every` asks for; the other evaluations take all tasks.
-        panel: a file of task keys instead of `tasks`.
+        tasks: number of held-out tasks, the first tasks of the evaluation's environment.
+        during: number of held-out tasks that the evaluations during training play (those that `every` asks for). The
+            evaluations before the warm-up, after the warm-up and at the end play all held-out tasks.
+        panel: a file with the keys of the held-out tasks; `tasks` then has no effect. Without a file, the held-out
+            tasks are the first `tasks` tasks of the evaluation's environment.
         modes: greedy, sampled or both.
         temperature: temperature of the sampled mode; default: the temperature of training.
         env: options of the evaluation's environment that differ from [env].
@@ -149,7 +151,7 @@ class LogSection(Section):
 
     Attributes:
         to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
-            the dotted path of a module of your own. A tracker that fails does not disturb the run.
+            the dotted path of a module of your own. If a tracker fails, the run goes on.
         options: options of trackers by name, such as `log.options.wandb.project`.
         tensorboard: has the same effect as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
@@ -172,8 +174,9 @@ class PoolSection(Section):
     """Section [pool]: where environments run.
 
     Attributes:
-        kind: auto takes worker processes for heavy environments, threads for environments whose steps wait, and calls
-            the others directly.
+        kind: `processes` runs environments in worker processes, `threads` in threads, and `inline` in the main thread
+            of this process. `auto` takes processes for environments that need much computation or memory, threads for
+            environments whose steps wait (for a network or a program), and inline for all other environments.
         workers: number of processes, 0 for one per core.
     """
 
@@ -186,8 +189,8 @@ class ClusterSection(Section):
     `learner.processes` above 1, the processes of the learner are actors of the cluster.
 
     Attributes:
-        address: empty for no cluster; `local` starts one on this machine; `auto`, or the address of a head node, joins
-            one.
+        address: empty for no cluster; `local` starts a cluster on this machine; `auto`, or the address of a head node,
+            joins a running cluster.
         workers: number of processes that play, each with its own environments and, without `engines`, with its own
             embedded engine. 0 lets this process play, which engine.name=vllm needs.
         engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server (in

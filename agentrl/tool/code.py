@@ -28,7 +28,7 @@ class CodeResult:
         traceback: the formatted traceback, the sandbox's own frames left out.
         timed_out: the code was stopped because its time was up.
         exit_code: 0 for success, 1 for an exception, the number that the code passed to `sys.exit`, or minus the number
-            of the signal that killed the code; None if the sandbox stopped it.
+            of the signal that killed the code; None if the sandbox stopped the code.
         wall_s: seconds that the execution took.
         infra_error: why the sandbox itself failed, which is not the agent's fault (see `without_infra_error`); empty if
             the sandbox did not fail.

@@ -3,7 +3,7 @@
 | name | source | words |
 | --- | --- | --- |
 | `plain` | | output, value of the last expression, the traceback's last lines; a sentence where there is nothing |
-| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; of over 256 characters the first and last 128 |
+| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; over 256 characters, only 128 at each end stay |
 | `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" if time was up |
 """
 
@@ -25,7 +25,7 @@ def describe_code(result: CodeResult, convention: Convention = "plain", limit: i
     Args:
         result: a result without `infra_error`.
         convention: see the table in the module's docstring.
-        limit: most characters of `plain`; a longer text keeps its head and tail.
+        limit: largest number of characters of a `plain` text; a longer text keeps its head and tail.
     """
     if convention == "torl":
         return _torl(result)

@@ -43,15 +43,16 @@ class Toolbox(Protocol):
 
 
 class ToolError(Exception):
-    """Raised by a tool if a call failed. The model reads its message; of other exceptions it also reads the type."""
+    """Raised by a tool if a call failed. The model reads the message alone; of any other exception it also reads the
+    type."""
 
 
 class ToolFault(RuntimeError):
     """Raised by a tool when its service is lost (no retriever, no sandbox), which is not the agent's fault.
 
     Environments that use tools, such as a `ToolEnv`, do not catch this exception. The episode is played again; if the
-    last retry fails too, it ends with `env_error` and is not scored. Every other exception becomes a message that the
-    model can read.
+    last retry fails too, the episode ends with `env_error` and is not scored. Every other exception becomes a message
+    that the model can read.
     """
 
 

@@ -13,7 +13,7 @@ from agentrl.types import Observation
 
 ANSWERS = 0.3  # share of turns that give a final answer
 LARGEST = 10  # numbers are drawn from 0 to this where the schema sets no bounds
-LONGEST = 3  # most items of a list, unless the schema's `minItems` is larger
+LONGEST = 3  # largest number of items of a list, unless the schema's `minItems` is larger
 DEPTH = 4  # values at this depth or deeper have no optional entries and only as many list items as the schema requires
 
 

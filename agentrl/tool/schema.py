@@ -34,8 +34,8 @@ BASIC = {
 }
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
-SHOWN_CHARS = 80  # most characters of a wrong value in an error message
-MOST_PARTS = 20_000  # most parts of a schema with its references written out; n nested definitions can give 2^n parts
+SHOWN_CHARS = 80  # largest number of characters of a wrong value in an error message
+MOST_PARTS = 20_000  # limit on the parts of a schema without references; n nested definitions can give 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """The tool of a typed function, bound method, or object with a typed `__call__` (whose `name` names the tool).
 
     Raises:
-        ValueError: the function yields, its name is not allowed for a tool, or an argument has no type hint or a hint
-            that JSON cannot carry. The sentence names the tool.
+        ValueError: the function is an asynchronous generator, its name is not allowed for a tool, or an argument has no
+            type hint, has a hint that JSON cannot carry, or cannot be given by name. The sentence names the tool.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))

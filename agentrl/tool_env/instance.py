@@ -18,7 +18,7 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 
 OVER = "The episode is over."
 NOTHING = Turn()
-ERROR_CHARS = 2000  # longest text of an exception in a result
+ERROR_CHARS = 2000  # largest number of characters of an exception's message in a result
 # Exceptions of a tool's code that become the call's result. ToolFault and others (an expired time limit) end `step`.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 

@@ -57,7 +57,7 @@ class ToolWords:
     def show(self, observation: Observation, chat: Chat | None) -> Shown:
         """The tools: schemas for the chat template if it teaches this format, else a text in the system message.
 
-        Neither if the prompt does not show tools, or if the server takes them as data.
+        The prompt gets neither of the two if it does not show tools, or if the server takes the schemas as data.
         """
         if not self._show or not self.schemas or self.native:
             return Shown(self.system)

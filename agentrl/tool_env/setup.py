@@ -33,14 +33,15 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         call_format: the format in which the model writes calls: a file of `agentrl.tool.calls` or a dotted path.
-        prompt: chat (tool calls in that format); or compact (few words, for small models that choose among listed
-            actions; the class must have `_actions`). A model made from scratch gets compact if the class has
-            `_actions` and no reward reads `texts`.
+        prompt: with `chat`, the model writes tool calls in the format of `call_format`. With `compact`, the prompt and
+            the actions are a few words, for small models that choose among listed actions; the class must have a
+            method `_actions`. A model made from scratch gets `compact` if the class has `_actions` and no reward reads
+            `texts`.
         no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
             tasks that a tool ends).
-        show_tools: False leaves the tools out of the prompt.
-        rows: a file (JSONL, JSON, CSV, Parquet), a saved data set or one of the hub, instead of the environment's own
-            rows; see docs/data.md.
+        show_tools: False leaves the tools out of the prompt, for models that were trained with these tools.
+        rows: a file (JSONL, JSON, CSV, TSV, Parquet), a saved data set or a data set of the hub, whose rows replace the
+            environment's own rows; see docs/data.md.
         split: all tasks, or their training or test part; the key of a task decides its part.
         test_share: share of the test part in all tasks, between 0 and 1.
         tools: options of catalogue tools, by the names of the tools.

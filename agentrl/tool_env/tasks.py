@@ -11,7 +11,7 @@ from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value names it
 Split = Literal["all", "train", "test"]
-FEW = 20  # a column with fewer values divides the rows too coarsely, unless its values are more than half the rows
+FEW = 20  # fewer values of a column divide the rows too coarsely, unless there is more than one value per two rows
 
 
 class Division(NamedTuple):

@@ -13,7 +13,7 @@ from agentrl.tool_env.instance import Done, ToolEnv
 from agentrl.tool_env.setup import Setup
 from agentrl.types import Task
 
-WALKS, STEPS = 3, 20  # random episodes per task, and their longest length
+WALKS, STEPS = 3, 20  # number of random episodes per task, and largest number of steps of each
 FEWEST = 3  # a tool with fewer calls gets no note
 # Beginnings of the results of calls in which the tool refused a value of its arguments.
 ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "error: IndexError")

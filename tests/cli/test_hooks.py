@@ -70,7 +70,7 @@ def test_json_says_the_same(capsys):
         {
             "hook": "ZERO_WITHOUT_CREDIT",
             "mandatory": False,
-            "help": "0 where a step has no credit: no forward pass",
+            "help": "the loss of a step without credit is 0, so an update may leave out the forward pass of this step",
             "default": False,
         },
     ]  # fmt: skip

@@ -150,7 +150,10 @@ def after_thinking(text: str) -> int:
 
 
 def final(text: str, start: int) -> Calls:
-    """The parsed form of a text without calls: the final answer from `start` on, or an error if that is empty."""
+    """The parsed form of a text without calls: the final answer, which is the text from `start` on.
+
+    If the text from `start` on is blank, the parsed form holds an error.
+    """
     answer = text[start:].strip()
     if answer:
         return Calls(answer=answer)

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any, NamedTuple
 
-DEPTH = 100  # most levels of nested brackets
+DEPTH = 100  # largest number of levels of nested brackets
 
 
 class Read(NamedTuple):

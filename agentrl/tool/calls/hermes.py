@@ -11,7 +11,7 @@ from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_think
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MOST_ERRORS = 100  # after so many invalid calls, the rest of an answer is not read
+MOST_ERRORS = 100  # after this number of invalid calls, the rest of an answer is not read
 BLANKS = re.compile(r"\s*")
 WANTED = 'write <tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 INSTRUCTIONS = """\
