@@ -1,13 +1,13 @@
 """Arithmetic word problems with a calculator: which numbers to combine next, and when to answer.
 
-Stories of a few events are generated in graded difficulty. Training, validation and test stories never have the same
-set of numbers, and stories of two or more events never have the same order of events. So a model cannot answer a test
-story from memory.
+Stories of one or more events are generated; options set how hard they are. The stories are divided into a training, a
+validation and a test part. No set of numbers occurs in two parts. No order of events occurs in two parts either, except
+in stories of one event. So a model cannot answer a test story from memory.
 
 | piece | module |
 | --- | --- |
 | stories and their parts | `stories` |
-| the tool and the reward: a class of a few lines | `problem` |
+| options, the tool, the reward | `problem` |
 | environment, prompts, tasks | `environment` |
 | players | `players` |
 """
@@ -27,14 +27,14 @@ __all__ = [
     "prompt", "read_row", "tasks",
 ]  # fmt: skip
 
-STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # options that shape a story
+STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # of generated stories
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
-MOST_ENTITIES = 4  # most digits of the display for which every number is one token
+MOST_ENTITIES = 4  # largest display, in digits, for which every number becomes one token
 
 
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
-    """The compact prompt, and short stories with small numbers unless the recipe sets an option of the stories."""
+    """The compact prompt; and short stories with small numbers, unless the recipe sets `rows` or an option in STORY."""
     if config.rows or config.model_fields_set & STORY:
         return {"prompt": "compact"}
     easy = {"min_events": 1, "noise": 1, "largest": 20, "count": 4000, "display": 2, "brief": True, "show": "lines"}
@@ -52,14 +52,17 @@ def expert(env: Env, name: str, seed: int) -> Player:
 
 
 def entities(config: Config) -> Sequence[str]:
-    """Every number that fits on a small display; each becomes one token of a model made from scratch."""
+    """Every number that fits on the display; each becomes one token of a model made from scratch.
+
+    Empty with the prompt `chat`, without a display limit, and for displays of more than MOST_ENTITIES digits.
+    """
     if config.prompt == "chat" or not 0 < config.display <= MOST_ENTITIES:
         return ()
     return [str(number) for number in range(10**config.display)]
 
 
 def kind(task: Task) -> str:
-    """The number of events of a story; tables of results have one row per number."""
+    """The group of a task in tables of results: `2 events` for a story of two events, `problems` for rows of a file."""
     return f"{len(task.params['events'])} events" if "events" in task.params else "problems"
 
 

@@ -1,4 +1,4 @@
-"""The environment: problems through the core's tool calling, and a form that lists its actions."""
+"""The environment: its tools are called as the core does it (`agentrl.tool_env`), or chosen among listed actions."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status
 
-CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # listed actions are shorter and occur again; longer ones are a model's own
+CACHED_ACTIONS, CACHED_CHARS = 200_000, 200  # a longer action was written by a model and seldom recurs
 
 hooks = environment(Calculator, rows=[], config=Config, snapshots=True, module=__name__)
 make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class Problems(Listed):
-    """The environment; with the compact prompt every observation lists the actions that may be taken."""
+    """The environment. With the prompts compact and instruct, every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -92,7 +92,8 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: a file lacks a column, min_events is above events, or files have no such split.
+        ValueError: a row of a file lacks story or target, or one of them is empty; min_events is above events; or split
+            is valid and rows names a file.
     """
     if config.min_events > config.events:
         raise ValueError(
@@ -111,7 +112,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
-    """Story and answer of a row of a file; ValueError names a column that it lacks."""
+    """Story and answer of a row of a file; ValueError names a column that the row lacks or leaves empty."""
     absent = [column for column in ("story", "target") if column not in row]
     if absent:
         raise ValueError(f"{where} has no column {absent[0]!r}: it has {', '.join(row)}")
@@ -122,7 +123,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Generated problems, part by part, by number of events, then by seed; one is written when it is read."""
+    """Generated problems, ordered by part, number of events and seed; a problem is written when it is read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The tool environment whose story is read line by line; see `environment` for the other."""
+"""The tool environment whose story is read line by line; `environment` tells it as a whole."""
 
 from agentrl.envs.calculator.problem import Config, Notebook
 from agentrl.tool_env import environment

@@ -1,11 +1,12 @@
 """The named players of the calculator environment: demonstrators to clone, baselines to compare with.
 
-expert: writes the whole expression (compact: one operation per call), then answers with the result.
+expert: writes the whole expression in one call (with the prompts compact and instruct: one operation per call), then
+answers with the result.
 stepwise: one operation per call.
 hasty:0.3: one operation per call; it forgets each event of the story with that probability.
 careless:0.4: stepwise, but at each step, with that probability, any action that the compact form would list.
 random: each action that the compact form would list, with the same probability.
-All but random know how the problem was made. All that they do may be cloned, failures included.
+All but random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
 """
 
 import math
@@ -44,7 +45,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
 
 
 class Player:
-    """Works through the story's operations; see the module."""
+    """Works through the story's operations; see the docstring of the module."""
 
     def __init__(self, env: Problems, seed: int, *, whole: bool, forgets: float, slips: float) -> None:
         self._env, self._seed, self._whole, self._forgets, self._slips = env, seed, whole, forgets, slips
@@ -70,7 +71,7 @@ class Player:
         self._answer = str(steps[-1].value if steps else has)
 
     def act(self, observation: Observation) -> Move:
-        """The next call, or the last result."""
+        """The next call, or the final answer."""
         instance = self._env.inner.instance
         if self._slips and self._rng.random() < self._slips:
             return Move(self._rng.choice(observation.actions or instance._choices()))
@@ -84,7 +85,7 @@ class Player:
                 return Move(NEXT)
             self._plan.pop(0)
             text = ordered(*step, instance._known) if self._env.config.prompt != "chat" else str(step)
-            if text not in instance._made:  # a slip may have asked for it already
+            if text not in instance._made:  # a random action may have made this call already
                 return Move(tool_action.call("calculator", expression=text))
         return Move(NEXT if instance._lines else self._final())
 

@@ -1,4 +1,4 @@
-"""A problem and the calculator: a class of a few lines as a tool environment."""
+"""A problem and the calculator: options, the tools, the reward."""
 
 import functools
 import json
@@ -21,15 +21,27 @@ ASK = " Answer with the number alone."
 
 
 class Config(ToolConfig, frozen=True):
-    """events: most events of a story; more events are harder. min_events: fewest events of a story; 0: every story has
-    `events`. noise: sentences whose numbers do not matter. largest: largest number in a story. count: stories of each
-    number of events in each part. seed: seed of the first story. split: train, valid, test (which share no story's
-    numbers and, from two events on, no order of events) or all. brief: stories in few words, with one wording per
-    event. show: the whole story at once, or line by line, with a second tool that reads the next line. prompt: chat
-    (tool calls), compact (few words; the listed actions are the operations on two numbers seen so far whose result the
-    display can show, and each number as the answer), or instruct (compact with a system message, for language models).
-    display: digits the calculator shows, larger results are an error; 0: any number. rows: a file of problems instead,
-    with columns story and target, split by their keys.
+    """The options.
+
+    events: largest number of events of a story; a story with more events is harder.
+    min_events: smallest number of events of a story; 0: every story has exactly `events` events.
+    noise: number of sentences of a story whose numbers do not matter.
+    largest: largest number in the text of a story.
+    count: number of generated stories for each part and each number of events.
+    seed: seed of the first story.
+    split: the part of the stories: train, valid, test, or all three. No set of numbers occurs in two parts. No order of
+        events occurs in two parts either, except in stories of one event. A file (`rows`) has the parts train and test.
+    test_share: share of the rows of a file (`rows`) that are test rows, between 0 and 1; generated stories ignore it.
+    brief: stories in few words, with one wording per kind of event.
+    show: whole (the first observation is the whole story) or lines (it is the first line, and a second tool reads the
+        next line).
+    prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
+        for language models). Compact and instruct list the actions: each operation on two of the numbers seen so far
+        that was not asked for yet and whose result the display can show, each of these numbers as the answer, and with
+        show = lines the next line.
+    display: largest number of digits that the calculator can show; a result with more digits is an error. 0: no limit.
+    rows: a file of problems, with the columns story and target, instead of generated stories. The key of a row decides
+        whether it is a training or a test row.
     """
 
     events: int = Field(2, ge=1, le=8)
@@ -47,7 +59,7 @@ class Config(ToolConfig, frozen=True):
 
 @functools.cache
 def _tool(options: str) -> Callable[[str], str]:
-    """The catalogue's calculator, one per process: it keeps no state."""
+    """The tool `calculator` with these options. It has no state, so that all episodes of a process share it."""
     entry = resolve("tools", {"name": "calculator", **json.loads(options)}, "env.tools.calculator")
     made: Callable[[str], str] = entry.hooks.make(entry.config)
     return made
@@ -56,7 +68,7 @@ def _tool(options: str) -> Callable[[str], str]:
 class Calculator:
     """One problem, the catalogue's calculator as its tool."""
 
-    weights = {"called": 0.0}  # noqa: RUF012  a metric
+    weights = {"called": 0.0}  # noqa: RUF012  `called` is a metric, no part of the reward
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -76,7 +88,7 @@ class Calculator:
         return f"{told}{ASK}" if self._config.prompt == "chat" else told
 
     def _cut(self, story: str) -> list[str]:
-        """The parts in which the story is told, of which the first observation shows the first; here one part."""
+        """The parts in which the story is told; the first observation is the first part. Here the story is one part."""
         return [story]
 
     def calculator(self, expression: str) -> str:
@@ -99,11 +111,11 @@ class Calculator:
         return float(bool(last) and (last.replace(",", "") if GROUPED.fullmatch(last) else last) == self._target)
 
     def reward_called(self, calls: Sequence[Done]) -> float:
-        """1 if a call went well."""
+        """1 if at least one call succeeded."""
         return float(any(call.ok for call in calls))
 
     def state_key(self) -> str:
-        """Equal stories with equal numbers seen and equal calls made are one state, in any order."""
+        """The story, the number of lines not told yet, and, both sorted, the numbers seen and the calls made."""
         return "\n".join([self._story, str(len(self._lines)), *map(str, sorted(self._known)), *sorted(self._made)])
 
     def _note(self, text: str) -> None:
@@ -131,7 +143,7 @@ class Notebook(Calculator):
         return line
 
     def _cut(self, story: str) -> list[str]:
-        end = max(story.rfind("."), story.rfind("?")) + 1  # no sentence ends after it, so no search goes on in vain
+        end = max(story.rfind("."), story.rfind("?")) + 1  # the pattern finds nothing behind it
         return re.findall(r"\S[^.?]*[.?]", story[:end])
 
     def _choices(self) -> list[str]:
@@ -143,13 +155,16 @@ def _value(a: int, sign: str, b: int) -> int:
 
 
 def ordered(a: int, sign: str, b: int, seen: Sequence[int]) -> str:
-    """The one way in which the compact form writes an operation: the number seen last first, but large minus small."""
+    """The one way in which the compact form writes an operation on two numbers.
+
+    The number that was seen later comes first; in a subtraction, the larger number comes first.
+    """
     first = max(a, b) if sign == "-" else max(a, b, key=seen.index)
     return f"{first} {sign} {b if first == a else a}"
 
 
 class _Written(dict[str, str]):
-    """Canonical actions by their text. Each is written once, because every list of actions has about a hundred."""
+    """Text -> canonical action. An action is written once and kept, because every list has about a hundred actions."""
 
     def __init__(self, verb: str, most: int = 200_000) -> None:
         self._verb, self._most = verb, most

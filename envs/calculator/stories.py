@@ -1,7 +1,7 @@
 """Arithmetic stories: a count of things that events change, and sentences whose numbers do not matter.
 
-Training, validation and test stories never share their numbers (as a set), nor, where a story has
-more than one event, the order of their kinds of event.
+The stories are divided into three parts: train, valid and test. No set of numbers occurs in two parts. No order of
+kinds of event occurs in two parts either, except in stories of one event.
 """
 
 import hashlib
@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple
 
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
-SUMS: Mapping[Part, tuple[int, ...]] = {"train": (0, 1, 2), "valid": (3,), "test": (4,)}  # of all numbers, modulo 5
-SHARES = {"test": 0.25, "valid": 0.15}  # of all orders of events; training has the rest
+# Part -> the sums, modulo 5, that the numbers of its stories may have.
+SUMS: Mapping[Part, tuple[int, ...]] = {"train": (0, 1, 2), "valid": (3,), "test": (4,)}
+SHARES = {"test": 0.25, "valid": 0.15}  # part -> its share of all orders of events; training has the rest
 SMALL = 9  # largest factor
-FACTORS = 2  # most events of a story that multiply
-ROOM = 10  # counts are at most so many times the largest number
-TRIES, MOST = 20, 10_000  # most draws with one order of events, and most orders that are drawn
+FACTORS = 2  # largest number of events of a story that multiply
+ROOM = 10  # the count is at most ROOM times the largest number
+TRIES, MOST = 20, 10_000  # largest number of draws with one order of events, and of orders that are drawn
 
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gil", "Hana")
 THINGS = ("apples", "books", "coins", "marbles", "pens", "shells", "stamps", "tickets")
@@ -41,7 +42,7 @@ MULTIPLY = ("boxes", "friends", "times")
 
 
 class Step(NamedTuple):
-    """One operation on two numbers, in the order of the story."""
+    """One operation on two numbers."""
 
     left: int
     sign: str
@@ -80,11 +81,11 @@ class Story(NamedTuple):
     Attributes:
         text: what is told; its first sentence is line 0.
         at: the line of each event.
-        has: the count at its beginning.
-        events: what happens.
-        others: numbers that do not matter.
-        numbers: all in the text, ascending.
-        answer: the count at its end.
+        has: the count at the beginning.
+        events: the events that change the count, in order.
+        others: the numbers that do not matter.
+        numbers: all numbers in the text, ascending.
+        answer: the count at the end.
     """
 
     text: str
@@ -113,11 +114,11 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
 
     Args:
         part: decides which numbers and orders of events the story may have.
-        seed: decides which of these it has.
-        events: how many events change the count. Stories of one event have the same five orders in all parts.
-        largest: the largest number in the text.
-        noise: sentences whose numbers do not matter.
-        room: the largest count on the way; 0: ten times the largest number.
+        seed: decides which of these numbers and orders it has, and its words.
+        events: number of events that change the count. With one event, each of the five kinds occurs in every part.
+        largest: largest number that the text may have.
+        noise: number of sentences whose numbers do not matter.
+        room: largest result that an operation of the story may have; 0: ten times `largest`.
         brief: few words, with one wording per kind of event.
     """
     room = room or ROOM * largest
@@ -134,7 +135,11 @@ def write(part: Part, seed: int, events: int, largest: int, noise: int, room: in
 
 
 def _draw(rng: random.Random, largest: int, kinds: tuple[str, ...], noise: int, room: int) -> Story | None:
-    """One story with events of these kinds; None if a count is out of range, or the answer is a number of the text."""
+    """One story with events of these kinds, without its text.
+
+    None if the result of an operation is out of range, an operation has two equal numbers, or the answer is a number of
+    the text.
+    """
     factors = rng.sample(range(2, SMALL + 1), sum(kind in MULTIPLY for kind in kinds))
     drawn = rng.sample([n for n in range(2, largest + 1) if n not in factors], 1 + len(kinds) + noise)
     has, others, told = drawn[0], drawn[1 : 1 + noise], drawn[1 + noise :]

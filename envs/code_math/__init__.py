@@ -1,13 +1,14 @@
-"""Math problems with a Python interpreter as the tool, and answers that are checked.
+"""Math problems: the agent may run Python code, and its final answer is compared with the right answer.
 
-Generated in four levels, or from files such as GSM8K (arXiv:2110.14168), MATH (arXiv:2103.03874) and DAPO-Math. The
-conventions of ToRL (arXiv:2503.23383) and ReTool (arXiv:2504.11536) are options. A lost sandbox is `env_error`.
+Problems are generated in four levels, or read from files such as GSM8K (arXiv:2110.14168), MATH (arXiv:2103.03874) and
+DAPO-Math. Options choose the conventions of ToRL (arXiv:2503.23383) and ReTool (arXiv:2504.11536) for calls and
+rewards. If the sandbox that runs the code fails, the step gets the status `env_error`.
 
 | piece | module |
 | --- | --- |
 | problems, and the columns of files | `problems` |
-| is an answer right | `answers` |
-| the tool and the rewards | `problem` |
+| the comparison of an answer with the right answer | `answers` |
+| options, the tool, the rewards | `problem` |
 | environment, prompts, players | `environment` |
 """
 
@@ -33,7 +34,7 @@ GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Code
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code, and which limits it does not hold."""
+    """The name of the sandbox that runs the code, and the limits that it does not enforce strictly."""
     return runner_facts(runner_of(config))
 
 

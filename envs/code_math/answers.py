@@ -1,6 +1,7 @@
-"""Is an answer right? The final answer is found in the text, and compared as a number if it is one.
+"""Is an answer right? The final answer is found in the text, and compared as a number if it is a number.
 
-Conventions: the last `\\boxed{}` (MATH, DAPO, ReTool), `#### 42` (GSM8K), "the answer is 42", else the whole text.
+The final answer is the content of the last `\\boxed{}` (MATH, DAPO, ReTool). If there is none, it is what follows the
+last `####` (GSM8K); else what follows the last "answer is", "answer:" or "answer ="; else the whole text.
 
 Units. A unit after a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
 `\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` after a number are removed too, unless they hold
@@ -9,7 +10,7 @@ seldom agree on units: "5" = "5 km", "5%" = "5" (and not 0.05). With `units = "a
 is converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
 MATH (Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which remove units without comparing them.
 
-Every function takes time linear in its text, or looks at LONGEST characters at most: a model wrote the text.
+Every function takes time linear in its text, or looks at LONGEST characters at most: a model may write any text.
 """
 
 import re
@@ -38,14 +39,14 @@ UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is equal to every unit
     for unit, _, words in (entry.partition(":") for entry in _UNIT_WORDS.split())
     for word in words.split(",")
 }
-LONGEST = 1000  # characters beyond which answers are compared letter by letter
+LONGEST = 1000  # characters; if an answer is longer, the two answers are compared letter by letter
 LONGEST_NUMBER = 60  # characters
-DEEPEST = 20  # lists inside lists; what lies deeper is compared letter by letter
+DEEPEST = 20  # levels of lists inside lists; a list below them is compared letter by letter
 RELATIVE, ABSOLUTE = Fraction(1, 10**9), Fraction(1, 10**12)  # differences of numbers that are equal but for rounding
 
 
 def boxed(text: str) -> str | None:
-    """What stands in the last complete `\\boxed{...}`, braces inside it balanced; None if there is none."""
+    """The content of the last complete `\\boxed{...}`, with balanced braces inside; None if there is none."""
     boxes = {match.end() - 1 for match in re.finditer(r"\\boxed\{", text)}
     opened: list[int] = []
     last: tuple[int, int] | None = None
@@ -117,7 +118,7 @@ def normalised(text: str) -> Normal:
 
 
 def _without_sign(text: str) -> Normal:
-    """The text without the signs around mathematics, and the unit of a `\\$`, `%` or `^\\circ` that it keeps."""
+    """The text without the `$` around it, and the unit that a `$` before it or a `%` or `^\\circ` at its end names."""
     whole = text.strip()
     text = whole.strip("$").strip().replace("\\{", "{").replace("\\}", "}")
     if text.startswith("\\$") or (whole.startswith("$") and not whole.endswith("$")):
@@ -154,8 +155,9 @@ _SQUEEZED = str.maketrans("", "", " {}")
 def same(given: str, expected: str, units: Units = "agree") -> bool:
     """Do two answers mean the same?
 
-    Numbers are compared by value, lists part by part in order, sets part by part in any order (each part as often), and
-    other texts letter by letter. For units see the module.
+    Numbers are compared by value, lists part by part in order, sets part by part in any order (a part that occurs twice
+    in one set must occur twice in the other), and other texts letter by letter. The docstring of the module says how
+    units are compared.
     """
     if max(len(given), len(expected)) > LONGEST:
         return given.strip() == expected.strip()

@@ -1,4 +1,4 @@
-"""The environment: the problem's tool through the core's tool calling, a form that lists its actions, and players."""
+"""The environment, with tool calls (`agentrl.tool_env`) or with listed actions, its prompts, tasks and players."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeMath(Listed):
-    """The environment; with the compact prompt every observation lists the actions that may be taken."""
+    """The environment. With the prompts compact and instruct, every observation lists the actions that may be taken."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
@@ -45,7 +45,7 @@ class Compact(Bare):
     """Few words: `run 12 * 7` and `answer 84`."""
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question and the last results."""
+        """The question, and the last runs with their results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
         return "\n".join([first.text, *lines])
@@ -90,7 +90,7 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: a row is no problem, or no sandbox works, which is thus found before anything is played.
+        ValueError: a row is no problem, or no sandbox works. Both are found here, before the first episode.
     """
     runner_of(config)
     if not config.rows:
@@ -100,7 +100,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
-    """Question and answer of a row of a file; ValueError says what it lacks."""
+    """Question and answer of a row of a file; ValueError says what the row lacks."""
     found = read(row, where)
     return Asked(found["question"], (found["target"],))
 
@@ -178,8 +178,8 @@ def operations(expression: str) -> Iterator[str]:
 
 
 class Solver:
-    """Knows the expression from which the problem was made: it computes that, then answers. For a problem of a file it
-    knows the answer alone."""
+    """Knows the expression from which the problem was made: it computes the expression, then answers. Of a problem from
+    a file it knows the answer only, and gives it at once."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._left, self._task = config, list[str](), Task(key="", env="code_math")

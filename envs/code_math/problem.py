@@ -25,19 +25,32 @@ from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d+")
 OPERATORS = ("+", "-", "*", "//", "%")
-KNOWN = 8  # numbers the compact form combines: the last ones seen
+KNOWN = 8  # the compact form combines the numbers seen last, at most so many
 
 
 class Config(ToolConfig, frozen=True):
-    """level: 1 to 4 (see `problems`), 0 for all. count: generated problems per level. seed: seed of the first problem.
-    rows: a file of problems instead (columns as in GSM8K, MATH or DAPO). convention: how results are written: plain,
-    torl (fenced code and output) or retool. reward: exact: 1 for a right answer, else 0; retool: 1, or
-    min(-0.6, -1 + 0.1 per turn with calls) for a wrong answer, and only a boxed answer counts; torl: 1 or -1, and 0.5
-    less if code was run and every run failed. strict: only a boxed answer counts. units: agree (two different units
-    make an answer wrong) or ignore (as MATH's scorers do, see `answers`). stateful: keep variables between calls.
-    print_last: ReTool's rewrite of the last line. max_calls: most runs of code per episode, 0 for no limit. prompt:
-    chat, compact (few words; single operations and answers are listed), or instruct (compact with a system message, for
-    language models). sandbox: the tool that runs code. timeout_s: seconds per run.
+    """The options.
+
+    level: difficulty of generated problems, 1 to 4: one operation, two operations, three operations, or a loop. 0: all
+        four levels.
+    count: number of generated problems per level.
+    seed: seed of the first problem.
+    rows: a file of problems, with the columns of GSM8K, MATH or DAPO, instead of generated problems.
+    convention: how results are written: plain, torl (fenced code and output) or retool.
+    reward: exact (1 for a right answer, else 0), torl (1 for a right answer, else -1, and 0.5 less if code was run and
+        every run failed), or retool (1 for a right answer, else the smaller of -0.6 and -1 + 0.1 per turn before the
+        last one; an answer without a box is wrong).
+    strict: an answer without a box is wrong.
+    units: agree (an answer whose unit differs from the unit of the right answer is wrong) or ignore (units are not
+        compared, as in the released scorers of MATH). If one of the two has no unit, units do not matter.
+    stateful: variables of one run exist in the next runs of the episode.
+    print_last: put the last line of the code into print(), as ReTool does.
+    max_calls: largest number of runs of code per episode; 0: no limit.
+    prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
+        for language models). Compact and instruct list the actions: operations on two of the numbers seen last, and
+        each of these numbers as the answer.
+    sandbox: the tool that runs the code, a table with its name and its options.
+    timeout_s: seconds that one run of code may take.
     """
 
     level: int = Field(1, ge=0, le=4)
@@ -57,14 +70,14 @@ class Config(ToolConfig, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _convention_decides(cls, values: Any) -> Any:
-        """ToRL writes calls as fenced code."""
+        """With convention = torl, calls are fenced code, unless the recipe sets another `call_format`."""
         if isinstance(values, Mapping) and values.get("convention") == "torl":
             return {"call_format": "fenced", **values}
         return values
 
 
 def runner_of(config: Config) -> CodeRunner:
-    """The sandbox of a configuration, one per process; ValueError if it has none."""
+    """The sandbox of a configuration, opened once per process; ValueError if it does not work on this machine."""
     return shared_runner(config.sandbox, "env.sandbox")
 
 
@@ -80,7 +93,7 @@ class Problem:
         self._well = self._badly = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Problem":
-        """A copy has an interpreter of its own, brought to the same state when it is first used."""
+        """A copy has an interpreter of its own. If it is stateful, its first use runs the earlier code again."""
         copy = Problem(self._config)
         copy.__dict__.update({**self.__getstate__(), "_ran": list(self._ran), "_numbers": list(self._numbers)})
         return copy
@@ -139,7 +152,8 @@ class Problem:
         return given is not None and same(given, self._target, self._config.units)
 
     def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
-        """The reward of the configuration, and correctness and the results of calls as signals of weight 0."""
+        """The signals: `reward`, as the option of this name says; and with weight 0 `correct` (0 or 1), `calls` (number
+        of calls) and `call_errors` (number of calls and of runs of code that failed)."""
         right = self._correct(answer)
         with_calls = max(0, turns - 1)
         match self._config.reward:
@@ -157,8 +171,8 @@ class Problem:
         return self._correct(answer)
 
     def state_key(self) -> str:
-        """A digest of the question and of the numbers seen (with a stateful interpreter, of the code that was run), and
-        with `max_calls` of the number of runs."""
+        """A digest of the question and of the numbers seen. With a stateful interpreter, the code that was run takes
+        the place of the numbers. With `max_calls`, the digest also depends on the number of runs."""
         seen = self._ran if self._config.stateful else sorted(self._numbers)
         text = json.dumps([self._question, seen, len(self._ran) if self._config.max_calls else 0])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -15,7 +15,7 @@ from agentrl.envs.code_math.answers import final_answer
 
 
 class Problem(NamedTuple):
-    """A question, its answer, and an expression whose value the answer is (for demonstrators)."""
+    """A question, its answer, and an expression that has the answer as its value (for demonstrators)."""
 
     kind: str
     question: str
@@ -120,20 +120,20 @@ def _made(kind: str, question: str, expression: str) -> Problem:
 
 
 def generate(level: int, seed: int) -> Problem:
-    """The problem of a seed; ValueError for a level there is not."""
+    """The problem of a seed; ValueError if there is no such level."""
     if level not in LEVELS:
         raise ValueError(f"level = {level}: choose among {', '.join(map(str, LEVELS))}")
     return LEVELS[level](np.random.default_rng([level, seed]))
 
 
 def read(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Question and answer of one row of a file.
+    """The question, the right answer and the kind of one row of a file.
 
     Takes GSM8K (question, answer with ####), MATH (problem, solution with a box, or answer), DAPO and verl (prompt as
     chat messages, reward_model.ground_truth), and plain question and answer.
 
     Raises:
-        ValueError: none of these.
+        ValueError: the row has none of these forms, or an empty answer.
     """
     question = next((row[name] for name in ("question", "problem", "prompt", "input") if row.get(name)), None)
     if isinstance(question, list):
