@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.model.adapters import add_adapters
+    from agentrl.model.device import device_named, faster_note, precision_note
     from agentrl.model.exporting import export_model, exported_form
     from agentrl.model.fetching import fetch_model
     from agentrl.model.forward import Network
@@ -44,14 +45,17 @@ __all__ = [
     "check_room",
     "check_shape",
     "convert_gguf",
+    "device_named",
     "export_model",
     "exported_form",
+    "faster_note",
     "fetch_model",
     "load_model",
     "load_tokenizer",
     "microbatches",
     "network",
     "pack",
+    "precision_note",
     "publish",
     "publish_adapter",
     "restore_model",
@@ -79,14 +83,17 @@ _HOME = {
     "check_path": "agentrl.model.loading",
     "check_shape": "agentrl.model.loading",
     "convert_gguf": "agentrl.model.gguf",
+    "device_named": "agentrl.model.device",
     "export_model": "agentrl.model.exporting",
     "exported_form": "agentrl.model.exporting",
+    "faster_note": "agentrl.model.device",
     "fetch_model": "agentrl.model.fetching",
     "load_model": "agentrl.model.loading",
     "load_tokenizer": "agentrl.model.loading",
     "microbatches": "agentrl.model.packing",
     "network": "agentrl.model.probing",
     "pack": "agentrl.model.packing",
+    "precision_note": "agentrl.model.device",
     "publish": "agentrl.model.publishing",
     "publish_adapter": "agentrl.model.publishing",
     "restore_model": "agentrl.model.loading",

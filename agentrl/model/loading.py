@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentrl.chat import build_word_tokenizer
 from agentrl.files import appearing
 from agentrl.model import adapters
+from agentrl.model.device import device_named, dtype_named
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
 # What the libraries raise for damaged files of a model or a tokenizer.
@@ -45,8 +46,8 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
     """
     import torch
 
-    device = _device(config.device)
-    dtype = _dtype(config.dtype, device)
+    device = device_named(config.device)
+    dtype = dtype_named(config.dtype, device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if config.new is not None:
@@ -124,28 +125,6 @@ def quietly() -> Iterator[None]:
         logging.set_verbosity(level)
         if enabled:
             logging.enable_progress_bar()
-
-
-def _device(name: str) -> Any:
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"model.device is {name!r}: use auto, cpu, cuda or cuda:N") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"model.device is {name!r}, but torch sees no CUDA device: use device=cpu")
-    return device
-
-
-def _dtype(name: str, device: Any) -> Any:
-    import torch
-
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return getattr(torch, name)
 
 
 def check_shape(model: Any, new: NewModel, where: Path) -> None:

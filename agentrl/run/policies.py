@@ -13,7 +13,7 @@ import numpy as np
 
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
-from agentrl.model import Loaded, Weights, check_shape, load_model, restore_model
+from agentrl.model import Loaded, Weights, check_shape, load_model, precision_note, restore_model
 from agentrl.rollout import rows_of
 from agentrl.run import checkpoint
 from agentrl.run.vocabulary import Vocabulary
@@ -154,8 +154,12 @@ class Policies:
         """End the run. Here there is nothing to do; `LeadingPolicies` tells the other ranks to end."""
 
     def notes(self) -> list[str]:
-        """One note per policy on its model, for the user; a note may be empty."""
-        return [learner.note for learner in self.learners.values()]
+        """Notes on the policies' models, for the user; a note may be empty."""
+        found = []
+        for name, learner in self.learners.items():
+            dtype = self.settings.policies[name].model.dtype
+            found += [learner.note, precision_note(dtype, learner.network.device)]
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """State of fillers and regularizers; a learner's own state is stored beside its weights."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
-from agentrl.model import check_path
+from agentrl.model import check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
 from agentrl.run.learner_group import check_group
 from agentrl.secret import hidden_url
@@ -189,6 +189,19 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
             yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
         except ValueError as error:  # more processes of the learner than GPUs, and the like
             yield Finding("device", "missing", str(error))
+            return
+        yield from _precision(settings)
+
+
+def _precision(settings: Settings) -> Iterator[Finding]:
+    """Is another type of the weights much faster on this CPU? Told for pretrained models only."""
+    notes = []
+    for plan in settings.policies.values():
+        if plan.model.new is None:
+            device = device_named(plan.model.device)
+            notes += [precision_note(plan.model.dtype, device), faster_note(plan.model.dtype, device)]
+    for text in dict.fromkeys(filter(None, notes)):
+        yield Finding("device", "note", text)
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """`agentrl doctor RECIPE`: what is there is told, what is missing is one sentence each and exit code 2."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -62,6 +63,19 @@ def test_a_model_folder_that_is_cut_is_named(tmp_path, capsys):
     weights.write_bytes(b"no")
     code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), words)
     assert code == 2 and "model.safetensors is no safetensors file: copy it again" in err[0]
+
+
+def test_a_slow_type_of_the_weights_is_told(tmp_path, capsys, monkeypatch):
+    from agentrl.model import device, save_model
+
+    monkeypatch.setattr(device, "product_ratio", lambda dtype: 50.0)
+    folder = tmp_path / "model"
+    save_model(tiny_model(["go left"]), folder)
+    code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), f"model={{path='{folder}', dtype='bfloat16'}}")
+    assert code == 0
+    assert re.search(
+        "device +note +a matrix product in bfloat16 takes 50 times as long .* set model.dtype=float32", out
+    )
 
 
 def test_json_has_one_object_per_finding(tmp_path, capsys):

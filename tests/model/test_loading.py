@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agentrl.chat import Chat, build_word_tokenizer, template_report
 from agentrl.engines import HfEngine, Sampling
 from agentrl.model import load_model, restore_model, save_model
-from agentrl.model import loading as models
 from agentrl.model.adapters import merged_state
+from agentrl.model.device import dtype_named
 from agentrl.model.sections import Lora, ModelConfig, NewModel
 from agentrl.types import Message
 from tests.engines.engines import plain_logprobs, request
@@ -323,9 +323,9 @@ def test_mistakes_are_told(tmp_path, monkeypatch):
 
 
 def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda():
-    assert models._dtype("auto", torch.device("cpu")) == torch.float32
-    assert models._dtype("auto", torch.device("cuda")) == torch.bfloat16
-    assert models._dtype("float16", torch.device("cpu")) == torch.float16
+    assert dtype_named("auto", torch.device("cpu")) == torch.float32
+    assert dtype_named("auto", torch.device("cuda")) == torch.bfloat16
+    assert dtype_named("float16", torch.device("cpu")) == torch.float16
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
