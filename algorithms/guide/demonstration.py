@@ -1,23 +1,27 @@
 """A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
 
-Source: LUFFY, arXiv:2504.14945 (an off-policy trace of a stronger model in each group, one advantage over both kinds:
-`source = "expert", when = "always"`, with `imitation` shaped and weighed by the advantage); GCPO, arXiv:2510.07790 (a
-reference answer enters a group whose copies all failed: `when = "failed"`).
+Source: LUFFY, arXiv:2504.14945, puts an off-policy trace of a stronger model into each group and computes the
+advantages over the group with the trace. The setting is `source = "expert", when = "always"`, and the regularizer
+`imitation` with `shape = "bounded", by = "advantage"`. GCPO, arXiv:2510.07790, puts a reference answer into each group
+whose copies all failed. The setting is `when = "failed"`.
 
-Formula: with LUFFY's setting the loss of a group is the sum over the policy's tokens of the clipped ratio times A, and
-over the demonstration's tokens of -A f(pi), f(x) = x / (x + 0.1), divided by the number of all tokens; A is the
-advantage among the scores of both.
+Formula: with LUFFY's setting the loss of a group is a sum over all tokens, divided by the number of all tokens. A token
+of the policy adds the loss of the clipped ratio. A token of the demonstration adds -A f(pi) with f(x) = x / (x + 0.1).
+A is the advantage of the token's episode in the group with the demonstration.
 
-The chain has kind DEMO. It counts in the group's mean and standard deviation if `statistics` says so, in no success
-rate, and is trained in one of two ways: `imitation`, by a regularizer that imitates it (`update.regularizers`, entry
-`imitation`), which is the only way for an expert, whose log-probs nobody knows; or `ratio`, by the policy gradient with
-the log-probs of the policy that sampled it, corrected by `update.importance` like replayed rollouts.
+The demonstration has kind DEMO. It counts in the group's mean and standard deviation if `statistics` is true, and in no
+success rate. It is trained in one of two ways. With `train = "imitation"`, a regularizer imitates it
+(`update.regularizers`, entry `imitation`). This is the only way for an expert, because the probabilities with which an
+expert acts are not known. With `train = "ratio"`, the policy gradient trains it with the log-probs of the policy that
+sampled it and with the importance weights of `update.importance`, as it trains replayed rollouts.
 
-Departures: the expert plays a task once, when a group first needs it, and that episode joins from then on. LUFFY's
-released code takes mean and standard deviation over the policy's own copies alone, its paper over both, as here;
-`statistics = false` is the former, except that a group of equal scores has advantage 0 here.
+Departures: the expert plays a task once, when a group first needs the demonstration, and the same episode joins all
+later groups of the task that need one. LUFFY's paper takes mean and standard deviation over the group with the trace,
+as `statistics = true` does here. LUFFY's released code takes them over the policy's own copies alone, as
+`statistics = false` does here, except that here a group of equal scores has advantage 0.
 
-Limits: chains only; if agents call others in an expert's demonstration, all agents of the demonstration are imitated.
+Limits: the rollout method must play whole chains, without branches, candidates or probes. If an expert's demonstration
+contains episodes of agents that were called, the steps of all its agents are imitated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +46,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         statistics: whether the demonstration counts in the group's mean and standard deviation.
         train: the demonstration is trained by a regularizer that imitates it (imitation), or by the policy gradient
             with the ratio of its log-probs (ratio).
-        keep: most tasks whose demonstrations are kept; the oldest go first.
+        keep: largest number of tasks whose demonstrations are stored; the tasks that were stored first are dropped
+            first.
     """
 
     source: Literal["own", "expert"] = "own"
@@ -64,7 +69,7 @@ class Demonstration:
     """See the module.
 
     Attributes:
-        joins: what its chains take part in.
+        joins: whether demonstrations count in the group's statistics, and whether the policy gradient trains them.
         stored: key of a task -> its demonstration.
         unsolved: keys of tasks that the expert did not solve.
     """
@@ -80,7 +85,7 @@ class Demonstration:
         return list(draws)
 
     def observe(self, records: Sequence[EpisodeRecord]) -> None:
-        """Keep the shortest success of each task, if successes of the policy are shown."""
+        """Keep the shortest success of each task, if the demonstrations are successes of the policy."""
         if self.config.source == "own":
             for own in by_group(records).values():
                 for record in own:
@@ -94,7 +99,7 @@ class Demonstration:
         return [key for key in wanted if key not in self.stored and key not in self.unsolved]
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes."""
+        """Keep the expert's episodes that are successes, and note the tasks that the expert did not solve."""
         for record in records:
             if not self._add(record):
                 self.unsolved.add(record.task.key)
@@ -118,12 +123,12 @@ class Demonstration:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The demonstrations and the unsolved tasks, as a checkpoint stores them."""
         stored = {key: np.frombuffer(graph_to_bytes(graph), np.uint8).copy() for key, graph in self.stored.items()}
         return {"stored": stored, "unsolved": sorted(self.unsolved)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the demonstrations and the unsolved tasks of a checkpoint."""
         self.stored = {key: graph_from_bytes(bytes(data)) for key, data in state["stored"].items()}
         self.unsolved = set(state["unsolved"])
 

@@ -1,25 +1,29 @@
 """Hints, in tiers, for groups whose copies all failed; hinted chains are trained with the prompt without the hint.
 
-Source: Guide, arXiv:2506.13923 (hints only where all rollouts of a problem failed; the hinted rollouts join the group,
-and their importance ratio is that of the policy without the hint to the policy with it); Scaf-GRPO, arXiv:2510.19807
-(tiers from vague to concrete, the least that helps is taken; compared with the released code, `ray_trainer.py`).
+Source: Guide, arXiv:2506.13923, gives hints only where all rollouts of a problem failed. The hinted rollouts join the
+group, and their importance ratio divides the probability without the hint by the probability with the hint. Scaf-GRPO,
+arXiv:2510.19807, has tiers of hints from vague to concrete, and takes the vaguest tier that helps (compared with the
+released code, `ray_trainer.py`).
 
-Formula: a hinted chain y of prompt x and hint h is trained with the weight w(pi(y_t | x) / pi(y_t | x, h)) per token, w
-that of `update.importance`, times the ratio of the loss, pi_new(y_t | x) / pi(y_t | x).
+Formula: the loss of a hinted chain y with prompt x and hint h has per token the ratio pi_new(y_t | x) / pi(y_t | x), as
+other chains have, and the additional factor w(pi(y_t | x) / pi(y_t | x, h)). The function w is the one that
+`update.importance` names.
 
-When all copies of a task failed, `copies` further chains with a hint join its group. The first time it is the hint of
-tier 1. If no hinted chain succeeds either, the task's next failure gets the next tier; if at least the share `rise` of
-the hinted chains succeeds, it gets the tier before. As soon as a copy succeeds without help, no hint is given.
+When all copies of a task failed `patience` times in a row, `copies` further chains with a hint join the group of the
+task. The first hint of a task is that of tier 1. If none of the hinted chains succeeds, the next hint of the task is
+that of the next tier. If at least the share `rise` of the hinted chains succeeds, the next hint is that of the tier
+before. A group in which a copy succeeds without help gets no hint.
 
-A hint is text of `path` (JSON lines: {"task": KEY, "hints": [tier 1, tier 2, ...]}), or the first actions of a solution
-of the expert or of the policy itself: the shares in `tiers` say how many. The words stand at the end of the system
-message, and in the column of texts `words`.
+With `source = "file"`, a hint is a text of the file `path`, which has JSON lines {"task": KEY, "hints": [tier 1,
+tier 2, ...]}. With the other sources, a hint is the first actions of a solution, and the shares in `tiers` say how many
+actions. The hint is put at the end of the system message, and into the column of texts `words`.
 
-Departures: Scaf-GRPO tries all tiers at once and replaces one failed copy by the success of the least tier; it has the
-hints written by a stronger model. Guide writes its hints with a model too. Here a batch tries one tier of a task, and
-all hinted chains stay in the group.
+Departures: Scaf-GRPO tries all tiers of a task in the same batch and replaces one failed copy by the success of the
+vaguest tier that helps. Guide and Scaf-GRPO let a model write the hints. Here a batch tries one tier of a task, and all
+hinted chains stay in the group.
 
-Limits: chains only, one agent, and no credit method that estimates values from further rollouts.
+Limits: `rollout.name` must be a method that plays whole chains, without branches, candidates or probes. With
+`train = "without"`, the recipe must have one agent only.
 """
 
 import json
@@ -43,16 +47,19 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        source: the first actions of the policy's shortest success so far (own) or of an episode of `warmup.expert`
-            (expert); or the texts of `path` (file).
+        source: what a hint shows: the first actions of the policy's shortest success so far (own), the first actions of
+            an episode of `warmup.expert` (expert), or a text of the file `path` (file).
         path: file of the hints, for source=file.
-        tiers: shares of a solution's actions that the tiers show, ascending.
+        tiers: share of a solution's actions that the hint of each tier shows, ascending.
         heading: the line before a hint.
-        copies: hinted chains of a group.
-        patience: batches in a row in which all copies without help must fail.
-        rise: share of the hinted chains that must succeed before the tier below is given.
-        train: the prompt with which hinted chains are trained: that without the hint (without), or that with it (with).
-        keep: most tasks that are remembered; the oldest go first.
+        copies: number of hinted chains that join a group.
+        patience: how many times in a row all copies of a task without help must fail before the task gets a hint; the
+            present batch counts.
+        rise: share of the hinted chains that must succeed before the task's next hint is that of the tier before.
+        train: hinted chains are trained with the prompt without the hint (without), or with the prompt with the hint
+            (with).
+        keep: largest number of tasks whose solutions, failures and tiers are stored; the tasks that were stored first
+            are dropped first.
     """
 
     source: Literal["own", "expert", "file"] = "own"
@@ -89,7 +96,7 @@ class Hints:
         plain: see `agentrl.rollout.hints.Hinting`.
         written: key of a task -> the texts of its tiers, from `path`.
         solutions: key -> the actions of its shortest success.
-        failed: key -> batches in a row in which all copies without help failed.
+        failed: key -> number of times in a row that all copies without help failed.
         tier: key -> the tier of its next hint, from 1.
         unsolved: keys of tasks that the expert did not solve.
     """
@@ -115,14 +122,16 @@ class Hints:
         return [task for key, task in stuck.items() if key not in self.solutions and key not in self.unsolved]
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes."""
+        """Keep the actions of the expert's successes, and note the tasks that the expert did not solve."""
         for record in records:
             if not self._add(record):
                 self.unsolved.add(record.task.key)
 
     def again(self, draw: Draw, records: Sequence[EpisodeRecord]) -> Draw | None:
-        """Further chains with the hint of the task's tier; None if a copy succeeded, `patience` batches are not over,
-        or there is no hint."""
+        """The draw of further chains with the hint of the task's tier.
+
+        None if a copy succeeded, if the copies have not yet failed `patience` times in a row, or if there is no hint.
+        """
         words = self.words(draw.task.key) if self._stuck(records) else ""
         return (
             replace(draw, words="\n".join(filter(None, [draw.words, words])), copies=self.config.copies)
@@ -143,12 +152,12 @@ class Hints:
         return "\n".join([self.config.heading, *actions[:told]])
 
     def _stuck(self, records: Sequence[EpisodeRecord]) -> bool:
-        """Have all copies failed, in this batch and in `patience` - 1 batches before?"""
+        """Have all copies failed now, and the last `patience` - 1 times before?"""
         before = self.failed.get(records[0].task.key, 0)
         return not success_rate(records) and before + 1 >= self.config.patience
 
     def observe(self, records: Sequence[EpisodeRecord]) -> None:
-        """Count failures without help, and move the tiers by the success with it."""
+        """Count the failures of copies without help, and move the tiers by the success rate of the hinted chains."""
         for own in by_group(records).values():
             key = own[0].task.key
             helped = [record for record in own if record.words]
@@ -165,7 +174,7 @@ class Hints:
                 del store[key]
 
     def _move(self, key: str, rate: float) -> None:
-        """The tier of the next hint."""
+        """Set the tier of the task's next hint; `rate` is the success rate of the hinted chains."""
         now = self.tier.get(key, 1)
         last = len(self.written.get(key, ())) if self.config.source == "file" else len(self.config.tiers)
         self.tier[key] = (
@@ -183,7 +192,7 @@ class Hints:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The solutions, counts and tiers, as a checkpoint stores them."""
         return {
             "solutions": {key: list(actions) for key, actions in self.solutions.items()},
             "failed": dict(self.failed),
@@ -192,7 +201,7 @@ class Hints:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the solutions, counts and tiers of a checkpoint."""
         self.solutions = {key: [str(action) for action in actions] for key, actions in state["solutions"].items()}
         self.failed = {key: int(n) for key, n in state["failed"].items()}
         self.tier = {key: int(n) for key, n in state["tier"].items()}
@@ -234,7 +243,7 @@ def expert(config: Config) -> bool:
 
 
 def words(config: Config) -> list[str]:
-    """What a new tokenizer must know to read a hint."""
+    """The texts whose words a new tokenizer must know, so that the policy can read the hints."""
     texts = [text for own in read_hints(Path(config.path)).values() for text in own] if config.path else []
     return [config.heading, *texts]
 

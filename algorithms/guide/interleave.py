@@ -1,19 +1,19 @@
 """Reinforcement learning and imitation in turns: tasks that fail in every copy are shown by an expert and imitated.
 
-Formula: a lesson of `episodes` demonstrations is imitated as soon as the buffer holds it.
+Formula: as soon as the buffer holds `episodes` demonstrations or more, the policy imitates all of them.
 
 Source: ReLIFT, arXiv:2506.07527 (interleaved online fine-tuning for the hardest questions): while the policy learns by
-reinforcement, questions that no rollout solves go into a buffer with a demonstration each. When the buffer holds a
-batch, one step of fine-tuning on it follows, the buffer is emptied, and reinforcement goes on. The transition points
-are therefore automatic: the more tasks fail, the more often the policy imitates.
+reinforcement, questions that no rollout solves go into a buffer with a demonstration each. When the buffer holds enough
+demonstrations for a batch, one step of fine-tuning on them follows, the buffer is emptied, and reinforcement learning
+goes on. So the more tasks fail, the more often the policy imitates.
 
-Compared with the released code (relift/verl/verl/relift/trainer.py): the questions are those of groups without a right
-answer, as here; when `sft_data_size` of them are there, one step follows. There the newest of them are taken and the
-others wait, here the whole buffer is a lesson.
+Compared with the released code (relift/verl/verl/relift/trainer.py): there as here, the questions are those of groups
+without a right answer. The released code fine-tunes when `sft_data_size` questions are in the buffer; it takes the
+newest of them, and the others stay in the buffer. Here the policy imitates the whole buffer.
 
-The demonstrations are episodes of `warmup.expert`, in the policy's own form of answers and under the allowed sets that
-sampling uses. They are imitated by the step that behaviour cloning takes (`[warmup]`: `minibatches`), with the rate of
-`[optim]`, and belong to no group: statistics and credit never see them.
+The demonstrations are episodes of `warmup.expert`, written in the form in which the policy answers, and trained under
+the allowed sets that sampling uses. The policy imitates them as the warm-up does (`warmup.minibatches` optimiser steps
+per pass), with the learning rate of `[optim]`. They belong to no group, so statistics and credit never see them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        episodes: demonstrations that make a lesson.
-        patience: batches in a row in which all copies of a task must fail before it is shown.
+        episodes: number of demonstrations in the buffer at which the policy imitates the buffer.
+        patience: how many times in a row all copies of a task must fail before the expert plays the task.
     """
 
     episodes: int = Field(16, ge=1)
@@ -45,7 +45,7 @@ class Interleave:
     """See the module.
 
     Attributes:
-        failed: key of a task -> batches in a row in which all its copies failed.
+        failed: key of a task -> number of times in a row that all its copies failed.
         buffer: demonstrations that wait for a lesson, by the key of their task.
         unsolved: keys of tasks that the expert did not solve.
     """
@@ -57,7 +57,7 @@ class Interleave:
         self.unsolved: set[str] = set()
 
     def wanted(self, draws: Sequence[Draw]) -> list[Task]:
-        """Tasks of the batch that have failed long enough and wait for no lesson yet."""
+        """Tasks of the batch that failed `patience` times in a row and have no demonstration in the buffer yet."""
         tasks = {
             draw.task.key: draw.task for draw in draws if self.failed.get(draw.task.key, 0) >= self.config.patience
         }
@@ -76,7 +76,7 @@ class Interleave:
         return list(draws)
 
     def observe(self, records: Sequence[EpisodeRecord]) -> None:
-        """Count the batches in which a task failed in every copy."""
+        """Count how many times in a row each task failed in every copy."""
         for own in by_group(records).values():
             key = own[0].task.key
             if success_rate(own) > 0:
@@ -85,8 +85,10 @@ class Interleave:
                 self.failed[key] = self.failed.get(key, 0) + 1
 
     def lesson(self) -> StepGraph | None:
-        """The buffer, if it holds a lesson. The buffer is then emptied; its tasks are shown again only if they fail
-        again."""
+        """The buffer, which is then emptied; None if it holds fewer than `episodes` demonstrations.
+
+        The expert plays these tasks again only if they fail again.
+        """
         if len(self.buffer) < self.config.episodes:
             return None
         graphs = [*self.buffer.values()]

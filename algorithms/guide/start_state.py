@@ -4,20 +4,23 @@ Formula: the start moves back by `step` turns when at least the share `rise` of 
 
 Source: Salimans and Chen, "Learning Montezuma's Revenge from a Single Demonstration", arXiv:1812.03381, Algorithm 1:
 episodes start near the end of a demonstration, and the start moves back when at least a share (0.2) of the rollouts
-from it succeed. The same idea for language models: R3, arXiv:2402.05808.
+that begin there succeed. The same idea for language models: R3, arXiv:2402.05808.
 
-A success is an episode of the policy, or one episode of the environment's expert, played once when the task has failed.
-A start is the first turns of a success: they are carried out again after the reset, so that the chain begins in the
-state to which they lead, with the prompt that the success had there. Nothing is corrected, because a start state is
-data: the chain is a sample of the policy from the state in which it begins, and all copies of a group begin in the same
-one.
+A success is an episode of the policy or, with `source = "expert"`, also an episode of the environment's expert, who
+plays a task once, after it has failed. A start is the first turns of a success. After the reset, these turns are
+carried out again, so that the chain begins in the state to which they lead, with the prompt that the success had there.
+The chain needs no importance weight: the policy samples all of its trained answers. All copies of a group begin in the
+same state.
 
-A task begins at a start after `patience` batches in which all its copies failed. When the start has moved back to the
-task's beginning, the help is withdrawn; if the task fails again, the start is again where it was. Departures: a start
-belongs to a task and not to the whole run, and it moves by turns.
+A task with a success begins at a start after all its copies failed `patience` times in a row. When the start has moved
+back to the task's beginning, the copies begin there without help; if the task fails again `patience` times, it gets its
+last start again.
 
-Limits: the environment must be deterministic (another state after the same answers is an env_error that says so); a
-success in which agents were called gives no start.
+Departures: each task has a start of its own, while Algorithm 1 has one start for the whole run, and the start moves by
+turns.
+
+Limits: the environment must be deterministic. If the same answers lead to another state, the chain ends with an
+env_error whose message says this. A success in which agents were called gives no start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,12 +39,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        source: whose successes: the policy's (own), or also one episode per task of `warmup.expert` (expert).
-        patience: batches in which all copies of a task must fail before it gets a start.
-        first: turns from the end at which a task begins first.
-        step: turns by which the start moves back.
+        source: the starts come from successes of the policy (own), or also from one episode of `warmup.expert` per
+            task (expert).
+        patience: how many times in a row all copies of a task must fail before the task gets a start.
+        first: number of turns from the first start of a task to the end of its success.
+        step: number of turns by which the start moves back each time.
         rise: the start moves back when at least this share of the copies succeeds.
-        keep: most tasks whose successes are kept; the oldest go first.
+        keep: largest number of tasks whose successes are stored; the tasks that were stored first are dropped first.
     """
 
     source: Literal["own", "expert"] = "own"
@@ -57,7 +61,7 @@ class StartState:
 
     Attributes:
         successes: key of a task -> its shortest success so far.
-        failed: key -> batches in a row in which all its copies failed from the task's beginning.
+        failed: key -> number of times in a row that all its copies failed from the task's beginning.
         left: key of a task that is helped -> turns from its start to the success's end.
         unsolved: keys of tasks that the expert did not solve.
     """
@@ -70,14 +74,14 @@ class StartState:
         self.unsolved: set[str] = set()
 
     def wanted(self, draws: Sequence[Draw]) -> list[Task]:
-        """The tasks for which an expert's episode is needed: they have failed long enough and have no success yet."""
+        """The tasks that the expert is to play: they failed `patience` times in a row and have no success yet."""
         if self.config.source == "own":
             return []
         tasks = {draw.task.key: draw.task for draw in draws if self._stuck(draw.task.key)}
         return [task for key, task in tasks.items() if key not in self.successes and key not in self.unsolved]
 
     def shown(self, records: Sequence[EpisodeRecord]) -> None:
-        """The expert's episodes."""
+        """Keep the expert's successes, and note the tasks that the expert did not solve."""
         for record in records:
             if not self._add(record):
                 self.unsolved.add(record.task.key)
@@ -112,7 +116,7 @@ class StartState:
                 del store[key]
 
     def _move_back(self, key: str) -> None:
-        """The start of a task moves back; at the task's beginning the help is withdrawn."""
+        """Move the start of a task back; a start that reaches the task's beginning is no longer used."""
         left = self.left.get(key, self.config.first) + self.config.step
         if key in self.successes and left >= len(self.successes[key].turns):
             self.failed[key] = 0

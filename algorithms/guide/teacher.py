@@ -1,26 +1,28 @@
 """A teacher that reads what the policy sampled: on-policy distillation, by the regularizer of the same name.
 
-Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` reads.
+Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` computes.
 
-Rollouts have no help: the policy plays, and the teacher says the log-prob of each token that the policy sampled, under
-the same allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` turns the
-column into a reverse KL per token. The teacher is
+The policy plays without help. The teacher then computes the log-prob of each token that the policy sampled, under the
+same allowed set and temperature (column `teacher_logprob`). `update.regularizers = [{name = "teacher"}]` turns the
+column into a reverse KL per token. The option `source` says who the teacher is:
 
     folder    a model in a folder or of the hub (`path`) with the tokenizer of the policy
-    endpoint  a server (`url`, `model`) that returns the log-probs of a prompt of token ids: POST URL/completions with
-              echo and logprobs, as vLLM answers it. It knows no allowed sets and no temperature, so that
-              `engine.actions` must be free, `sampling.temperature` 1, and top_k and top_p off
-    own       the policy itself, as it is at the update, with a prompt that shows the actions of a success of the same
-              task, which another chain had (`SDPO`); chains that failed are taught
+    endpoint  a server (`url`, `model`) that returns the log-probs of a prompt of token ids: it answers POST
+              URL/completions with echo and logprobs as vLLM does. Its log-probs are over all tokens at temperature 1.
+              Therefore the recipe must have `engine.actions = "free"`, `sampling.temperature = 1`, and top_k and top_p
+              off
+    own       the policy itself, with its weights at the beginning of the update (SDPO). Its prompt also shows the
+              actions of a successful chain of the same task. It teaches the chains that failed
 
 Source: KDRL, arXiv:2506.02208, and Thinking Machines, "On-Policy Distillation" (2025), for a teacher model; SDPO,
-arXiv:2601.20802, for `own`: KL(pi(. | x) || stopgrad pi(. | x, f)), f a successful rollout of the task. Departures from
-SDPO: the KL is that of the sampled tokens and not of whole distributions, f is the shortest success so far, also of an
-earlier batch, and there is no textual feedback.
+arXiv:2601.20802, for `own`. SDPO's loss is KL(pi(. | x) || stopgrad pi(. | x, f)), where f is a successful rollout of
+the task. Departures from SDPO: the KL is estimated from the sampled tokens and not computed from whole distributions; f
+is the shortest success so far, which may come from an earlier batch; and the teacher gets no textual feedback.
 
-Formula: teacher_logprob_t = log pi_teacher(y_t | x, y_<t), and for `own` log pi(y_t | x, f, y_<t).
+Formula: teacher_logprob_t = log pi_teacher(y_t | x, y_<t), and with `own` log pi(y_t | x, f, y_<t).
 
-Limits: `own` makes the prompts anew, and does so only for one agent, for chains, and for a learner in one process.
+Limits: `own` makes the prompts of chains again. This works only for one agent, for rollout methods that play whole
+chains, and for a learner in one process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,15 +43,16 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         source: where the teacher is: a model folder (folder), a server (endpoint), or the policy itself with a success
             in its prompt (own).
         path: folder or hub name of the teacher's model, for source=folder.
-        dtype: type of its weights; auto is bfloat16 on CUDA and float32 on the CPU.
-        device: where it computes; auto is CUDA if torch finds a CUDA device.
+        dtype: number type of the teacher's weights, for source=folder; auto is bfloat16 on CUDA and float32 on the CPU.
+        device: where the teacher computes, for source=folder; auto is CUDA if torch finds a CUDA device.
         url: address of the endpoint, with /v1 at its end.
         model: the teacher's name at the endpoint.
-        api_key: key of the endpoint, best as "${NAME}".
-        concurrency: most requests at the same time.
-        timeout_s: seconds per request.
-        heading: the line before the actions of a success.
-        keep: most tasks whose successes are kept; the oldest go first.
+        api_key: key of the endpoint; "${NAME}" takes it from the environment variable NAME.
+        concurrency: largest number of requests to the endpoint at the same time.
+        timeout_s: time limit in seconds of a request to the endpoint.
+        heading: the line before the actions of a success, for source=own.
+        keep: largest number of tasks whose successes are stored, for source=own; the tasks that were stored first are
+            dropped first.
     """
 
     source: Literal["own", "folder", "endpoint"] = "own"
@@ -107,18 +110,19 @@ class Teacher:
             del self.solutions[key]
 
     def told(self, record: EpisodeRecord) -> str:
-        """What the policy as a teacher reads of a chain's task; empty if the chain has no such teacher."""
+        """The actions of a success, for the prompts that the policy reads as its own teacher; empty if it does not
+        teach the chain."""
         actions = self.solutions.get(record.task.key)
         if not actions or record.success or lost(record):
             return ""
         return "\n".join([self.config.heading, *actions])
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The solutions, as a checkpoint stores them."""
         return {"solutions": {key: list(actions) for key, actions in self.solutions.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the solutions of a checkpoint."""
         self.solutions = {key: [str(action) for action in actions] for key, actions in state["solutions"].items()}
 
 
@@ -128,11 +132,11 @@ def make(config: Config, seed: int) -> Teacher:
 
 
 def teaches(config: Config) -> Teaching:
-    """Who teaches."""
+    """The model that computes the column `teacher_logprob`."""
     options = {name: getattr(config, name) for name in Teaching._fields}
     return Teaching(**options)
 
 
 def words(config: Config) -> list[str]:
-    """What a new tokenizer must know to read a success."""
+    """The texts whose words a new tokenizer must know, so that the policy can read a success."""
     return [config.heading] if config.source == "own" else []

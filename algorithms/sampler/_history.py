@@ -11,29 +11,29 @@ from agentrl.types import Task
 
 
 def pool(tasks: Sequence[Task], most: int, rng: np.random.Generator) -> list[Task]:
-    """At most `most` tasks at random; without repeats, except from an endless list."""
+    """`most` tasks at random, or as many as the list has; without repeats, except from an endless list."""
     n, wanted = len(tasks), min(most, len(tasks))
     picks = rng.integers(n, size=wanted) if n > ENDLESS else rng.choice(n, size=wanted, replace=False)
     return [tasks[int(i)] for i in picks]
 
 
 def outcomes(graph: StepGraph) -> Iterator[tuple[str, bool]]:
-    """(key of the task, success) of each scored episode of the agents that have the tasks, not of those they call."""
+    """(key of the task, success) of each scored episode of an agent that no other agent called."""
     won = graph.succeeded  # [N]
     for row in np.flatnonzero(graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()).tolist():
         yield graph.names["group"][graph.group[row]], bool(won[row])
 
 
 class Posterior:
-    """A Beta posterior of the success of each task, which forgets at a rate.
+    """A Beta posterior of the success rate of each task, in which older outcomes count less.
 
     Source: MoPPS, arXiv:2507.04632, its update with temporal discounting: with s successes among k rollouts of a task,
     alpha <- decay alpha + (1 - decay) alpha_0 + s and beta <- decay beta + (1 - decay) beta_0 + k - s. A task that was
-    not played keeps its posterior.
+    not played in the batch keeps its posterior.
 
     Args:
-        prior: alpha_0 and beta_0, of a task that was never played.
-        decay: 1 never forgets.
+        prior: alpha_0 and beta_0: the posterior of a task that was never played.
+        decay: from 0 to 1; with 1, older outcomes count as much as new ones.
     """
 
     def __init__(self, prior: tuple[float, float], decay: float) -> None:
@@ -46,7 +46,7 @@ class Posterior:
         return alpha, beta
 
     def mean(self, key: str) -> float:
-        """The estimate of a task's success."""
+        """The mean of the posterior of a task's success rate."""
         alpha, beta = self.of(key)
         return alpha / (alpha + beta)
 

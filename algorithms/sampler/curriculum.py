@@ -2,9 +2,10 @@
 
 Formula: `weight = sqrt(v (1 - v)) + floor`, v the estimated success of the task's bin.
 
-Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling); v is a Beta mean per
-difficulty bin, whose older counts shrink by `decay` per batch. The bin of a task is the part of its key before the last
-`/`, so that endless lists work too; a list of keys without `/` is one bin, and then this is uniform sampling.
+Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling). Here v is one estimate
+per difficulty bin, (successes + 0.5) / (episodes + 1), and the counts of earlier batches shrink by the factor `decay`
+per batch. The bin of a task is the part of its key before the last `/`, so the sampler also works with endless lists of
+tasks. If no key has a `/`, all tasks are in one bin, and the sampling is uniform.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,13 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """floor: smallest weight of a bin. decay: share of the old counts that is kept per batch. pool: candidate tasks per
-    task of the batch."""
+    """See the module.
+
+    Attributes:
+        floor: number that is added to the weight of every bin.
+        decay: factor by which the counts of earlier batches shrink per batch; 1 keeps them.
+        pool: number of candidate tasks per task of the batch.
+    """
 
     floor: float = Field(0.05, gt=0)
     decay: float = Field(0.9, ge=0, le=1)
@@ -58,7 +64,7 @@ class Sampler:
         return [Draw(task=candidates[i]) for i in chosen]
 
     def observe(self, graph: StepGraph) -> None:
-        """Count the outcomes of the bins: of the agents that have the tasks, not of those that they call."""
+        """Shrink the earlier counts, and count the outcomes of the batch per bin."""
         for counts in self._counts.values():
             counts[:] = [self._config.decay * c for c in counts]
         for key, won in outcomes(graph):

@@ -2,8 +2,9 @@
 
 Formula: a group is kept iff its scores vary.
 
-Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size: surplus groups are not used, and
-after `max_rounds` the batch is filled with groups that do not vary; both are counted in the metrics.
+Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size. Groups beyond this size are not
+used. If too few groups vary after `max_rounds` rounds, groups of the last round that do not vary fill the batch. The
+metrics `groups_dropped` and `groups_filled` count the groups that are not used and the groups that fill the batch.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from agentrl.types import Task
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_rounds: rounds of rollouts before the batch is filled with groups that do not vary."""
+    """max_rounds: largest number of rounds of rollouts; after them the batch is filled with groups that do not vary."""
 
     max_rounds: int = Field(10, ge=1)
 
@@ -28,9 +29,10 @@ def make(config: Config, tasks: Sequence[Task], seed: int) -> uniform.Sampler:
 
 
 def keep(config: Config, graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of groups whose episode scores vary; rollouts that failed through the environment do not count.
+    """[N] bool, rows of groups whose episode scores vary; episodes that ended with a fault do not count.
 
-    Scores are compared agent by agent: a task is kept if the episodes of one of its agents vary.
+    Scores are compared per agent: the rows of an agent in a group are True if the scores of the agent's episodes in
+    this group vary.
     """
     votes = (graph.first & ~graph.failed()).astype(np.float64)  # [N]
     return ~moments(graph.score, graph.peers, votes).constant

@@ -1,14 +1,15 @@
 """Raises the temperature of tasks that are always solved, so that their groups vary again.
 
-Formula: temperature = `temperatures[n - 1]` after n visits in a row in which every copy solved the task.
+Formula: temperature = `temperatures[min(n, len(temperatures)) - 1]` after n >= 1 visits in a row in which every copy
+solved the task; `sampling.temperature` after n = 0.
 
-Source: ERPO, arXiv:2511.04800 (explore residual prompts). A task whose copies are all solved gives a group without
-variance and no gradient. Each task has a count of the visits in a row in which every copy solved it, and the
-temperature of its next group rises with the count. The trainer's log-probs use the same temperature (the column
-`temperature`), so that the loss compares log-probs at the temperature at which the tokens were sampled.
+Source: ERPO, arXiv:2511.04800 (explore residual prompts). If every copy solves a task, the scores of the group do not
+vary, and the group gives no gradient. Each task has a count of the visits in a row in which every copy solved it, and
+the temperature of the task's next group rises with the count. The trainer's log-probs use the same temperature (the
+column `temperature`), so that the loss compares log-probs at the temperature at which the tokens were sampled.
 
-Departure: the published schedule was not at hand. `temperatures` is a list: after one solved visit its first entry,
-after two its second, and so on; after the list its last entry stays. A visit with a failure sets the count to 0.
+Departure: the schedule of the paper was not available. Here, after n solved visits in a row, the temperature is entry
+n of the list `temperatures`, or the last entry if the list is shorter. A visit with a failure sets the count to 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ PAPER = "ERPO, arXiv:2511.04800"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """temperatures: temperature of a task after one, two, ... visits in a row in which every copy solved it."""
+    """temperatures: temperature of a task after one, two, ... visits in a row in which every copy solved the task."""
 
     temperatures: tuple[float, ...] = Field((1.1, 1.2, 1.3, 1.4), min_length=1)
 
@@ -40,7 +41,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Sampler(uniform.Sampler):
-    """Uniform tasks, at the temperature that their history asks for."""
+    """Uniform tasks; a task has a higher temperature after visits in which every copy solved it."""
 
     def __init__(self, config: Config, tasks: Sequence[Task], seed: int) -> None:
         super().__init__(uniform.Config(), tasks, seed)
@@ -57,7 +58,7 @@ class Sampler(uniform.Sampler):
         return [Draw(task=one.task, temperature=self.temperature(one.task.key)) for one in super().draw(count)]
 
     def observe(self, graph: StepGraph) -> None:
-        """Count the visits in which every copy of a task solved it."""
+        """Count the visits in a row in which every copy solved the task."""
         every: dict[str, bool] = {}
         for key, won in outcomes(graph):
             every[key] = every.get(key, True) and won

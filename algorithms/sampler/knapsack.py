@@ -1,21 +1,26 @@
 """Gives the copies of a batch to the tasks where they are worth most: a knapsack of value and cost per task.
 
-Formula: maximise `sum over tasks of (1 - p^N - (1 - p)^N) p (1 - p)^2` over the copies N, at a fixed total cost.
+Formula: maximise `sum over tasks of (1 - p^N - (1 - p)^N) p (1 - p)^2` over the copies N of each task, with a limited
+total cost.
 
-Source: Knapsack RL, arXiv:2509.25849. A task of success p that is played N times is worth the probability that its
-group varies, 1 - p^N - (1 - p)^N, times the gain of an update on it, p (1 - p)^2. The copies N of all tasks are chosen
-so that their total value is largest and their total cost is that of `batch.copies` copies of every task.
+Source: Knapsack RL, arXiv:2509.25849. The value of playing a task of success rate p with N copies is the probability
+that the outcomes of the group vary, 1 - p^N - (1 - p)^N, times the gain of an update on the task, p (1 - p)^2. The
+copies N of all tasks are chosen so that their total value is largest and their total cost is at most that of
+`batch.copies` copies of every task.
 
-The batch begins with `first` copies per task. Then p is the mean of a Beta posterior (`_history.Posterior`) of the
-earlier batches and of this first wave, and the rest is spent by dynamic programming over the tasks.
+The batch begins with a first wave of `first` copies per task. Then p is the mean of a Beta posterior
+(`_history.Posterior`) of the outcomes of earlier batches and of this first wave. Dynamic programming over the tasks
+distributes the other copies.
 
-The value was compared with the released code (verl/trainer/ppo/exploration_utils.py) and is the same.
+The formula of the value is the same as in the released code (verl/trainer/ppo/exploration_utils.py).
 
-Departures: the paper's estimate is the success rate of the epoch before, which is 0 or 1 for many tasks and needs an
-extra rule for these; a posterior mean is never 0 or 1. `unit = "tokens"` counts a copy of a task by the tokens that
-the first wave's copies of it sampled, in steps of 1/8 of the mean task; the paper's copies cost 1. In the released code
-the first further copy of a task has the value of all its copies; here a copy has the value that it adds. The released
-code has a rule that gives the remaining copies to tasks that were never or always solved; it is not needed here.
+Departures: the paper estimates p by the success rate of the epoch before. This rate is 0 or 1 for many tasks, for which
+the paper needs an extra rule; the posterior mean used here is never 0 or 1. In the paper every copy costs 1. Here, with
+`unit = "tokens"`, the cost of a copy is in proportion to the tokens that the first wave sampled for its task, rounded
+to eighths of the mean over the tasks. In the released code the first further copy of a task has the value of all the
+task's copies; here a further copy has the value that it adds. The released code has a rule that gives the remaining
+copies to tasks that were never or always solved. Here this rule is not needed, because a further copy always adds value
+if p is neither 0 nor 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +44,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        first: copies per task in the first wave, at most batch.copies.
-        max_copies: most copies per task.
-        unit: what a copy costs: one (copies), or what the copies of the first wave sampled (tokens).
-        decay: share of the old counts that a task keeps when it is played again; 1 never forgets.
+        first: number of copies per task in the first wave, at most batch.copies.
+        max_copies: largest number of copies per task.
+        unit: the cost of a copy: 1 (copies), or in proportion to the tokens that the first wave sampled for its task
+            (tokens).
+        decay: share of a task's earlier counts that remains when the task is played again; 1 keeps all.
         prior: alpha and beta of a task that was never played.
     """
 
@@ -75,7 +81,7 @@ class Sampler(uniform.Sampler):
         return [Draw(task=draw.task, copies=self._config.first) for draw in super().draw(count)]
 
     def further(self, draws: Sequence[Draw], graph: StepGraph, left: int) -> list[int]:
-        """The copies beyond the first wave that make the batch worth most."""
+        """How many further copies each task gets so that the total value of the batch is largest."""
         seen = Posterior(self._config.prior, self._config.decay)
         seen.load_state_dict(self.posterior.state_dict())
         seen.observe(graph)
@@ -87,7 +93,7 @@ class Sampler(uniform.Sampler):
         return within(extra, left)
 
     def _costs(self, draws: Sequence[Draw], graph: StepGraph) -> np.ndarray:
-        """[tasks] int64, cost units of a copy."""
+        """[tasks] int64, cost of a copy of each task; with unit = "tokens", in eighths of the mean over the tasks."""
         if self._config.unit == "copies" or graph.tokens is None:
             return np.ones(len(draws), np.int64)
         tokens = np.bincount(token_rows(graph.tokens), graph.tokens.sampled, minlength=len(graph))  # [N]
@@ -100,7 +106,7 @@ class Sampler(uniform.Sampler):
         return np.maximum(1, np.rint(STEPS * own / mean)).astype(np.int64)
 
     def observe(self, graph: StepGraph) -> None:
-        """Count the outcomes of the tasks, of both waves."""
+        """Count the outcomes of the batch's episodes per task."""
         self.posterior.observe(graph)
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -114,7 +120,7 @@ class Sampler(uniform.Sampler):
 
 
 def worth(p: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """The value of playing a task of success `p` `copies` times: see the module."""
+    """The value of playing a task with success rate `p` and this number of copies: see the module."""
     varied = 1 - p**copies - (1 - p) ** copies
     value: np.ndarray = varied * p * (1 - p) ** 2
     return value
@@ -132,7 +138,7 @@ def best_copies(value: np.ndarray, cost: np.ndarray, budget: int) -> np.ndarray:
         [tasks] int64; of equal totals, the one with fewer copies of the later tasks.
     """
     tasks, options = value.shape
-    best = np.zeros(budget + 1)  # [budget + 1] largest value of the tasks so far, by what is spent at most
+    best = np.zeros(budget + 1)  # [budget + 1] largest value of the tasks so far at a cost of at most the index
     chosen = np.zeros((tasks, budget + 1), np.int32)
     for task in range(tasks):
         before, best = best, best.copy()
@@ -152,7 +158,7 @@ def best_copies(value: np.ndarray, cost: np.ndarray, budget: int) -> np.ndarray:
 
 
 def within(extra: np.ndarray, left: int) -> list[int]:
-    """The further copies, cut to `left` chains in all: cheap tasks can take more copies than the batch has."""
+    """The further copies, cut to `left` chains in all: cheap tasks could get more copies than are left."""
     cut = np.minimum(np.cumsum(extra), left)
     return [int(copies) for copies in np.diff(cut, prepend=0)]
 

@@ -1,16 +1,18 @@
-"""Prefers tasks whose success is near a target, by a posterior per task that costs no rollouts.
+"""Prefers tasks whose success rate is near a target, as a posterior per task predicts it without extra rollouts.
 
 Formula: play the tasks of smallest `|p - target|`, p drawn from `Beta(alpha, beta)` of the task.
 
-Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success,
-updated from the batches that it was in (`_history.Posterior`). For a batch, `pool` times as many candidates are drawn;
-of each a success rate is drawn from its posterior (Thompson sampling), and the tasks whose draws lie nearest to
-`target` are played. A task that was seldom played has a wide posterior, so that it is tried now and then.
+Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success rate,
+which is updated with the outcomes of every batch with the task (`_history.Posterior`). For a batch of n tasks, `pool`
+times n candidate tasks are drawn. For each candidate, a success rate is drawn from its posterior (Thompson sampling).
+The n candidates whose drawn success rates are nearest to `target` are played. A task that was seldom played has a wide
+posterior, so that it is tried now and then.
 
-Compared with the released code (recipe/ours/mopps.py): update, draws and the choice of the nearest are the same; its
-scripts that start without stored outcomes set the discount to 0.5, which is the default of `decay` here, and 8 or 16
-candidates per task. Two features are not built: the choice of tasks inside an interval (`threshold`), and the start
-from stored outcomes. Departure: `pick = "mean"` takes the posterior's mean in place of a draw.
+Compared with the released code (recipe/ours/mopps.py): the update of the posterior, the draws and the choice of the
+nearest candidates are the same. The scripts of the released code that start without stored outcomes set the discount to
+0.5, which is the default of `decay` here, and draw 8 or 16 candidates per task of the batch. Two features of the
+released code are not built here: the choice of tasks inside an interval (`threshold`), and the start from stored
+outcomes. Departure: `pick = "mean"` takes the posterior's mean in place of a draw.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +33,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        pick: draw each candidate's success from its posterior (thompson), or take the posterior's mean.
-        target: the success that is preferred, 0 to 1; at 0.5 the outcomes of a group vary most.
-        decay: share of the old counts that a task keeps when it is played again; 1 never forgets.
+        pick: the estimate of a candidate's success rate: a draw from its posterior (thompson), or the posterior's mean
+            (mean).
+        target: preferred success rate, 0 to 1; at 0.5 the outcomes of a group vary most.
+        decay: share of a task's earlier counts that remains when the task is played again; 1 keeps all.
         prior: alpha and beta of a task that was never played.
-        pool: candidate tasks per task of the batch.
+        pool: number of candidate tasks per task of the batch.
     """
 
     pick: Literal["thompson", "mean"] = "thompson"
@@ -58,7 +61,7 @@ class Sampler:
         self.posterior = Posterior(config.prior, config.decay)
 
     def draw(self, count: int) -> list[Draw]:
-        """The `count` candidates whose success is nearest to the target; candidates repeat if there are not enough."""
+        """The `count` candidates whose estimates are nearest to the target; candidates repeat if there are too few."""
         rng = np.random.default_rng((self._seed, self._batch))
         self._batch += 1
         candidates = pool(self._tasks, self._config.pool * count, rng)
@@ -70,7 +73,7 @@ class Sampler:
         return [Draw(task=candidates[int(order[i % len(order)])]) for i in range(count)]
 
     def observe(self, graph: StepGraph) -> None:
-        """Count the outcomes of the tasks."""
+        """Count the outcomes of the batch's episodes per task."""
         self.posterior.observe(graph)
 
     def state_dict(self) -> Mapping[str, Any]:

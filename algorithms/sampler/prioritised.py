@@ -3,9 +3,11 @@
 Formula: `weight = sqrt(v (1 - v)) + floor`, v the tracked value of the prompt.
 
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, prioritised prompt sampling: the weight of a prompt
-is sqrt(v (1 - v)) + floor, v the value of its tracker. The tracker is that of the credit method `single_stream`, with
-the same updates from the same annotated graphs, so that both have the same value of each task; with another credit
-method it assumes that the policy has not moved between two visits. Give `start` the same file as `credit.start`.
+is sqrt(v (1 - v)) + floor, where v is the value that a tracker estimates for the prompt. The sampler has a tracker of
+the same kind as the credit method `single_stream`. If `single_stream` assigns the credit, the sampler's tracker gets
+the same updates from the same annotated graphs, so both trackers have the same value of each task; for this, set
+`start` and `credit.start` to the same file. With another credit method, the tracker assumes that the policy has not
+changed between two visits of a task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +29,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        floor: weight that every task keeps.
-        pool: candidate tasks per task of the batch.
-        start: a report of `agentrl eval ... --samples N --out FILE` on the training tasks, which gives the first
-            values; empty starts all values at 0.5.
+        floor: number that is added to the weight of every task.
+        pool: number of candidate tasks per task of the batch.
+        start: a report of `agentrl eval ... --samples N --out FILE` on the training tasks, from which the first values
+            are computed; if empty, all values begin at 0.5.
     """
 
     floor: float = Field(0.05, gt=0)
@@ -46,7 +48,7 @@ class Sampler:
         self.tracker = started(Tracker(), config.start, "sampler.start")
 
     def draw(self, count: int) -> list[Draw]:
-        """`count` of the candidates, by weight; without repeats if there are enough."""
+        """`count` of the candidates, by weight; without repeats if there are enough candidates."""
         rng = np.random.default_rng((self._seed, self._batch))
         self._batch += 1
         candidates = pool(self._tasks, self._config.pool * count, rng)
@@ -59,7 +61,7 @@ class Sampler:
         """Does nothing: the tracker learns from the annotated graph."""
 
     def annotated(self, graph: StepGraph) -> None:
-        """Add each outcome of the batch, with how far the policy has moved since the task's last answer."""
+        """Update the tracker with each outcome of the batch and the policy's change since the task's last visit."""
         moved = graph.column("policy_kl") if graph.has("policy_kl") else np.full(len(graph), np.nan)  # [N]
         counted = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
         counted &= ~graph.column("guided") if graph.has("guided") else True

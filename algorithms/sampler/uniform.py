@@ -44,14 +44,14 @@ class Sampler:
         return int(self._order[1][place])
 
     def observe(self, graph: StepGraph) -> None:
-        """Nothing to learn."""
+        """Does nothing: the order of the tasks does not depend on outcomes."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The place in the epoch, as a checkpoint stores it."""
+        """The number of drawn tasks, as a checkpoint stores it."""
         return {"drawn": self._drawn}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the place in the epoch of a checkpoint."""
+        """Restore the number of drawn tasks of a checkpoint."""
         self._drawn = int(state["drawn"])
 
 
