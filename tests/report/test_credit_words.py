@@ -71,7 +71,7 @@ def test_a_standard_deviation_is_named_and_other_methods_have_no_words():
 
 def test_options_have_the_texts_of_explain_and_grpo_is_not_called_normalised_without_a_deviation():
     found = explained_options("gigpo", {"singleton": "zero", "similarity": "off"}, ["step_return", "unknown"])
-    assert found.keys() == {"singleton", "similarity", "step_return"} and "only equal ones" in found["similarity"]
+    assert found.keys() == {"singleton", "similarity", "step_return"} and "equal states only" in found["similarity"]
     assert explained_options("as stored", {}, []) == {}
     about = "The score, normalised inside its group, on every step (GRPO)."
     assert about_under(about, {"std": "sample"}) == about
