@@ -1,4 +1,4 @@
-"""Catalogue `agentrl.envs`: a file's name is its name in configurations (see `agentrl.catalogue`)."""
+"""Catalogue `agentrl.envs`: the name of a file is the name of its environment in recipes (see `agentrl.catalogue`)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,7 +7,7 @@ from typing import Any
 if __name__ != "agentrl.envs":
     raise ImportError("import agentrl.envs, not the bare folder name")
 
-# Further names: an environment with options that the name stands for. Results are reported under them.
+# Further names -> the environment and the options that the name stands for.
 ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "alfworld-gen": ("alfworld", {"source": "generated"}),

@@ -1,4 +1,4 @@
-"""What the environments of other packages share: their interpreter's option, and prompts for a single answer."""
+"""What environments of other packages share: the option that names their interpreter, and prompts for one answer."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ class Options(BaseModel, frozen=True, extra="forbid"):
 
 
 def program(file: str, config: Options, options: dict[str, Any]) -> ForeignProgram:
-    """The program of an environment's `__init__` file: its name is the folder's, its adapter the file adapter.py."""
+    """The program of the environment whose `__init__` file is `file`.
+
+    The program has the name of the folder of this file; its adapter is the file adapter.py in this folder.
+    """
     folder = Path(file).resolve().parent
     return ForeignProgram.of(folder.name, folder / "adapter.py", config.python, options)
 
@@ -27,15 +30,15 @@ class Answer(Bare):
 
 
 class TaggedAnswer(Bare):
-    """The answer is what the last pair of <answer> and </answer> holds; a reply without a pair is no answer."""
+    """The answer is the content of the last pair of <answer> and </answer>; a reply without such a pair is invalid."""
 
     system = "Think first if you need to, then give the final answer, and nothing else, between <answer> and </answer>."
 
     def answer(self, action: str) -> str:
-        """The answer in its tags."""
+        """The reply that gives this answer: the answer between its tags."""
         return f"<answer>{action}</answer>"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The last answer in tags."""
+        """The content of the last pair of tags; PARSE_ERROR if there is no pair."""
         found = [one.content.strip() for one in tagged(text, "answer")]
         return Parsed(found[-1], True, Status.OK) if found else Parsed("", False, Status.PARSE_ERROR)

@@ -1,11 +1,14 @@
 """Deep research: a planner answers questions of several facts by sending questions to searchers.
 
-The planner (`main`) sees no passage. It delegates a question, hears what a searcher found, and answers in the end; a
-searcher is an agent of its own that plays `search_qa` on the question it was given, over the same embedded
-encyclopaedia. The questions are those generated from the encyclopaedia; each split has things that no other split asks
-for. The setting is that of M-GRPO (arXiv:2511.13288): both agents report the signals `format` and `em`, from which
-`[reward] name="m_grpo_reward"` with correct = "em" and expert = "em" composes both rewards; a searcher's `em` judges it
-on the question it was sent, as an expert would.
+The planner (`main`) sees no passage. It sends questions to a searcher, reads the answers of the searcher, and in the
+end gives its own answer. The searcher is another agent: it plays `search_qa` on the question that it gets, over the
+same embedded encyclopaedia. The planner's questions are generated from this encyclopaedia; no person or place is in two
+splits.
+
+The setting is that of M-GRPO (arXiv:2511.13288). Planner and searcher report the signals `format` and `em`, from which
+`[reward] name="m_grpo_reward"` with correct = "em" and expert = "em" computes the rewards of both agents. The `em` of a
+searcher compares its answer with the right answer to the question that it got; it takes the place of the expert's
+judgement in M-GRPO.
 
 Its results are a benchmark of their own, `deep-gen`.
 """
@@ -36,9 +39,18 @@ _TAGS = ("delegate", "answer")
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """world, world_seed, split, hops: which questions, as in `search_qa`. max_turns: most questions that may be
-    delegated; one last turn follows for the answer. prompt: `tags` for language models, `compact` for small ones.
-    searcher: options of the searcher's own environment."""
+    """Options of planner and searcher.
+
+    Attributes:
+        world: level of the embedded encyclopaedia: tiny, small, medium or large.
+        world_seed: seed of the world's names and facts.
+        split: train, valid or test. No person or place is in two splits.
+        hops: keep only questions that join one of these numbers of facts; empty keeps all questions.
+        max_turns: largest number of turns in which the planner sends a question or gives an invalid answer. One more
+            turn follows, in which the planner can only answer: no question is sent.
+        prompt: `tags` for language models, `compact` for small ones.
+        searcher: options of the environment `search_qa` that the searcher plays, such as {top_k = 1}.
+    """
 
     world: Literal["tiny", "small", "medium", "large"] = "small"
     world_seed: int = Field(0, ge=0)
@@ -51,7 +63,17 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """An episode at one point: what was asked and heard, answers without either tag, what was answered at last."""
+    """An episode at one point.
+
+    Attributes:
+        task: the task.
+        text: the text of the current observation.
+        heard: (question, answer) of each question that was sent; the answer is empty if none came, or none came yet.
+        turn: number of turns played.
+        invalid: number of the planner's answers without a pair of tags.
+        failed: number of questions to which the searcher gave no answer.
+        answer: the planner's answer to the task; None as long as there is none.
+    """
 
     task: Task
     text: str
@@ -75,7 +97,10 @@ class DeepResearch:
         return self.observation()
 
     def step(self, action: str) -> StepResult:
-        """Send a question to a searcher, or take the answer; any other action gets a text that says what is allowed."""
+        """Send a question to a searcher, or take the answer; any other action gets a text that names the missing tags.
+
+        The turn after the first `max_turns` turns ends the episode, whatever its action is.
+        """
         state = replace(self.state, turn=self.state.turn + 1)
         found = first_tagged(action, _TAGS)
         last = state.turn > self.config.max_turns
@@ -93,7 +118,7 @@ class DeepResearch:
         return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(found.content.strip()),)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """The searcher's answer; if its episode failed, a text says so."""
+        """Show the searcher's answer; if there is none, a text says so."""
         (reply,) = replies
         found = read(reply.text)
         said = found[1] if found is not None and found[0] == "answer" else ""
@@ -104,7 +129,11 @@ class DeepResearch:
         return self._go_on(Status.OK)
 
     def signals(self) -> dict[str, float]:
-        """format: there is an answer, and every action had a tag. em, f1: scores of the answer."""
+        """The signals of the episode so far, 0 to 1.
+
+        `format` is 1 if there is an answer and every action had a pair of tags. `em` (exact match) and `f1` (F1 of the
+        words) compare the answer with the right answers; they are 0 without an answer.
+        """
         golden, given = [str(a) for a in self.state.task.params["answers"]], self.state.answer
         return {
             "format": float(given is not None and not self.state.invalid),
@@ -113,7 +142,11 @@ class DeepResearch:
         }
 
     def observation(self) -> Observation:
-        """The question, or the last reply, and the actions that can be made of the names seen so far."""
+        """The question or the last reply, with the actions that the names seen so far allow.
+
+        These are the questions for one fact of a name that were not sent yet, and each name as the answer; after
+        `max_turns` turns, only the answers.
+        """
         heard = ";".join(f"{asked}={said}" for asked, said in self.state.heard)
         question = str(self.state.task.params.get("question", ""))
         return Observation(
@@ -152,7 +185,10 @@ class DeepResearch:
         return Errand(SEARCHER, Task(key=key, env="search_qa", params=params))
 
     def _truth(self, question: str) -> tuple[list[str], list[str]]:
-        """The right answers to a question of ours and the names on the way; none for any other text."""
+        """(answers, path) of a question in the words of `ask`: its right answers, and the names on the way to them.
+
+        If the world does not answer the question, `answers` is empty. If the words are not those of `ask`, both are.
+        """
         made, understood = world(self.config.world, self.config.world_seed), understand(question)
         if understood is None:
             return [], []
@@ -178,7 +214,7 @@ class DeepResearch:
 
 
 class Tags:
-    """The planner's words for language models."""
+    """The planner's prompt for language models."""
 
     system = ""
     stop: tuple[str, ...] = ("</delegate>", "</answer>")
@@ -193,11 +229,11 @@ class Tags:
         )
 
     def turn(self, observation: Observation) -> str:
-        """What was found."""
+        """What the searcher found."""
         return f"<finding>{observation.text}</finding>"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question, the last turns, what was found."""
+        """The first message, the last turns, and what the searcher found."""
         lines = [self.first(first)]
         for i, step in enumerate(past, done - len(past)):
             lines += [self.turn(step.observation)] if i else []
@@ -217,7 +253,8 @@ class Tags:
 
 
 class Compact(Tags):
-    """The bare question and findings; an answer is `delegate QUESTION` or `answer NAME`."""
+    """The planner's prompt for small models: the question and the findings alone; a reply is `delegate QUESTION` or
+    `answer NAME`."""
 
     stop = ()
 
@@ -226,7 +263,7 @@ class Compact(Tags):
         return observation.task
 
     def turn(self, observation: Observation) -> str:
-        """What was found, and the question again: a small model finds it at a fixed distance."""
+        """What the searcher found, then the question again, so that a small model finds the question at the end."""
         return f"{observation.text}\n{observation.task}"
 
     def answer(self, action: str) -> str:
@@ -235,7 +272,7 @@ class Compact(Tags):
         return action if found is None else f"{found.tag} {found.content}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first word, delegate or answer, says which of the two it is."""
+        """The first word must be `delegate` or `answer`; the rest is the question or the name."""
         name, _, content = text.strip().partition(" ")
         if name not in ("delegate", "answer"):
             return Parsed(text.strip(), False, Status.PARSE_ERROR)
@@ -249,11 +286,11 @@ class Planner:
         self._env, self._seed, self._slips, self._rng = env, seed, slips, random.Random(seed)
 
     def reset(self, task: Task) -> None:
-        """Start the stream of this task."""
+        """Seed the random actions by the task."""
         self._rng = random.Random(f"{self._seed} {task.key}")
 
     def act(self, observation: Observation) -> Move:
-        """The next question, or the answer."""
+        """The question for the next fact of the chain; the answer if all were asked, or if no turn is left to ask."""
         if observation.actions and self._rng.random() < self._slips:
             return Move(self._rng.choice(observation.actions))
         heard = dict(self._env.state.heard)
@@ -275,7 +312,7 @@ def make(config: Config) -> DeepResearch:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The world's questions of `config.hops` hops."""
+    """The questions of the split that join `config.hops` facts; of any number of facts if `hops` is empty."""
     found = questions(config.world, config.world_seed)[config.split]
     return [
         Task(
@@ -294,14 +331,14 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
-    """The searcher, over the same encyclopaedia."""
+    """The searcher's environment, expert and limits; the encyclopaedia is the same unless `searcher` changes it."""
     own = {"name": "search_qa", "world": config.world, "world_seed": config.world_seed}
     own["prompt"] = "compact" if config.prompt == "compact" else "search_r1"
     return {SEARCHER: {"env": {**own, **config.searcher}, "expert": "expert", "limits": {"turns": 6}}}
 
 
 def prompt(config: Config) -> Tags:
-    """How the planner is spoken to."""
+    """The planner's prompt."""
     return Compact() if config.prompt == "compact" else Tags()
 
 

@@ -1,7 +1,8 @@
 """The customer of `desk` as an agent: one reply to what the agent at the desk said.
 
-`desk` with user="agent" sends each of its agent's messages here. A language model plays it by `[agents.user]`; the
-expert is the scripted customer. A reply that holds ###STOP### ends the conversation, as in tau-bench.
+If `desk` has user="agent", each message of the agent at the desk is answered by an episode of this environment, which
+the agent `user` plays. The section `[agents.user]` gives this agent a language model; the expert is the scripted
+customer. A reply that contains ###STOP### ends the conversation, as in tau-bench.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +28,12 @@ RULES = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """What this environment plays alone: the customer's first reply in tasks of `desk`.
+    """The tasks of this environment when no `desk` calls it: the customer's first reply in generated tasks of `desk`.
 
     Attributes:
-        domain: domain of these tasks.
-        split: split of these tasks.
-        count: number of these tasks.
+        domain: the domain of `desk` from whose generated tasks the tasks are made.
+        split: the split of `desk` from which the tasks are made.
+        count: number of tasks. A task is the customer's first reply in one generated task of `desk`.
     """
 
     domain: Literal["retail", "bookings"] = "retail"
@@ -48,12 +49,12 @@ class Customer:
         self.over = False
 
     def reset(self, task: Task) -> Observation:
-        """What was said so far."""
+        """Start the task; the observation is what was said so far."""
         self.task, self.over = task, False
         return self.observation()
 
     def observation(self) -> Observation:
-        """The conversation, with the instruction as the task."""
+        """The conversation as text, and the customer's instruction as the task."""
         said: Sequence[Sequence[str]] = self.task.params.get("said", [])
         lines = [f"{who}: {text}" for pair in said for who, text in zip(("Agent", "You"), pair, strict=True) if text]
         return Observation(text="\n".join(lines), task=str(self.task.params.get("instruction", "")))
@@ -65,7 +66,7 @@ class Customer:
         return StepResult(self.observation(), 0.0, True, False, info)
 
     def snapshot(self) -> tuple[Task, bool]:
-        """The task, and whether the reply was given."""
+        """The task, and whether the customer has replied."""
         return self.task, self.over
 
     def restore(self, snapshot: tuple[Task, bool]) -> Observation:
@@ -78,20 +79,20 @@ class Customer:
 
 
 class Words:
-    """The role and the rules as the system message, the goal and the conversation as the user message."""
+    """The rules as the system message, the customer's instruction and the conversation as the user message."""
 
     system = RULES
 
     def first(self, observation: Observation) -> str:
-        """Goal and conversation."""
+        """The instruction and the conversation."""
         return f"Who you are and what you want: {observation.task}\n\n{observation.text}"
 
     def turn(self, observation: Observation) -> str:
-        """The same: there is one turn."""
+        """The same text as `first`: an episode has one turn."""
         return self.first(observation)
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The same."""
+        """The same text as `first`."""
         return self.first(observation)
 
     def answer(self, action: str) -> str:
@@ -99,23 +100,23 @@ class Words:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first line that says something; `You:` before it is left out."""
+        """The reply is the first line that is not blank, without a leading `You:`."""
         line = next((one.strip() for one in text.splitlines() if one.strip()), "").removeprefix("You:").strip()
         return Parsed(line, bool(line), Status.OK if line else Status.PARSE_ERROR)
 
 
 class Scripted:
-    """The scripted customer. To know the state of the conversation, it goes through all earlier words again."""
+    """The scripted customer. It finds its place in the conversation by replying to all the agent's messages again."""
 
     def __init__(self) -> None:
         self._task = Task(key="", env="desk_user")
 
     def reset(self, task: Task) -> None:
-        """Another point of a conversation."""
+        """Take a task: the conversation up to the message that wants a reply."""
         self._task = task
 
     def act(self, observation: Observation) -> Move:
-        """The reply to the agent's last words."""
+        """The reply to the agent's last message."""
         goal, mood = self._task.params["goal"], Mood()
         said = [content for content, _ in self._task.params["said"]]
         text = opening(goal)
@@ -130,7 +131,7 @@ def make(config: Config) -> Customer:
 
 
 def tasks(config: Config) -> list[Task]:
-    """The first reply of generated conversations."""
+    """The customer's first reply to "Hello. How can I help you?", one task per generated task of `desk`."""
     found = []
     for number in range(config.count):
         made = row(config.domain, 2, config.split, number)

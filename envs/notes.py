@@ -1,8 +1,8 @@
 """Notes that are too long for a context: many lines say who has which key, and one person's key is asked for.
 
-A small synthetic task for context policies that rewrite what they know. The notes come page by page (`pages`: the
-action `next` turns the page), or all in one observation (`whole`). If several lines name a person, the last one counts.
-It is a benchmark of its own, `notes-gen`.
+A small synthetic task for contexts in which the model rewrites a memory of what it has read. The notes are shown page
+by page (show = "pages"; the action `next` turns the page), or all in one observation (show = "whole"). If several lines
+name the person, the key of the last of these lines is the right answer. Results are reported as `notes-gen`.
 """
 
 import re
@@ -25,13 +25,21 @@ NAMES = (
 )
 KEYS = ("red", "blue", "green", "black", "white", "brown", "pink", "grey", "gold", "silver")
 KEY = re.compile(r"notes-gen/(?P<pages>\d{1,4})x(?P<lines>\d{1,4})/(?P<split>train|valid|test)/\d+-\d+")
-SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the hashes of notes
+SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the hash values: first, last + 1
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """show: `pages` one at a time, or the `whole` at once. pages: number of pages. lines: lines per page. split: train,
-    valid or test (no set of notes is in two splits). seed: another seed gives other notes. count: number of tasks; None
-    for an endless list. brief: fewer words, for small models."""
+    """Options of the notes.
+
+    Attributes:
+        show: `pages`: one page per observation; `whole`: all pages in every observation.
+        pages: number of pages of the notes of a task.
+        lines: number of lines of a page.
+        split: train, valid or test. No set of notes is in two splits.
+        seed: another seed gives other notes.
+        count: number of tasks; None for an endless list.
+        brief: fewer words, for small models.
+    """
 
     show: Literal["pages", "whole"] = "pages"
     pages: int = Field(8, ge=1, le=1000)
@@ -43,7 +51,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Notes(NamedTuple):
-    """Who is asked for, the right key, and the pages: (name, key) lines."""
+    """The notes of a task.
+
+    Attributes:
+        name: the person whose key is asked for.
+        key: the right key.
+        pages: the (name, key) of each line, by page.
+    """
 
     name: str
     key: str
@@ -51,12 +65,15 @@ class Notes(NamedTuple):
 
 
 def SMALL_MODEL(config: Config) -> Mapping[str, Any]:
-    """Three short pages unless the recipe says how long notes are."""
+    """Three pages of one brief line each, unless the recipe sets `pages` or `lines`."""
     return {} if {"pages", "lines"} & config.model_fields_set else {"pages": 3, "lines": 1, "brief": True}
 
 
 def make_notes(task: Task) -> Notes:
-    """The notes of a task; the person asked for is on one to three of the lines, others on all the rest."""
+    """The notes of a task: one to three lines name the person asked for, all other lines name other people.
+
+    Notes are drawn again until their hash falls into the share of the task's split.
+    """
     pages, lines, split = task.params["pages"], task.params["lines"], task.params["split"]
     for attempt in range(1000):
         name = f"{task.key}/{attempt}".encode()
@@ -82,12 +99,13 @@ class NotesEnv:
         self.config, self.notes, self.page, self.task = config, Notes("", "", []), 0, Task(key="", env="")
 
     def reset(self, task: Task) -> Observation:
-        """Open the notes."""
+        """Make the notes of a task, and show their first page or all of them."""
         self.task, self.notes, self.page = task, make_notes(task), 0
         return self.observation()
 
     def step(self, action: str) -> StepResult:
-        """`next` turns the page, a key is the answer."""
+        """`next` turns the page, unless it is the last one or all pages are shown. A key is the answer, which ends the
+        episode. Any other action changes nothing."""
         action = action.strip()
         last = self.page == len(self.notes.pages) - 1
         if action in KEYS:
@@ -100,7 +118,7 @@ class NotesEnv:
         return StepResult(self.observation(), 0.0, False, False, info)
 
     def observation(self) -> Observation:
-        """The page, or all of them."""
+        """The page or all pages, the question, and the listed actions: `next`, or all keys if no page follows."""
         whole = self.config.show == "whole"
         shown = self.notes.pages if whole else self.notes.pages[self.page : self.page + 1]
         lines = [self._line(name, key) for page in shown for name, key in page]
@@ -117,7 +135,7 @@ class NotesEnv:
         return self.task, self.page
 
     def restore(self, snapshot: tuple[Task, int]) -> Observation:
-        """Back to a page."""
+        """Go back to the page of a snapshot."""
         self.reset(snapshot[0])
         self.page = snapshot[1]
         return self.observation()
@@ -127,25 +145,28 @@ class NotesEnv:
 
 
 class Reader:
-    """Remembers the last key that it read for the person asked for, and writes that key into the memory; a forgetful
-    reader does so only half of the time."""
+    """Remembers the last key that it has read for the person asked for.
+
+    `act` answers with this key. `write` writes the key that it finds in its texts; a forgetful reader writes `nothing`
+    instead with probability 0.5.
+    """
 
     def __init__(self, seed: int, forgetful: bool) -> None:
         self.seed, self.forgetful, self.random, self.key, self.name = seed, forgetful, Random(0), "", ""
 
     def reset(self, task: Task) -> None:
-        """New notes."""
+        """Forget the last task, and take the name of the person that the new task asks for."""
         name = f"notes\n{self.seed}\n{task.key}".encode()
         self.random, self.key = Random(int.from_bytes(sha256(name).digest()[:8], "big")), ""
         self.name = make_notes(task).name
 
     def act(self, observation: Observation) -> Move:
-        """Turn the page, or answer with the last key read."""
+        """`next` if it is the listed action, else the last key read; a random key if none was read."""
         self.key = _last_key(self.name, observation.text) or self.key
         return Move("next" if observation.actions == ("next",) else self.key or KEYS[int(self.random.random() * 10)])
 
     def write(self, memory: str, text: str) -> Move:
-        """The name and the last key that text or memory tell of."""
+        """The new memory: the name, and the last key that the text gives it, else the one that the memory gives it."""
         found = _last_key(self.name, text) or _last_key(self.name, memory)
         if self.forgetful and self.random.random() < 0.5:
             found = ""
@@ -158,7 +179,7 @@ def _last_key(name: str, text: str) -> str:
 
 
 class Tasks(Sequence[Task]):
-    """Notes made when they are opened."""
+    """The tasks. A task holds no notes: they are made when an environment is reset to it."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.size = config, config.count or ENDLESS
@@ -185,12 +206,12 @@ def make(config: Config) -> NotesEnv:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """Sets of notes."""
+    """The tasks, one set of notes each."""
     return Tasks(config)
 
 
 def find(config: Config, key: str) -> Task:
-    """The task of a key; ValueError if it names none."""
+    """The task of a key; ValueError if the key does not have the form of `KEY`."""
     found = KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} names no notes: a key is notes-gen/PAGESxLINES/SPLIT/SEED-NUMBER")
@@ -198,7 +219,7 @@ def find(config: Config, key: str) -> Task:
 
 
 def expert(env: Env, name: str, seed: int) -> Reader:
-    """`expert`, or `forgetful`, an imperfect one."""
+    """`expert`, or `forgetful`, which writes `nothing` into its memory with probability 0.5."""
     if name not in EXPERTS:
         raise ValueError(f"unknown notes player {name!r}: use one of {', '.join(EXPERTS)}")
     return Reader(seed, name == "forgetful")

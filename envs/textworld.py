@@ -1,7 +1,8 @@
 """TextWorld and Jericho games through the genuine engine: a game file, a folder of them, or generated ones.
 
-`games` names a file (.z1 to .z8, or the .json of a TextWorld game, which is compiled on first use), a folder, or a text
-file that lists some. Without it games are generated from seeds by TextWorld's own maker. Needs the extra `textworld`.
+`games` names a game file, a folder of game files, or a text file that lists game files. A game file is a story file
+(.z1 to .z8) or the .json of a TextWorld game, which is compiled when the game is first played. If `games` is empty,
+TextWorld's own generator makes games from seeds. Needs the extra `textworld`.
 """
 
 import functools
@@ -21,8 +22,8 @@ from agentrl.types import Observation, StepResult, Task
 
 HEAVY = True  # the interpreters are C libraries with state of their own
 HELD_OUT = 1 << 30  # first seed of the test split of generated games
-LINE = 120  # characters of a command
-HEAD, TAIL = 5000, 1000  # characters at either end of a game's words in which banner, prompt and status are sought
+LINE = 120  # largest number of characters of a command
+HEAD, TAIL = 5000, 1000  # characters: the banner is sought in the first HEAD of a text, the prompt in the last TAIL
 STORY = re.compile(r"\.z[1-8]$")
 _PROMPT = re.compile(r"\n>[^\n]*(\n\s*-= .* =-.*)?\s*$|\s+-= [^\n]* =-\s*-?\d+/-?\d+\s*$")
 _BANNER = re.compile(r"\A(?:[^\n]*(?:\$\$|\\\||______|\s{8}\\|\s{8}\|)[^\n]*\n|\s*\n)+")
@@ -32,15 +33,20 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """Options of TextWorld and Jericho games.
 
     Attributes:
-        games: a game file, a folder or a list of files; empty generates.
-        rooms, objects, quest_length: size of generated games.
-        count: generated games per split.
-        split: train and test games are generated from different seeds; files are not split.
-        max_steps: steps until an episode is truncated; None for no limit.
-        reward: score: the change of the score, as a share of the highest score where that is known; won: 1 for winning;
-            progress: TextWorld's intermediate reward (+1 nearer to the end of its quest, -1 further away).
-        admissible: list the commands that have an effect now, if the game offers them (slow for Jericho games).
-        cache: folder of compiled games; empty is agentrl/textworld in the user's cache.
+        games: a game file, a folder of game files, or a text file with one path of a game file per line; empty: games
+            are generated.
+        rooms: number of rooms of a generated game.
+        objects: number of objects of a generated game.
+        quest_length: number of commands that are needed to win a generated game.
+        count: number of generated games of each split.
+        split: train and test games are generated from different seeds; game files are not split.
+        max_steps: number of commands after which an episode is truncated; None for no limit.
+        reward: score: the change of the score, divided by the game's highest score if that is known; won: 1 for the
+            command that wins the game, else 0; progress: TextWorld's intermediate reward (+1 for a command that brings
+            the end of the quest nearer, -1 for one that brings it further away).
+        admissible: list the admissible commands with each observation, if the engine knows them (slow for Jericho
+            games).
+        cache: folder of compiled games; empty: the folder agentrl/textworld in the user's cache folder.
     """
 
     games: str = ""
@@ -61,7 +67,11 @@ def make(config: Config) -> "TextWorld":
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The games, files in sorted order; ValueError names what cannot be played."""
+    """One task per game. Games of a folder are sorted by path, games of a list keep the order of the list.
+
+    Raises:
+        ValueError: TextWorld is missing, or `games` names no game, a missing or empty file, or a game of another kind.
+    """
     _library()
     if config.games:
         root = Path(config.games).expanduser()
@@ -73,7 +83,7 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 def kind(task: Task) -> str:
-    """The size of a generated game, such as textworld-gen/3-5-3, or the folder of the game's file."""
+    """The size of a generated game, such as textworld-gen/3-5-3, else the folder of the game's file (or "games")."""
     return task.key.rpartition("/")[0] or "games"
 
 
@@ -83,7 +93,13 @@ def benchmark(config: Config) -> str:
 
 
 def game_files(root: Path) -> list[Path]:
-    """The game files that a path names; ValueError if there are none."""
+    """The game files that a path names: that of the path itself, those below a folder, or those in a list.
+
+    A .json file of a folder is left out if its compiled game lies beside it.
+
+    Raises:
+        ValueError: there are no game files, one of them is missing or empty, or the path is a game of another kind.
+    """
     if root.is_dir():
         stories = sorted(path for path in root.rglob("*") if STORY.search(path.name))
         compiled = {path.with_suffix("") for path in stories}
@@ -118,7 +134,11 @@ def _library() -> Any:
 
 
 class TextWorld:
-    """One game at a time. An instance is pickled as its task and its commands, and played again."""
+    """One game at a time.
+
+    A pickle holds the options, the task and the commands so far; unpickling makes a new instance that carries these
+    commands out again.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -131,7 +151,7 @@ class TextWorld:
         self._objective = ""
 
     def reset(self, task: Task) -> Observation:
-        """Start the task's game, made or compiled first if need be; ValueError if the engine cannot play it."""
+        """Start the task's game; its story file is made first if need be. ValueError if the engine cannot play it."""
         self._task, self._sent, self._over = task, [], False
         path = str(game_path(self.config, task))
         if path != self._path:
@@ -143,7 +163,7 @@ class TextWorld:
         return self._observe(opening=True)
 
     def step(self, action: str) -> StepResult:
-        """Type a command; the game answers every text."""
+        """Type a command. Every text is allowed: the game itself answers a command that it does not understand."""
         self._sent.append(action)
         if self._over:
             return StepResult(Observation(text="The game is over."), 0.0, True, False, self._info())
@@ -211,16 +231,16 @@ def _revive(config: Config, task: Task | None, sent: Sequence[str]) -> TextWorld
 
 
 def typed(action: str) -> str:
-    """The command as the interpreters can take it: one line of printable ASCII, at most LINE characters.
+    """The command in the form that the interpreters accept: one line of 1 to LINE printable ASCII characters.
 
-    A longer line overruns the input buffer of the Z-machine, which kills the process.
+    A longer line can overrun the input buffer of the Z-machine, which kills the process.
     """
     plain = "".join(c if " " <= c <= "~" else "?" for c in " ".join(action.split()))
     return plain[:LINE] or " "
 
 
 def tidy(feedback: str, *, opening: bool = False) -> str:
-    """The game's words without its drawn banner, its prompt and its status line."""
+    """The game's text without its prompt and its status line; of the `opening` text, also without its drawn banner."""
     whole = feedback.rstrip()
     text = whole[:-TAIL] + _PROMPT.sub("", whole[-TAIL:])
     if opening:
@@ -230,7 +250,7 @@ def tidy(feedback: str, *, opening: bool = False) -> str:
 
 
 def game_path(config: Config, task: Task) -> Path:
-    """The story file of a task; generated and .json games are compiled into the cache on first use."""
+    """The path of a task's story file. A generated game or a .json is compiled into the cache when it is first used."""
     named = task.params.get("game")
     if named is not None and STORY.search(named):
         return Path(named)
@@ -250,7 +270,7 @@ def _version() -> str:
 
 
 def _compile(config: Config, task: Task, target: Path) -> None:
-    """Write the story file and its .json into their folder, which appears whole or not at all."""
+    """Write the story file and its .json into a new folder, which gets its name only when both files are complete."""
     textworld = _library()
     target.parent.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent.parent) as made:
@@ -262,12 +282,12 @@ def _compile(config: Config, task: Task, target: Path) -> None:
         named = task.params.get("game")
         try:
             game = textworld.Game.load(named) if named else textworld.generator.make_game(options)
-        except Exception as error:  # noqa: BLE001  a file that is no game fails in any way
+        except Exception as error:  # noqa: BLE001  a file that is no game may raise any error
             what = f"{named} is no TextWorld game" if named else f"TextWorld cannot make game {task.key}"
             raise ValueError(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}") from None
         textworld.generator.compile_game(game, options)
         try:
             os.rename(Path(made) / "new", target.parent)
         except OSError:
-            if not target.is_file():  # else another process was first
+            if not target.is_file():  # else another process has made the same game
                 raise

@@ -26,8 +26,10 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
             environment's data.
         worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
             process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
-        retries: how often, at most, a rollout is played again after environment faults.
-        fault_share: the run stops if a larger share of rollouts is lost to environment faults.
+        retries: largest number of times that an episode is played again after a fault of the environment or of a
+            service. An episode that a score cannot judge is not played again.
+        fault_share: largest share of episodes (called agents' episodes included) that faults of the environment, of a
+            service or of a score may end; if the share is larger, the run stops.
         cut_turn: an answer that a token limit cut off is parsed as it is (`parse`) or ends the episode (`end`).
         concurrency: largest number of episodes that are played at the same time; 0 for no limit.
         depth: largest number of agent calls that are nested in one another. A call beyond this depth is not played, and

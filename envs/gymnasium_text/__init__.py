@@ -1,9 +1,10 @@
 """Any Gymnasium environment that can be put in words, by its id: `agentrl eval gymnasium_text env.id=...`.
 
-`id` is what `gymnasium.make` takes, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. Actions of a Discrete
-space are its names or numbers, listed with each observation (of `action_mask` in `info`, if there); those of a
-Text space are sent as they are. Observations are words (Text), numbers (Discrete, MultiDiscrete, MultiBinary, small
-Box), or Tuple and Dict of these; an environment that renders as text shows its picture too. A task is a seed.
+`id` is what `gymnasium.make` takes, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. The agent writes an action
+of a Discrete space by its name or number, and each observation lists the actions; if `info` has an `action_mask`, only
+the actions that the mask allows. An action of a Text space is sent as it is written. Observations are texts (Text),
+numbers (Discrete, MultiDiscrete, MultiBinary, Box of at most 1000 numbers), or Tuple and Dict of these. If an
+environment can render as text, its observations show this picture too. A task is a seed.
 """
 
 import functools
@@ -27,7 +28,7 @@ def make(config: Config) -> "GymnasiumText":
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """One task per seed; ValueError if the environment cannot be made or put in words."""
+    """One task per seed; ValueError if the environment cannot be made, or its spaces cannot be put in words."""
     _examine(config.model_dump_json())
     first = HELD_OUT if config.split == "test" else 0
     return [
@@ -46,13 +47,16 @@ def benchmark(config: Config) -> str:
 
 
 def MARKOV(config: Config) -> bool:
-    """Are the observations numbers? Then they show the whole state, as in Gymnasium's environments; texts may not."""
+    """True if no part of an observation is a text.
+
+    Numbers are taken to show the whole state, as they do in Gymnasium's own environments; a text may not show it.
+    """
     return not _examine(config.model_dump_json())
 
 
 @functools.lru_cache(maxsize=64)
 def _examine(options: str) -> bool:
-    """Does it observe words? An instance is made for the answer, which also finds mistakes in the options."""
+    """Is some part of an observation a text? An instance is made to see; ValueError for mistakes in the options."""
     instance = make(Config.model_validate_json(options))
     instance.close()
     return instance.observes_words

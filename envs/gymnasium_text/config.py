@@ -12,12 +12,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         id: the name that gymnasium.make takes.
-        options: its arguments, such as env.options.is_slippery=false.
-        action_names: names of the actions of a Discrete space, in order; empty: the environment's own, else numbers.
-        task: the instruction; None is the beginning of the environment's documentation.
-        count: tasks per split; the two splits have different seeds.
+        options: further arguments of gymnasium.make, such as env.options.is_slippery=false.
+        action_names: names of the actions of a Discrete space, in order; empty: the environment's own names, or the
+            numbers of the actions if it has none.
+        task: the instruction; None: the first paragraph of the docstring of the environment's class that is no heading.
+        count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
-        max_steps: replaces the environment's own limit.
+        max_steps: number of actions after which an episode is truncated; None: the environment's own limit.
         picture: show the text rendering with each observation, if the environment has one.
     """
 

@@ -1,4 +1,4 @@
-"""A Gymnasium environment in words: its spaces, its actions and its mistakes."""
+"""A Gymnasium environment in words: its observations and actions as text, and mistakes in its options as errors."""
 
 import importlib
 import inspect
@@ -14,20 +14,21 @@ from agentrl.catalogue import nearest
 from agentrl.envs.gymnasium_text.config import Config
 from agentrl.types import Observation, Status, StepResult, Task
 
-MOST_NUMBERS = 1000  # most numbers of a Box that is put in words
+MOST_NUMBERS = 1000  # largest number of entries of a Box that is put in words
 SUPPORTED = f"Text, Discrete, MultiDiscrete, MultiBinary, Box of at most {MOST_NUMBERS} numbers, Tuple or Dict of these"
 _COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
 
 
 def _uncoloured(picture: str) -> str:
-    """A terminal's picture with coloured text in brackets."""
-    # The expression looks for the end of each colour: after the last end it would search the rest again and again.
+    """A picture for a terminal, without its colour codes: coloured text is put in square brackets."""
+    # For each start code the expression searches for an end code. Behind the last end code, each of these searches
+    # would read the whole rest, so the rest is left out.
     end = max(picture.rfind(code) + len(code) if code in picture else 0 for code in ("\x1b[0m", "\x1b[m"))
     return _COLOURED.sub(r"[\1]", picture[:end]) + picture[end:]
 
 
 def _open(config: Config) -> Any:
-    """The Gymnasium environment; every mistake in the options is a ValueError of one sentence."""
+    """Make the Gymnasium environment; ValueError, with one sentence, for every mistake in the options."""
     if config.id.startswith("agentrl/"):
         raise ValueError(f"env.id = {config.id!r} is an environment of ours: name it directly, see agentrl envs")
     options = dict(config.options)
@@ -53,7 +54,7 @@ def _open(config: Config) -> Any:
 
 
 def _render_modes(spec: Any) -> Sequence[str]:
-    """What the environment's class says it can render, without making it."""
+    """The render modes that the environment's class states; no instance is made."""
     entry = spec.entry_point
     creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
     modes: Sequence[str] = getattr(creator, "metadata", {}).get("render_modes", ())
@@ -61,7 +62,7 @@ def _render_modes(spec: Any) -> Sequence[str]:
 
 
 def _like(name: str) -> str:
-    """The end of a sentence about an unknown id."""
+    """The end of the error message for an unknown id: similar ids, or how to list all ids."""
     known = [one for one in gymnasium.registry if not one.startswith("agentrl/")]
     meant = nearest(name, known)
     return meant if "did you mean" in meant else ": gymnasium.registry lists what is installed; write package:Name-v0"
@@ -72,7 +73,11 @@ def _line(error: Exception) -> str:
 
 
 class GymnasiumText:
-    """One Gymnasium environment in words. An instance is pickled as its task and its actions, and played again."""
+    """One Gymnasium environment in words.
+
+    A pickle holds the options, the task and the actions so far; unpickling makes a new instance that carries these
+    actions out again.
+    """
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if the environment cannot be made, or its spaces cannot be put in words."""
@@ -97,7 +102,7 @@ class GymnasiumText:
         return self._last
 
     def step(self, action: str) -> StepResult:
-        """Carry out an action; one that is not in the action space is answered in words and changes nothing."""
+        """Carry out an action. An action that is not in the action space changes nothing; the observation says so."""
         self._sent.append(action)
         if self._over:
             return self._words("The episode is over.", terminated=True)
@@ -111,7 +116,7 @@ class GymnasiumText:
 
     @property
     def observes_words(self) -> bool:
-        """Is some part of an observation text of the environment's own?"""
+        """Is some part of an observation a text, not a number?"""
         return any(isinstance(part, spaces.Text) for part in _parts(self._env.observation_space))
 
     def close(self) -> None:
@@ -162,7 +167,11 @@ class GymnasiumText:
         return Observation(text="\n".join(p for p in parts if p), actions=self._listed(info), task=self._instruction())
 
     def _listed(self, info: Mapping[str, Any]) -> tuple[str, ...]:
-        """The actions that may be taken now."""
+        """The actions that the observation lists.
+
+        For a Discrete space: those that `info["action_mask"]` allows, or all without a mask. For a Text space: the
+        texts that `info` has as admissible_commands, admissible_actions or actions, or none.
+        """
         mask = info.get("action_mask")
         if self._names and mask is not None and len(mask) == len(self._names):
             return tuple(name for name, allowed in zip(self._names, mask, strict=True) if allowed)
@@ -193,7 +202,7 @@ def _revive(config: Config, task: Task | None, sent: Sequence[str]) -> Gymnasium
 
 
 def _parts(space: Any) -> Iterator[Any]:
-    """The parts of an observation space that are no Tuple or Dict."""
+    """The parts of an observation space that are neither Tuple nor Dict."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
             yield from _parts(part)
@@ -202,7 +211,7 @@ def _parts(space: Any) -> Iterator[Any]:
 
 
 def _unsupported(space: Any) -> Iterator[str]:
-    """The parts of an observation space that have no words."""
+    """The parts of an observation space that cannot be put in words, as texts."""
     for part in _parts(space):
         large = isinstance(part, spaces.Box) and int(np.prod(part.shape)) > MOST_NUMBERS
         if large or not isinstance(
@@ -225,7 +234,10 @@ def in_words(space: Any, value: Any) -> str:
 
 
 def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of `info` that are single values; what Gymnasium calls is_success is `success` here."""
+    """The entries of `info` that are single values (bool, number or text).
+
+    `is_success` is renamed to `success`, and `status`, which has another meaning in agentrl, to `env_status`.
+    """
     kept: dict[str, Any] = {}
     for name, value in info.items():
         plain = value.item() if isinstance(value, np.generic) else value

@@ -1,7 +1,8 @@
 """Tasks of the package inspect_ai, with their scorers as signals, for evaluations (docs/foreign.md).
 
-`task` is what `inspect eval` takes: FILE.py@TASK or PACKAGE/TASK; `options` are its arguments. A request to the model
-is a turn. The first scorer's value is the reward. `python` is the Python that has the package.
+`task` is what `inspect eval` takes: FILE.py@TASK or PACKAGE/TASK; `options` are the arguments of the task. A request to
+the model is a turn. The last step gets the first value of the first scorer as its reward. `python` is the Python that
+has the package.
 """
 
 import functools
@@ -22,14 +23,14 @@ HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "all"})
 
 
 class Config(Options, frozen=True):
-    """Which task.
+    """Which samples of which task are played.
 
     Attributes:
         task: FILE.py@TASK, or PACKAGE/TASK of an installed package.
         options: the task's arguments, such as env.options.count=10.
-        split: train or test: a sample's id decides, and one sample in five is a test sample. all: every sample, which
-            is the default of evaluations.
-        solved: reward from which an episode counts as success.
+        split: train or test: the id of a sample decides its split, and about one sample in five is a test sample. all:
+            every sample, which is the default of evaluations.
+        solved: smallest reward of a successful episode.
         call_format: the format in which a model writes tool calls.
     """
 
@@ -58,7 +59,7 @@ def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
 
 @functools.lru_cache(maxsize=64)
 def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
-    """The tools of the first sample."""
+    """The schemas of the tools of the first sample; none if it has no tools."""
     listed = _listed(listing)
     return tuple(listing.ask("tools", listed[0][0])) if listed else ()
 

@@ -1,7 +1,7 @@
 """Plays tasks of inspect_ai in the Python that has it; see `agentrl.env.foreign`. No import of agentrl here.
 
-inspect_ai drives the model: a task's solvers ask it to generate. Here a request becomes an observation, and the action
-is what was generated. Dataset, solvers, tools and scorers are inspect_ai's own.
+In inspect_ai, the solvers of a task ask a model to generate. Here such a request becomes an observation, and the action
+is returned to the solvers as the generated text. Dataset, solvers, tools and scorers are inspect_ai's own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import threading
 from typing import Any
 
 PACKAGES = {"inspect_ai": "inspect-ai"}
-TEST_SHARE = 5  # one sample in so many is a test sample
+TEST_SHARE = 5  # on average, one sample in five is a test sample
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
-    """The task and its samples."""
+    """The options, with the task (`found`) and its samples; ValueError if the task cannot be loaded or played."""
     from inspect_ai._eval.loader import load_tasks
     from inspect_ai.util._display import init_display_type
 
@@ -59,7 +59,7 @@ def is_test(sample_id: str) -> bool:
 
 
 class Episode:
-    """One sample, once."""
+    """One episode of one sample."""
 
     def __init__(self, world: dict[str, Any]) -> None:
         self.world = world
@@ -79,13 +79,13 @@ class Episode:
         return list(self.reset(0, {"index": index}).get("tools", []))
 
     def reset(self, seed: int, params: dict[str, Any]) -> dict[str, Any]:
-        """Start the task's solvers, up to their first request."""
+        """Start the task's solvers on a sample, up to their first request to the model."""
         sample = self.world["samples"][params["index"]]
 
         def play() -> None:
             try:
                 self.events.put(("done", asyncio.run(self._play(sample)), None))
-            except BaseException as error:  # noqa: BLE001  it is raised where the step waits
+            except BaseException as error:  # noqa: BLE001  `reset` or `step`, which waits for an event, raises it
                 self.events.put(("failed", error, None))
 
         threading.Thread(target=play, daemon=True).start()
@@ -124,7 +124,7 @@ class Episode:
         return logs[0]
 
     def _observe(self, messages: Any, tools: Any) -> dict[str, Any]:
-        """The messages that are new since the last request."""
+        """The observation of a request: the messages since the last request, without the model's own replies."""
         new, self.seen = messages[self.seen :], len(messages) + 1  # + 1 for the reply to this request
         self.shown = {"text": "\n".join(_text(message) for message in new if message.role != "assistant")}
         if tools:
@@ -142,7 +142,7 @@ class Episode:
         return self.shown
 
     def step(self, action: str) -> dict[str, Any]:
-        """Answer the request that waits."""
+        """Answer the waiting request; returns the next request as an observation, or the scored end of the episode."""
         content, calls, error = _read(action) if "tools" in self.shown else (action, [], "")
         if error:
             return _result({**self.shown, "text": error}, 0.0, False, {"status": "parse_error"})
@@ -194,7 +194,7 @@ def _result(seen: dict[str, Any], reward: float, over: bool, info: dict[str, Any
 
 
 def _read(action: str) -> tuple[str, list[Any], str]:
-    """(content, tool calls, what is wrong) of an action of a tool environment (`agentrl.tool.action`)."""
+    """(content, tool calls, error) of a tool environment's action (`agentrl.tool.action`); the error may be empty."""
     try:
         turn = json.loads(action)
     except ValueError:
@@ -208,7 +208,7 @@ def _read(action: str) -> tuple[str, list[Any], str]:
 
 
 def _output(content: str, calls: list[Any]) -> Any:
-    """What a model of inspect_ai returns. Its usage is given, because inspect_ai fetches a tokenizer to count it."""
+    """What a model of inspect_ai returns. Without `usage`, inspect_ai would fetch a tokenizer to count tokens."""
     from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput, ModelUsage
     from inspect_ai.tool import ToolCall
 

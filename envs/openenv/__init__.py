@@ -26,18 +26,24 @@ class Config(Options, frozen=True):
 
     Attributes:
         url: address of the server, such as http://127.0.0.1:8000.
-        token_variable: the environment variable with the server's bearer token; empty if it needs none.
+        token_variable: name of the environment variable that holds the server's bearer token; empty if the server
+            needs no token.
         reset: further arguments of the server's reset, such as env.reset.difficulty=2.
-        count: tasks of a split, one per seed.
+        count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
-        unseeded: also play a server that gives another episode each time the same seed is given.
-        field: the field of an action that a reply fills; empty: the field that the schema requires.
-        fixed: fields that every action has, with their values.
-        text: the fields of an observation that are shown; empty: all.
-        choices: the field of an observation that lists the admissible actions.
-        state_fields: the fields of the server's state that tell states apart; empty: all, and the text.
-        solved: the sum of rewards from which an episode counts as success; `success` in its metadata overrides it.
-        answer_s: longest time for one answer, and for a session to become free, in seconds.
+        unseeded: also play a server that begins differently each time it gets the same seed.
+        field: name of the field of an action that gets the text of a reply. Empty: the only field that the schema
+            requires (or the only field at all). If there are several, the reply must be a JSON object of the fields.
+        fixed: fields that every action has, with their values. Calls of tools do not get them.
+        text: names of the fields of an observation that are shown; empty: all but metadata, tools and the list of
+            admissible actions. The result of a tool is always shown as a whole.
+        choices: name of the field of an observation that lists the admissible actions.
+        state_fields: names of the fields of the server's state that identify a state. Empty: the text of the
+            observation together with all fields but episode_id and step_count.
+        solved: smallest sum of rewards of a successful episode. If the metadata of the episode's last result has
+            `success` (true or false), that decides instead.
+        answer_s: largest number of seconds that the server may take for one answer, and largest number of seconds that
+            an episode waits for a free session. If it takes longer, the episode has a fault.
         call_format: the format in which a model writes tool calls.
     """
 
@@ -61,7 +67,7 @@ class OpenEnv(ForeignEnv):
     """An environment whose episodes are sessions of a server."""
 
     def cut(self) -> Verdict:
-        """End the session of an episode that a limit ended, so that another episode can have it."""
+        """End the session of an episode that a limit ended, so that another episode can use the session."""
         info = self.ask("cut")
         self.close()
         return Verdict(0.0, info)
@@ -103,7 +109,11 @@ def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """One task per seed; ValueError if the server does not repeat a seed."""
+    """One task per seed.
+
+    Raises:
+        ValueError: the server begins differently each time it gets the same seed, and `unseeded` is false.
+    """
     listing = _program(config)
     if not config.unseeded and not _examined(listing)["repeats"]:
         raise ValueError(
@@ -127,7 +137,7 @@ def benchmark(config: Config) -> str:
 
 
 def facts(config: Config) -> dict[str, str]:
-    """The versions of the packages that played, and what a seed does."""
+    """The versions of the packages that played, and whether the seed decides how an episode begins (`seeds`)."""
     listing = _program(config)
     found = _examined(listing)
     seeds = "the same start again" if found["repeats"] else "another start each time"

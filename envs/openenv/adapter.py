@@ -1,7 +1,7 @@
 """Plays the environment of an OpenEnv server; see `agentrl.env.foreign`. No import of agentrl here.
 
-The package's own client speaks to the server, over one WebSocket per episode. The server's schema tells which of three
-forms its actions have: calls of tools (MCP), the value of one field, or a JSON object.
+The package's own client speaks to the server, over one WebSocket per episode. The server's schema decides which of
+three forms the actions have: calls of tools (MCP), the value of one field, or a JSON object.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ from typing import Any
 
 PACKAGES = {"openenv": "openenv"}
 OF_TOOLS = {"type", "tool_name", "arguments"}  # the fields of OpenEnv's CallToolAction
-OF_EPISODE = {"episode_id", "step_count"}  # fields of every State; they say nothing about the situation
+OF_EPISODE = {"episode_id", "step_count"}  # fields of every State that say nothing about the situation
 LOCAL = {"localhost", "127.0.0.1", "::1"}
-PAUSES_S = (0.05, 1.0)  # first and longest pause between two looks for a free session
+PAUSES_S = (0.05, 1.0)  # first and longest pause between two attempts to get a session
 CODE = re.compile(r"\(code: (?:WSErrorCode\.)?([A-Z_]+)\)$")
 KINDS: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "boolean": (bool,)}
 
 
 class ServerFault(Exception):
-    """The server failed; the text says how."""
+    """The server failed; the text of the exception says how."""
 
 
 class WrongAction(Exception):
-    """The action does not fit the schema; the text is for the agent."""
+    """The action does not fit the schema; the agent reads the text of the exception."""
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
-    """The server's schemas, its name, and how its actions are written."""
+    """The options, with the server's address and headers, its name, the form of its actions (`_form`) and its client.
+
+    Raises:
+        ValueError: an option is wrong, or no OpenEnv server answers.
+    """
     parts = urllib.parse.urlsplit(options["url"])
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     if scheme not in ("http", "https") or not parts.hostname:
@@ -75,7 +79,10 @@ def _fetched(world: dict[str, Any], what: str) -> Any:
 
 
 def _form(schema: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """How actions are written: form (tools, field or json), the field and its schema, and the whole schema."""
+    """How actions are written: `form` (tools, field or json) and the whole `schema`.
+
+    For the form field, also the name of the field (`field`) and its schema (`kind`).
+    """
     fields = {name: _resolved(one, schema) for name, one in schema.get("properties", {}).items() if name != "metadata"}
     if set(fields) <= OF_TOOLS and not options["field"]:
         return {"form": "tools", "schema": schema}
@@ -97,14 +104,14 @@ def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _client_class() -> type:
-    """The package's client for one session, which also refuses an answer of the wrong type."""
+    """The package's client for one session; in addition it refuses answers of the wrong type and never reconnects."""
     from openenv.core.generic_client import GenericEnvClient
 
     class Session(GenericEnvClient):  # type: ignore[misc]  # the package is not installed here
         began = False
 
         async def _connect_async(self) -> Any:
-            # By itself the client would connect again, and the episode would go on in a new environment.
+            # Otherwise the client would connect again, and the episode would go on in a new environment.
             if self.began and (self._ws is None or self._ws.state.name != "OPEN"):
                 raise ConnectionError("the session was closed")
             client = await super()._connect_async()
@@ -137,7 +144,7 @@ class Episode:
         return {name: self.world[name] for name in ("form", "field", "schema", "name") if name in self.world}
 
     def examine(self) -> dict[str, bool]:
-        """Does the same seed give the same start again (`repeats`)? Does another seed give another one (`varies`)?"""
+        """Does the same seed give the same start again (`repeats`)? Does another seed give another start (`varies`)?"""
         seen = []
         for seed in (0, 0, 1):
             episode = Episode(self.world)
@@ -148,14 +155,14 @@ class Episode:
         return {"repeats": seen[0] == seen[1], "varies": seen[0] != seen[2]}
 
     def tools(self) -> list[Any]:
-        """The schemas of the tools of the first task."""
+        """The schemas of the tools that the server lists after a reset with seed 0."""
         try:
             return list(self.reset(0, {}).get("tools", []))
         finally:
             self.close()
 
     def reset(self, seed: int, params: dict[str, Any]) -> dict[str, Any]:
-        """Wait for a free session of the server, open it, and begin the episode of this seed."""
+        """Wait for a free session of the server, open the session, and begin the episode of this seed."""
         ends_at, pause = time.monotonic() + self.world["answer_s"], PAUSES_S[0]
         while True:
             self.client = self.world["client"](
@@ -211,7 +218,7 @@ class Episode:
         ]
 
     def step(self, action: str) -> dict[str, Any]:
-        """Carry out an action. If it does not fit the schema, the agent made a mistake, and the reward is 0."""
+        """Carry out an action. If it does not fit the schema, the status is parse_error, and it adds no reward."""
         try:
             if "tools" not in self.shown:
                 return self._played([self._payload(action)])
@@ -225,7 +232,7 @@ class Episode:
             return _result({**self.shown, "text": f"error: {error}"}, 0.0, {"status": "parse_error"})
 
     def _payload(self, action: str) -> dict[str, Any]:
-        """The action as the fields of the server's schema."""
+        """The action as an object that fits the server's schema; WrongAction if it cannot be one."""
         if self.world["form"] == "field":
             return {**self.world["fixed"], self.world["field"]: _value(action, self.world["kind"])}
         try:
@@ -237,7 +244,10 @@ class Episode:
         return {**self.world["fixed"], **found}
 
     def _played(self, actions: list[dict[str, Any]]) -> dict[str, Any]:
-        """Carry out these actions in order, until the episode ends or the server refuses one; their joint result."""
+        """Carry out these actions in order, until the episode ends or the server refuses an action.
+
+        Returns one result for all of them: the sum of the rewards, and the texts one below the other.
+        """
         reward, texts, info = 0.0, [], {}
         for action in actions:
             try:
@@ -262,7 +272,7 @@ class Episode:
     def _over(
         self, seen: dict[str, Any], reward: float, info: dict[str, Any], notes: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The result of the last step; the session is free for another episode."""
+        """The result of the episode's last step. Closes the session, so that another episode can use it."""
         self.total += reward
         self.close()
         said = (notes or {}).get("success")
@@ -271,7 +281,7 @@ class Episode:
         return _result(seen, reward, {**info, "success": success}, "truncated" if truncated else "terminated")
 
     def cut(self) -> dict[str, Any]:
-        """The info of an episode that a limit ended; the session is free for another one."""
+        """The info of an episode that a limit ended. Closes the session, so that another episode can use it."""
         self.close()
         return {"success": self.total >= self.world["solved"]}
 
@@ -285,11 +295,11 @@ class Episode:
         return {**seen, "actions": actions} if actions else seen
 
     def _enumerated(self) -> list[str]:
-        """The actions, if the schema lists the values of the field."""
+        """The admissible actions, if the schema lists the possible values of the field; else none."""
         return [str(one) for one in self.world.get("kind", {}).get("enum", [])]
 
     def _text(self, observation: dict[str, Any], hidden: set[str]) -> str:
-        """The fields that are shown: a single one as its value, several with one line each."""
+        """The text of the fields that are shown: of a single field its value, of several one line each."""
         fields = {name: value for name, value in observation.items() if name not in hidden}
         fields = fields or dict(observation.get("metadata") or {})
         if self.world["text"]:
@@ -299,9 +309,10 @@ class Episode:
         return "\n".join(f"{name}: {_words(value)}" for name, value in fields.items() if value is not None)
 
     def _key(self, text: str) -> str:
-        """The state key: the text, and the server's state without the fields `OF_EPISODE`.
+        """The state key: the `state_fields` of the server's state if they are given, else the text and the whole state.
 
-        It is empty if the state has no other fields: the text alone is the key then.
+        The whole state is without the fields `OF_EPISODE`. If it has no other fields, the key is empty, which means
+        that the text alone is the key.
         """
         if not self.has_state:
             return ""
@@ -313,7 +324,7 @@ class Episode:
         return json.dumps([text, rest], sort_keys=True) if rest else ""
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Ask the server. Raises WrongAction if it refuses the action, ServerFault if it fails."""
+        """Call a method of the client. Raises WrongAction if the server refuses the action, ServerFault if it fails."""
         base = self.world["base"]
         try:
             result = getattr(self.client, method)(*arguments, **options)
@@ -357,7 +368,7 @@ def _picked(option: str, found: dict[str, Any], names: list[str]) -> dict[str, A
 
 
 def _value(action: str, kind: dict[str, Any]) -> Any:
-    """The value that a reply's text gives to the action's field."""
+    """The value of the action's field that the text of a reply means; WrongAction if the text does not fit `kind`."""
     if "enum" in kind:
         for value in kind["enum"]:
             if str(value) == action.strip():

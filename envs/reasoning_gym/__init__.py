@@ -1,8 +1,9 @@
 """The datasets of the package reasoning_gym: procedural questions, scored by its own verifiers (docs/foreign.md).
 
-`datasets` names datasets of the package. One question is one episode; its reward is the verifier's score (0 to 1), and
-1 is success. `levels` are those of the package's curricula: each level is a part of the task's key, so
-`sampler.name = "curriculum"` finds the level to train at. `python` is the Python that has the package.
+`datasets` names datasets of the package. An episode is one question and one answer. The reward is the verifier's score
+of the answer (0 to 1); the episode succeeds if the score is 1. `levels` are levels of the package's curricula. The key
+of a task names the level, so that `sampler.name = "curriculum"` can choose the level to train at. `python` is the
+Python that has the package.
 """
 
 import functools
@@ -27,12 +28,12 @@ class Config(Options, frozen=True):
 
     Attributes:
         datasets: names of the package's datasets.
-        levels: levels of their curricula, from 0; empty: the datasets' own defaults.
+        levels: levels of the datasets' curricula, counted from 0; empty: the datasets' own defaults.
         options: further options of every dataset, such as env.options.min_terms=2.
         trust: allow datasets whose verifiers evaluate the answer as Python code.
-        count: tasks per dataset and level.
-        split: train or test. The text of a question decides its split; one question in five is a test question.
-        prompt: bare: the whole reply is the answer; chat: the answer stands between <answer> and </answer>.
+        count: number of tasks for each dataset and level.
+        split: train or test. The text of a question decides its split; about one question in five is a test question.
+        prompt: bare: the whole reply is the answer; chat: the answer is the text between <answer> and </answer>.
     """
 
     datasets: tuple[str, ...] = Field(("chain_sum",), min_length=1)
@@ -96,14 +97,14 @@ def prompt(config: Config) -> Prompt:
 
 
 class Player:
-    """Gives the dataset's answer, or with probability `slips` that of another question."""
+    """Gives the dataset's answer or, with probability `slips`, the answer to another question."""
 
     def __init__(self, env: ForeignEnv, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
         self._draws = 0.0
 
     def reset(self, task: Task) -> None:
-        """Choose whether to slip."""
+        """Draw the number that decides whether the answer is that of another question."""
         import numpy as np
 
         self._draws = float(np.random.default_rng([self._seed, *task.key.encode()]).random())
@@ -115,6 +116,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (the answer of another question with probability P) or `random` (always that one)."""
+    """`expert`, `careless:P` (with probability P, or 0.3, the answer to another question) or `random` (P = 1)."""
     assert isinstance(env, ForeignEnv)
     return Player(env, seed, random_share(name, "reasoning_gym", EXPERTS))

@@ -9,14 +9,14 @@ import signal
 from typing import Any, NoReturn
 
 PACKAGES = {"reasoning_gym": "reasoning-gym"}
-TRIES = 200  # questions that are drawn until one belongs to the split
-TEST_SHARE = 5  # one question in so many is a test question
-SCORE_S = 10.0  # a verifier that takes longer has failed on the answer
-EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\((?!entry\[|metadata\[)")  # calls on the answer
+TRIES = 200  # largest number of questions that are drawn to find one of the split
+TEST_SHARE = 5  # on average, one question in five is a test question
+SCORE_S = 10.0  # seconds; a verifier that takes longer has failed on the answer
+EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\((?!entry\[|metadata\[)")  # calls that run the answer
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
-    """The datasets' names, levels and options, checked."""
+    """The options; ValueError if a dataset, a level or `trust` is wrong."""
     from reasoning_gym.factory import CURRICULA, DATASETS
 
     for name in options["datasets"]:
@@ -44,12 +44,12 @@ def _near(name: str, known: Any) -> str:
 
 
 def is_test(question: str) -> bool:
-    """Does the question belong to the test split? Its text alone decides, so no question is in both."""
+    """Does the question belong to the test split? Its text alone decides, so no question is in both splits."""
     return hashlib.sha256(question.encode()).digest()[0] % TEST_SHARE == 0
 
 
 class Late(BaseException):
-    """A verifier took too long. It is no Exception, because verifiers catch those."""
+    """A verifier took too long. This is a BaseException, because verifiers catch every Exception."""
 
 
 class Episode:
@@ -71,11 +71,11 @@ class Episode:
         return {"text": self.entry["question"]}
 
     def step(self, action: str) -> dict[str, Any]:
-        """Score an answer."""
+        """Score an answer. If the verifier fails, the score is 0 and the signal `verifier_failed` is 1."""
         signals = {"verifier_failed": 0.0}
         try:
             score = self._score(action)
-        except (Exception, Late) as error:  # noqa: BLE001  the verifier cannot read the answer: the agent's mistake
+        except (Exception, Late) as error:  # noqa: BLE001  if the verifier cannot read the answer, the answer is wrong
             score, signals["verifier_failed"] = 0.0, 1.0
             failure = f"{type(error).__name__}: {error}"[:200]
         signals["score"] = score
@@ -99,7 +99,7 @@ class Episode:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def answer(self) -> str:
-        """The dataset's own answer."""
+        """The dataset's own answer; ValueError if it gives none."""
         return self._answer_of(self.entry)
 
     def wrong_answer(self, seed: int) -> str:

@@ -1,8 +1,9 @@
-"""Games of the package TextArena (docs/foreign.md): one player's puzzles, and games of several by self-play.
+"""Games of the package TextArena (docs/foreign.md): puzzles for one player, and games of several by self-play.
 
-The agent `main` is one player. In another player's turn, the game calls the agent `opponent`, who sees what that player
-sees and writes its move. By default it is the same policy, which is not trained on these turns. Rewards are the game's:
-1, 0 or -1 in games of two, a share in puzzles. `python` is the Python that has the package.
+The agent `main` is one player. In every turn of another player, the game calls the agent `opponent`, which sees what
+the other player sees and writes the other player's move. By default the policy of `main` also plays `opponent`; it is
+not trained on the turns of `opponent`. The game gives the rewards: 1, 0 or -1 in games of two players, and a
+share from 0 to 1 in puzzles. `python` is the Python that has the package.
 """
 
 import functools
@@ -25,11 +26,13 @@ class Config(Options, frozen=True):
 
     Attributes:
         game: the package's id of a game, such as TicTacToe-v0.
-        players: number of players of the game; 0 tries two, then one.
-        seat: the policy is Player 0 (first), Player 1 (second), or takes turns from task to task (both).
-        count: number of tasks of a split.
+        players: number of players of the game; 0: two if the game can be started with two, else one.
+        seat: which player the agent `main` is. first: Player 0; second: Player 1; both: Player 0 and Player 1 in turn,
+            from task to task.
+        count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
-        called: an episode is one turn of a called opponent; the environment sets it, a recipe leaves it out.
+        called: an episode is one turn of the agent `opponent`. The environment sets this option; leave it out of a
+            recipe.
     """
 
     game: str = "TicTacToe-v0"
@@ -50,7 +53,7 @@ def _players(examined: ForeignProgram) -> int:
 
 
 def make(config: Config) -> Env:
-    """An instance; ValueError if the package or the game is missing."""
+    """An instance of the game, or of one turn of `opponent`; ValueError if the package or the game is missing."""
     return Seat() if config.called else TextArena(_program(config))
 
 
@@ -70,7 +73,10 @@ def tasks(config: Config) -> Sequence[Task]:
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
-    """The other players: the same policy; their turns are in the graph, and the policy is not trained on them."""
+    """The agent `opponent`, which plays the other players; none if the game has one player.
+
+    Its turns are in the graph. By default no policy is trained on them.
+    """
     if config.called or _players(_program(config)) == 1:
         return {}
     turn = {"name": "textarena", "called": True}

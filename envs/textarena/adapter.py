@@ -15,7 +15,7 @@ WAIT = "The other player moves first. Write [ready]."
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
-    """The game, made and reset once, so that a wrong name and missing data are found before anything is played."""
+    """The options, with the number of players; ValueError if the game cannot be started, which is tried once."""
     from textarena.envs.registration import ENV_REGISTRY
 
     game = options["game"]
@@ -26,7 +26,7 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
         try:
             _begin(game, players, 0)
             return {**options, "players": players}
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a game may raise anything, and each is a sentence
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a game may raise any error
             failures.append(f"with {players} player{'s' * (players > 1)}: {' '.join(str(error).split())[:200]}")
     raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(failures)}")
 
@@ -47,7 +47,7 @@ def _begin(game: str, players: int, seed: int) -> Any:
 
 
 class Episode:
-    """One game, in which one player is ours."""
+    """One game, in which one player is the agent `main`."""
 
     def __init__(self, world: dict[str, Any]) -> None:
         self.world = world
@@ -60,14 +60,14 @@ class Episode:
         """Start the game of a seed."""
         self.me = params["seat"]
         self.env = _begin(self.world["game"], self.world["players"], seed)
-        self.heard: dict[int, list[str]] = {}  # all that each player was shown
+        self.heard: dict[int, list[str]] = {}  # player -> all lines that were shown to this player
         if self._turn_of() != self.me:
             return {"text": f"You are Player {self.me}. {WAIT}", "actions": ["[ready]"], "state_key": self._state()}
         return self._observe()
 
     def step(self, action: str) -> dict[str, Any]:
-        """Carry out our move; while it is another player's turn, `called` is what that player sees."""
-        if self._turn_of() != self.me:  # the first turn of a player who does not begin
+        """Carry out the move of `main`. If it is another player's turn then, `called` is what that player sees."""
+        if self._turn_of() != self.me:  # `main` does not begin, and has written [ready]
             return self._result()
         return self._move(action)
 
@@ -83,7 +83,7 @@ class Episode:
         return self._result(invalid and mover == self.me)
 
     def _told(self, player: int) -> dict[str, Any]:
-        """What the game reports on a player when it is over."""
+        """What the game reports on a player at its end."""
         told: dict[str, Any] = (self.env.state.game_info or {}).get(player, {})
         return told
 
@@ -96,7 +96,7 @@ class Episode:
         if self._turn_of() == self.me:
             return {**result, "observation": self._observe()}
         seen = {"text": "The other player moves.", "state_key": self._state()}
-        called = self._observe()  # each call of a player is a new episode, so it is shown the whole game
+        called = self._observe()  # each call is a new episode, so it shows all earlier lines too
         return {**result, "observation": seen, "called": {**called, "text": "\n".join(self.heard[self._turn_of()])}}
 
     def _outcome(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Episode:
         return int(self.env.state.current_player_id)
 
     def _observe(self) -> dict[str, Any]:
-        """The messages that are new for the player whose turn it is, and the moves that they list."""
+        """The messages that are new for the player whose turn it is, and the moves that these messages list."""
         _, messages = self.env.get_observation()
         roles = self.env.state.role_mapping
         lines = [
@@ -137,7 +137,7 @@ class Episode:
         return seen
 
     def _state(self) -> str:
-        """The state's key: its content, the turn and the player; empty where the content is no data."""
+        """The state key: a hash of the game's data, the turn and the player; empty if the data has other objects."""
         state = self.env.state
         whole = json.dumps([state.game_state, state.turn, state.current_player_id], default=repr, sort_keys=True)
         return "" if " object at 0x" in whole else hashlib.sha256(whole.encode()).hexdigest()[:24]

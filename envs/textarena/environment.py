@@ -18,11 +18,11 @@ class TextArena(ForeignEnv):
         return super().reset(task)
 
     def carry_out(self, action: str) -> StepResult:
-        """Carry out our move; if another player's turn follows, the result has the errand for it."""
+        """Carry out the move of `main`; if another player is next, the result has an errand for `opponent`."""
         return self._result(self.ask("step", action))
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """The other player's move. If there is none, because that player's episode failed, the game ends undecided."""
+        """Carry out the other player's move. If `opponent` failed or could not be called, the game ends undecided."""
         (reply,) = replies
         self.record(reply)
         if reply.status == Status.ENV_ERROR or reply.status == Status.DEPTH_LIMIT:
@@ -47,13 +47,13 @@ class Seat:
     """One turn of a called player: it sees what the game shows that player, and its answer is the move."""
 
     def reset(self, task: Task) -> Observation:
-        """What the player sees."""
+        """Begin the turn; the observation is what the player sees."""
         shown = task.params["shown"]
         listed = tuple(shown.get("actions", ()))
         return Observation(text=shown["text"], state_key=shown.get("state_key", ""), actions=listed)
 
     def step(self, action: str) -> StepResult:
-        """The move, which the game judges."""
+        """End the episode; the action is the move, which the game judges later."""
         return StepResult(Observation(text="Your move is made."), 0.0, True, False, {"answer": action, "success": True})
 
     def close(self) -> None:

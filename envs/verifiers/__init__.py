@@ -1,8 +1,8 @@
 """Environments of the package verifiers (0.4), with their rubrics as signals (docs/foreign.md).
 
-`taskset` names an installed taskset, or a module in the working folder; `options` are its own. A request to the
-model is a turn. The reward is the weighted sum of verifiers' rewards; each reward and metric is a signal. `python` is
-the Python that has the package.
+`taskset` names an installed taskset, or a module in the working folder; `options` are the options of this taskset. A
+request to the model is a turn. The last step gets the weighted sum of verifiers' rewards as its reward; each reward and
+each metric is a signal. `python` is the Python that has the package.
 """
 
 import functools
@@ -21,16 +21,17 @@ WAITS = True  # a step waits for the process that plays
 
 
 class Config(Options, frozen=True):
-    """Which environment.
+    """Which tasks are played in which environment of the package.
 
     Attributes:
         taskset: name of an installed taskset package, or of a module in the working folder.
         id: name of an environment to play the taskset in; empty: the taskset's own.
         options: options of the taskset's configuration, such as env.options.difficulty=2.
-        count: most tasks that are read from the taskset, which may have no end.
-        split: train or test: a task's key decides, and one task in five is a test task. all: every task, for tasksets
-            that have splits of their own.
-        solved: reward from which an episode counts as success.
+        count: largest number of tasks that are read from the taskset; later tasks are never played. `split` then keeps
+            some of the tasks that were read.
+        split: train or test: the key of a task decides its split, and about one task in five is a test task. all: every
+            task, for tasksets that have splits of their own.
+        solved: smallest reward of a successful episode.
         call_format: the format in which a model writes tool calls.
     """
 
@@ -61,13 +62,13 @@ def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
 
 @functools.lru_cache(maxsize=64)
 def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
-    """The tools of the first task."""
+    """The schemas of the tools of the first task; none if it has no tools."""
     listed = _listed(listing)
     return tuple(listing.ask("tools", listed[0][0])) if listed else ()
 
 
 def tasks(config: Config) -> Sequence[Task]:
-    """The tasks of the split; ValueError if the taskset cannot be loaded."""
+    """The tasks of the split, among the first `count` tasks; ValueError if the taskset cannot be loaded."""
     return [
         Task(key=f"{config.taskset}/{key[:16]}", env="verifiers", seed=index, params={"index": index})
         for index, key in _listed(_program(config))

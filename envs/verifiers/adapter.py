@@ -1,8 +1,8 @@
 """Plays environments of verifiers 0.4 in the Python that has it; see `agentrl.env.foreign`. No import of agentrl here.
 
-verifiers drives the model: it runs an agent's program, which asks an OpenAI-compatible endpoint. Here the program is a
-chat loop in this process (`_loop`), and the endpoint is `Endpoint`: a request becomes an observation, and the action is
-its reply. Tasks, tools, stop conditions, rewards and metrics are verifiers' own.
+verifiers runs an agent's program, which asks an OpenAI-compatible endpoint for the model's replies. Here the program is
+a chat loop in this process (`_loop`), and the endpoint is `Endpoint`: a request becomes an observation, and the action
+is the reply to the request. Tasks, tools, stop conditions, rewards and metrics are verifiers' own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 PACKAGES = {"verifiers": "verifiers"}
 LOOP = "agentrl_chat_loop"  # the name under which verifiers finds the agent's program
-TEST_SHARE = 5  # one task in so many is a test task
+TEST_SHARE = 5  # on average, one task in five is a test task
 
 
 def load(options: dict[str, Any]) -> dict[str, Any]:
-    """The environment and the first tasks of its taskset."""
+    """The options, with the environment and its first `count` tasks; ValueError if an option is wrong."""
     import importlib.util
 
     if importlib.util.find_spec("verifiers.v1") is None:
@@ -66,7 +66,10 @@ def _roles(config: Any) -> list[str]:
 
 
 def _loop() -> ModuleType:
-    """A module with a harness of verifiers: a chat with tools, in this process, until a reply calls none."""
+    """A module with a harness of verifiers, which runs in this process.
+
+    The harness chats with the model and carries out the tool calls of each reply, until a reply has no tool call.
+    """
     from openai import AsyncOpenAI
     from verifiers.v1.configs.harness import HarnessConfig
     from verifiers.v1.dialects.chat import message_to_wire
@@ -111,14 +114,14 @@ def _loop() -> ModuleType:
 
 
 async def _called(call: Any, call_mcp: Any, servers: Any, dispatch: Any) -> Any:
-    """The result of a tool as text; an error is a text for the model, too."""
+    """The result of a tool call, for the model; if there is no such tool, a text that says so."""
     if call.function.name not in dispatch:
         return f"error: unknown tool {call.function.name!r}"
     return await call_mcp(servers, dispatch, call.function.name, json.loads(call.function.arguments))
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint of this process: requests go to `events`, and each waits for its reply."""
+    """An OpenAI-compatible endpoint in this process: it puts each request into `events` and waits for the reply."""
 
     def __init__(self, events: queue.Queue[Any]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -157,7 +160,7 @@ class Episode:
         self.shown: dict[str, Any] = {}
 
     def tasks(self) -> list[list[Any]]:
-        """(position, key) of every task of the split."""
+        """(position in the taskset, key of verifiers) of every task of the split."""
         found = [[i, task.key] for i, task in enumerate(self.world["tasks"])]
         if self.world["split"] != "all":
             found = [[i, key] for i, key in found if is_test(key) == (self.world["split"] == "test")]
@@ -168,14 +171,14 @@ class Episode:
         return list(self.reset(0, {"index": index}).get("tools", []))
 
     def reset(self, seed: int, params: dict[str, Any]) -> dict[str, Any]:
-        """Start the environment, up to its first request."""
+        """Start the episode of a task, up to its first request to the model."""
         task = self.world["tasks"][params["index"]]
         endpoint = Endpoint(self.events)
 
         def play() -> None:
             try:
                 self.events.put(("done", asyncio.run(self._play(task, endpoint.url)), None))
-            except BaseException as error:  # noqa: BLE001  it is raised where the step waits
+            except BaseException as error:  # noqa: BLE001  `reset` or `step`, which waits for an event, raises it
                 self.events.put(("failed", error, None))
 
         threading.Thread(target=play, daemon=True).start()
@@ -195,7 +198,7 @@ class Episode:
             return await environment.run_episode(task, ModelContext(model="agentrl", client=client))
 
     def _observe(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The messages that are new since the last request."""
+        """The observation of a request: the messages since the last request, without the model's own replies."""
         new, self.seen = body["messages"][self.seen :], len(body["messages"]) + 1  # + 1 for the reply to this request
         texts = [_text(message["content"]) for message in new if message["role"] != "assistant"]
         self.shown = {"text": "\n".join(texts)}
@@ -204,7 +207,7 @@ class Episode:
         return self.shown
 
     def step(self, action: str) -> dict[str, Any]:
-        """Reply to the request that waits."""
+        """Answer the waiting request; returns the next request as an observation, or the scored end of the episode."""
         message, error = _message(action) if "tools" in self.shown else ({"content": action}, "")
         if error:
             return _result({**self.shown, "text": error}, 0.0, False, {"status": "parse_error"})
@@ -245,7 +248,7 @@ def _text(content: Any) -> str:
 
 
 def _message(action: str) -> tuple[dict[str, Any], str]:
-    """The reply that an action of a tool environment means (`agentrl.tool.action`), or what is wrong with it."""
+    """(reply, error) of an action of a tool environment (`agentrl.tool.action`); the error may be empty."""
     try:
         turn = json.loads(action)
     except ValueError:
