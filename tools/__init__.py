@@ -1,4 +1,4 @@
-"""Catalogue `agentrl.tools`: a file's name is its name in configurations (see `agentrl.catalogue`)."""
+"""Catalogue `agentrl.tools`: the name of a file is the name of its tool in recipes (see `agentrl.catalogue`)."""
 
 if __name__ != "agentrl.tools":
     raise ImportError("import agentrl.tools, not the bare folder name")

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-MOST_REFERENCES = 5_000  # per check: a schema that refers to itself in two places is followed 2^depth times
+MOST_REFERENCES = 5_000  # in one check; a schema that refers to itself twice has 2^depth references at each depth
 _references: ContextVar[list[int]] = ContextVar("references followed in this check")
 
 
 class _TooMany(Exception):
-    """The check follows more than MOST_REFERENCES references."""
+    """A check followed more than MOST_REFERENCES references."""
 
 
 class WrongArguments(ValueError):
@@ -34,8 +34,9 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model.
 
-    Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. The
-    server alone checks what that engine does not know (look-around) and the keys that `patternProperties` describes.
+    Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. Two
+    things are not checked here, only by the server: patterns that this engine does not support (look-around), and
+    arguments that `patternProperties` describes.
     """
     validator = _validator(json.dumps(schema, sort_keys=True))
 
@@ -96,14 +97,18 @@ def _validator(schema: str) -> Any:
 
 
 def _matches(expression: str, text: str) -> bool:
-    """Does a regular expression match somewhere in a text, in linear time? True if the linear engine cannot read it."""
+    """Does a regular expression match somewhere in a text? True if the linear engine does not support it."""
     known = _linear(expression)
     return known is None or known.isinstance_python(text)
 
 
 @functools.lru_cache(maxsize=256)
 def _linear(expression: str) -> SchemaValidator | None:
-    """The expression for the linear engine, None where the engine lacks it; re.error for what is no expression."""
+    """The expression compiled for the linear engine; None if the engine does not support it.
+
+    Raises:
+        re.error: the text is no regular expression.
+    """
     re.compile(expression)
     try:
         return SchemaValidator(core_schema.str_schema(pattern=expression))

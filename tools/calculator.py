@@ -1,4 +1,7 @@
-"""Exact arithmetic: whole numbers and fractions without rounding, decimals as they are written."""
+"""Exact arithmetic: every number is a fraction, and only the result is rounded, when it is shown.
+
+Roots (`sqrt`, and powers whose exponent is not a whole number) are computed in floats.
+"""
 
 import ast
 import math
@@ -10,9 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-MOST_CHARS = 1000
-MOST_BITS = 4096  # of every intermediate result: 9**9**9 must not stop the process
-MOST_PLACES = 1000  # that `round` rounds to
+MOST_CHARS = 1000  # of an expression
+MOST_BITS = 4096  # of numerator and denominator of every intermediate result: 9**9**9 must not stop the process
+MOST_PLACES = 1000  # decimal places that `round` may be asked for
 OPERATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -25,7 +28,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max, 
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """digits: significant digits of results that are not whole numbers."""
+    """digits: number of significant digits of results that are not whole numbers."""
 
     digits: int = Field(12, ge=1, le=30)
 
@@ -51,7 +54,8 @@ def worked_out(expression: str) -> Fraction:
     """The value of an arithmetic expression.
 
     Raises:
-        ValueError: the text is no arithmetic expression, divides by zero, or has too large a result.
+        ValueError: the text is too long or no arithmetic expression, divides by zero, takes a root of a negative
+            number, or has too large a result.
     """
     if len(expression) > MOST_CHARS:
         raise ValueError(f"the expression has {len(expression)} characters, at most {MOST_CHARS} are read")
@@ -61,7 +65,7 @@ def worked_out(expression: str) -> Fraction:
         raise ValueError(f"{expression[:60]!r} is no arithmetic expression") from None
     except ZeroDivisionError:
         raise ValueError("division by zero") from None
-    except OverflowError:  # a root, which is worked out in floats
+    except OverflowError:  # of a power with a fraction as its exponent, which is computed in floats
         raise ValueError("the result is too large") from None
 
 
@@ -101,7 +105,7 @@ def _bounded(value: Any) -> Fraction:
 def _function(name: str, arguments: list[Fraction]) -> Fraction:
     try:
         if name == "round" and len(arguments) == 2:
-            if abs(arguments[1]) > MOST_PLACES:  # round works out 10**places, which must not stop the process either
+            if abs(arguments[1]) > MOST_PLACES:  # round computes 10**places, which must not stop the process either
                 raise ValueError(f"at most {MOST_PLACES} places")
             return _bounded(round(arguments[0], int(arguments[1])))
         return _bounded(FUNCTIONS[name](*arguments))

@@ -41,8 +41,8 @@ def _read(path):
         return None
 print(_j.dumps({{path: _read(path) for path in {paths!r}}}))
 """
-FETCH_BYTES = 8 << 20  # largest file brought back
-FLOOD_CHARS = 32 << 20  # printed by one run; the client keeps it all in memory until the run ends
+FETCH_BYTES = 8 << 20  # largest size of a file that is fetched; a larger file is left out
+FLOOD_CHARS = 32 << 20  # largest number of characters that a run may print; the client keeps all of them in memory
 NO_KEY = (
     "the e2b sandbox needs a key: set {name} (https://e2b.dev/dashboard?tab=keys), or take the python_sandbox tool,"
     " which needs none"
@@ -50,10 +50,21 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """timeout_s: seconds per run. lifetime_s: seconds that a sandbox lives. template: E2B's template; empty for its
-    code interpreter. internet: whether the code may reach the internet. key_variable: the environment variable with the
-    key. api_url, sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr.
-    stateful, convention: as in python_sandbox.
+    """Options of E2B's sandboxes.
+
+    Attributes:
+        timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
+        lifetime_s: seconds after which the server ends a sandbox.
+        template: name of the template of the sandboxes; empty: that of E2B's code interpreter.
+        internet: whether the code may reach the internet.
+        key_variable: name of the environment variable that holds the key.
+        api_url: address of the API of a server of your own; empty: E2B's.
+        sandbox_url: address of the sandboxes on a server of your own; empty: E2B's.
+        output_kb: largest number of KB (1024 characters each) of stdout, of stderr and of the last value that are kept;
+            a longer text loses its end.
+        stateful: keep variables from one call to the next.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
     """
 
     timeout_s: float = Field(30.0, gt=0)
@@ -100,7 +111,7 @@ class OutputFlood(Exception):
 
 
 class Meter:
-    """A callback that gets what a run prints, and ends the run when it has printed more than FLOOD_CHARS characters."""
+    """A callback that gets what a run prints, and ends a run that prints more than FLOOD_CHARS characters."""
 
     def __init__(self) -> None:
         self.left = FLOOD_CHARS
@@ -121,7 +132,7 @@ class Meter:
 
 
 def converted(execution: Any, limit: int) -> CodeResult:
-    """The result of an `Execution`; texts are capped at `limit` characters."""
+    """The result of an `Execution`; each text is shortened to `limit` characters (the error's name to 200)."""
     error = execution.error
     trace = "" if error is None else error.traceback
     artifacts = {}
@@ -194,20 +205,20 @@ def _fetched(printed: str) -> dict[str, bytes]:
 
 
 class _Session:
-    """What both kinds of sessions have: settings, files, and the sandbox after its start."""
+    """What both kinds of sessions have: options, files and, after the first run, the sandbox."""
 
     backend = BACKEND
 
     def __init__(
         self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
     ) -> None:
-        """Raises ValueError without the client or a key; the sandbox is made by the first run."""
+        """Raises ValueError if the client package or the key is missing. The first run starts the sandbox."""
         self._library, self._options = _library(), _options(config)
         self._config, self._stateful, self._files = config, stateful, dict(files or {})
         self._sandbox: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has a sandbox of its own, and reads the key from its own environment."""
+        """A copy has a sandbox of its own, and reads the key from the environment of the process that unpickles it."""
         return {"config": self._config, "stateful": self._stateful, "files": self._files}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -215,7 +226,7 @@ class _Session:
 
 
 class E2BSession(_Session):
-    """A `CodeSession` in the cloud."""
+    """A `CodeSession` in E2B's cloud or on a server of your own."""
 
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
@@ -251,12 +262,12 @@ class E2BSession(_Session):
         """Give the sandbox back."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
-            with suppress(Exception):  # it ends with its lifetime anyway
+            with suppress(Exception):  # the server ends the sandbox after its lifetime anyway
                 sandbox.kill()
 
 
 class AsyncE2BSession(_Session):
-    """The same for `asyncio`: `run` and `close` are awaited."""
+    """`E2BSession` for `asyncio`: `run` and `close` are awaited."""
 
     async def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
@@ -314,7 +325,7 @@ class Runner:
     def async_session(
         self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True
     ) -> AsyncE2BSession:
-        """The same, to be awaited."""
+        """A new session as `session` makes it, but for `asyncio`."""
         return AsyncE2BSession(self.config, stateful=stateful, files=files)
 
 
@@ -344,7 +355,7 @@ class E2BTool:
         return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
-        """Drop all variables."""
+        """End the sandbox, and with it all variables."""
         self._session.close()
 
     def close(self) -> None:
@@ -353,5 +364,5 @@ class E2BTool:
 
 
 def make(config: Config) -> E2BTool:
-    """The tool; ValueError without the client or a key."""
+    """The tool; ValueError if the client package or the key is missing."""
     return E2BTool(config)

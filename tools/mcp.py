@@ -3,10 +3,10 @@
     {"name": "mcp", "command": ["python", "my_server.py"]}
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
-What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
-and turn "2" into 2. A server that dies, or that does not answer any more, is started again. The call that it was
-answering raises a `ToolFault`, because nobody knows whether the call was carried out. Output of a server on stdout that
-is not part of the protocol is ignored.
+The arguments that a model writes are checked here against the server's own schema, strictly: servers that use the SDK
+accept unknown arguments and turn "2" into 2. If a server dies or does not answer any more, the call that it was
+answering raises a `ToolFault`, because nobody knows whether the call was carried out; the next call starts the server
+again. Lines on the server's stdout that are not part of the protocol are ignored.
 """
 
 import asyncio
@@ -28,33 +28,39 @@ from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inline
 from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
-PING_S = 5.0  # time for a server to show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # most of a server's stderr that stays on disk
-STDERR_S = 0.2  # seconds between two looks at its size
-TAIL_BYTES = 1 << 16  # the end of it, in which the server's last words are looked for
-SAID_CHARS = 300  # most characters of the last words in an error message
+PING_S = 5.0  # seconds in which a server must show that it is alive, after a call that took too long
+STDERR_BYTES = 1 << 24  # largest number of bytes of a server's stderr that stay on disk
+STDERR_S = 0.2  # seconds between two checks of the size of the file with the stderr
+TAIL_BYTES = 1 << 16  # bytes at the end of this file in which the server's last line is sought
+SAID_CHARS = 300  # largest number of characters of the last line, or of an error, in a message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """Where the server is, and how long to wait for it.
 
     Attributes:
-        command: the program and its words, for a server on stdio.
-        env: environment variables of the server, besides the few that are always passed on; "${NAME}" in a value, as in
-            url, headers and command, is replaced by the environment variable NAME. Stored configurations hold "***" for
-            other values.
-        cwd: working folder of the server; empty for the present folder.
-        url: the address, for a server over HTTP; headers: sent with every request.
-        only: the tools to offer; empty for all. prefix: text before each tool's name, because two servers may have
-            tools of the same name.
-        start_s: seconds until the server must have listed its tools. timeout_s: seconds per call.
-        on_timeout: what a call that takes too long is: a fault (the episode is played again, never scored), or a
-            message to the model.
-        restarts: how often a lost server is started again without an answer to a call in between.
+        command: the program of a server on stdio, and its arguments; "${NAME}" in an argument is replaced by the
+            environment variable NAME.
+        env: environment variables of a server on stdio, besides the few that are always passed on; "${NAME}" in a value
+            is replaced by the environment variable NAME. A value without "${NAME}" is stored as "***".
+        cwd: working folder of a server on stdio; empty for the present folder.
+        url: address of a server over HTTP; "${NAME}" in it is replaced by the environment variable NAME.
+        headers: headers of every request to a server over HTTP; "${NAME}" in a value is replaced by the environment
+            variable NAME. A value without "${NAME}" is stored as "***".
+        only: names of the server's tools that models get; empty for all.
+        prefix: text before each tool's name, because two servers may have tools of the same name.
+        start_s: largest number of seconds from the start of the server until it has listed its tools.
+        timeout_s: largest number of seconds of a call; `on_timeout` says what happens to a longer call.
+        on_timeout: what a call that takes too long becomes. fault: the episode is played again, and this attempt is not
+            scored; message: the model reads that there was no answer. If the server does not even list its tools any
+            more, the call is always a fault.
+        restarts: largest number of times that a lost server is started again without an answer to a call in between;
+            after that, every call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
-        reset_tool: the tool that clears the server's state; models do not see it. reset_arguments: its arguments.
+        reset_tool: name of the tool that clears the server's state; models do not see this tool.
+        reset_arguments: arguments of the call of `reset_tool`.
     """
 
     command: tuple[str, ...] = ()
@@ -82,11 +88,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def where(self) -> str:
-        """A name of the server for sentences, without secrets."""
+        """A name of the server for messages, without secrets."""
         return hidden_url(self.url) or " ".join(redacted(self.command))
 
     def secrets(self) -> list[str]:
-        """The values of variables and headers, which no message may hold."""
+        """The values of variables and headers, which no message may contain."""
         values = [*self.env.items(), *self.headers.items()]
         return [expand(value, name) for name, value in values if value != HIDDEN and _is_set(value)]
 
@@ -105,13 +111,16 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 def _is_set(value: str) -> bool:
-    """Can the value be expanded?"""
+    """Are all environment variables that the value names set?"""
     return all(name in os.environ for name in REFERENCE.findall(value))
 
 
 class Server:
-    """A connection that is made again when it is lost. Everything runs on the shared loop; one task owns the session,
-    since the SDK wants it entered and left in one task."""
+    """A connection to a server, which is made again when it is lost.
+
+    Everything runs on the shared loop. One task owns the session, because the SDK requires that the task that opens a
+    session also closes it.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -123,10 +132,10 @@ class Server:
         self._said: Any = None
 
     async def client(self) -> Any:
-        """The connected client, started (again) if need be.
+        """The connected client; the server is started if it does not run.
 
         Raises:
-            ToolFault: it does not start, or was lost too often.
+            ToolFault: the server does not start, or was lost too often.
         """
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
@@ -178,11 +187,13 @@ class Server:
             self._shorten_stderr()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """One call.
+        """The text of the result of one call.
 
         Raises:
-            ToolError: the tool says that it failed.
-            ToolFault: the server was lost.
+            ToolError: the tool or the server answers with an error; or the call took too long and `on_timeout` is
+                message.
+            ToolFault: the server was lost, or its answer is no result; or the call took too long and `on_timeout`
+                is fault.
         """
         client = await self.client()
         try:
@@ -212,7 +223,7 @@ class Server:
         raise ToolFault(f"the MCP server {self.config.where} was lost during a call: {self.words()}") from None
 
     async def stop(self) -> None:
-        """End the session and the process."""
+        """End the session and, for a server on stdio, its process."""
         self._client = None
         if self._over is not None:
             self._over.set()
@@ -223,14 +234,14 @@ class Server:
                 owner.cancel()
 
     def close(self) -> None:
-        """End the server from ordinary code."""
+        """End the session and the server from code outside the loop."""
         atexit.unregister(self.close)
         if self._owner is not None:
             with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self.stop(), shared_loop()).result(12.0)
 
     def _clean(self, text: str) -> str:
-        """What the server said, without the secrets that it was given."""
+        """A text of the server without the secrets that the server was given."""
         return scrubbed(text, self.config.secrets())
 
     def _stderr(self) -> Any:
@@ -239,12 +250,12 @@ class Server:
         return self._said
 
     def _shorten_stderr(self) -> None:
-        """Free the disk space of a server's stderr when the file is large; a hole of zeros replaces it."""
+        """Free the disk space of the file with the server's stderr if it is large; zeros (a hole) replace its text."""
         if self._said is not None and os.fstat(self._said.fileno()).st_blocks * 512 > STDERR_BYTES:
             os.ftruncate(self._said.fileno(), 0)
 
     def words(self) -> str:
-        """The last lines that the server wrote to stderr, for a message."""
+        """The last line that the server wrote to stderr, for a message."""
         if self._said is None or self.config.url:
             return "nothing more is known"
         size = os.fstat(self._said.fileno()).st_size
@@ -259,7 +270,7 @@ def _library() -> Any:
         import mcp
     except ImportError:
         raise ValueError("tools of MCP servers need the mcp package: pip install 'agentrl-stepgraph[mcp]'") from None
-    # A line of stdout that is no message is logged with a traceback; it is passed over here.
+    # The SDK logs each line of stdout that is no message with a traceback; the filter drops these log entries.
     logging.getLogger("mcp.client.stdio").addFilter(lambda record: "parse JSONRPC" not in record.getMessage())
     return mcp
 
@@ -303,7 +314,7 @@ async def _alive(client: Any) -> bool:
 
 
 def _innermost(error: BaseException) -> Exception:
-    """The cause inside the groups that task groups raise."""
+    """The first exception inside nested exception groups, which task groups raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
@@ -315,7 +326,10 @@ def _one_line(error: BaseException) -> str:
 
 
 def content(result: Any) -> str:
-    """The text of a result: texts unchanged, other contents by kind and size, else its structured content."""
+    """The text of a result: texts unchanged, other contents by kind and size, one below the other.
+
+    If the result has no contents, the text is its structured content as JSON.
+    """
     parts = []
     for item in result.content:
         if hasattr(item, "text"):
@@ -365,7 +379,7 @@ class Toolbox:
         self.server.close()
 
     def _tools(self) -> list[Any]:
-        """What the server lists."""
+        """The tools that the server lists."""
         return self._listed()
 
     def _made(self, listed: Sequence[Any]) -> list[ToolSpec]:
@@ -406,7 +420,7 @@ class Toolbox:
             parameters = inlined(tool.input_schema)
             check = checker(name, closed(parameters))
             samples: tuple[Any, ...] = (None, "", 0, [], {})
-            for value in samples:  # every schema inside is read, every reference followed
+            for value in samples:  # each check reads the arguments' schemas, so mistakes in them are found now
                 with suppress(WrongArguments):
                     check(dict.fromkeys(parameters.get("properties", {}), value))
         except Exception as error:  # noqa: BLE001  the library raises many kinds
@@ -425,8 +439,9 @@ class Toolbox:
         )
 
     def _name(self, listed: str) -> str:
-        """The name by which a model calls a tool: `_` for characters that no name may hold, and before a digit, dot or
-        dash at the start.
+        """The name by which a model calls a tool: the prefix and the server's name of the tool.
+
+        `_` replaces characters that a name may not contain, and is put before a digit, dot or dash at the start.
 
         Raises:
             ValueError: the name is empty or longer than 64 characters.
@@ -452,8 +467,8 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    With `episode="restart"` it is started when an episode first calls a tool, with `episode="reset"` when the first
-    episode begins. The list of tools is requested once per process of agentrl.
+    With `episode="restart"` the process or session starts when an episode first calls a tool, with `episode="reset"`
+    when the first episode begins. The list of tools is requested once per configuration and process of agentrl.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}
@@ -488,6 +503,6 @@ def make(config: Config) -> Toolbox:
     """The tools of a server, which is started here.
 
     Raises:
-        ValueError: it does not start, does not answer in time, or lacks a tool; the mcp package is missing.
+        ValueError: the server does not start, does not answer in time, or lacks a tool; the mcp package is missing.
     """
     return Toolbox(config) if config.episode == "shared" else EpisodeToolbox(config)

@@ -7,8 +7,9 @@
 | `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
 | `unsafe-host` | none; only when asked for by this name |
 
-`auto` tries the first three on this machine, in this order, and takes the first that holds. If none holds, the start is
-refused. Results name the backend that ran.
+`auto` takes the first of bwrap, unshare and landlock that holds on this machine: a probe that runs inside the sandbox
+must not reach what lies outside it. If none of the three holds, the tool refuses to start. Results name the backend
+that ran.
 """
 
 import warnings
@@ -25,13 +26,25 @@ from agentrl.tools._sandbox.session import LocalSession
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """backend: how code is confined (see the module). timeout_s: seconds per run. limits: memory, processes, files,
-    output. packages: installed distributions the code may import, with what they require; none by default. hide:
-    modules of the standard library that the code can neither import nor read; other software of the machine, which may
-    hold copies, is not shown then. python: the executable; empty takes the Python that runs agentrl, or the system's
-    where the sandbox cannot reach that. echo: print the value of the last expression, as a notebook does. stateful:
-    keep variables from call to call. convention: how the tool's answer is written: plain, torl or retool. print_last:
-    ReTool's rewrite of the last line.
+    """Options of the local sandbox.
+
+    Attributes:
+        backend: how code is confined: bwrap, unshare, landlock, or unsafe-host (not at all). auto: the first of bwrap,
+            unshare and landlock that confines code on this machine.
+        timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
+        limits: table of limits: memory_mb, total_mb, processes, disk_mb, files, open_files, loopback, output_kb,
+            fetch_mb.
+        packages: names of installed distributions that the code may import, in addition to the standard library; what
+            they require is allowed too.
+        hide: modules of the standard library that the code can neither import nor read. With such modules, other
+            software of this machine, which may contain copies of them, is hidden too.
+        python: path of the Python that runs the code; empty: the Python that runs agentrl, or the system's Python if
+            the sandbox cannot reach the first one.
+        echo: give the model the value of the code's last expression, as a notebook does.
+        stateful: keep variables from one call to the next.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
+        print_last: put the last line of the code into print() unless it begins with print, as ReTool does.
     """
 
     backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"
@@ -50,8 +63,12 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds here, a package is not installed, or a module cannot be hidden; warns
-        of limits that the backend does not hold."""
+        """Choose the backend, and warn of limits that it does not enforce strictly.
+
+        Raises:
+            ValueError: no sandbox holds on this machine, a package is not installed, a module cannot be hidden, or the
+                backend lacks what limits.loopback needs.
+        """
         entries(config.packages)
         if config.hide:
             module_paths(find(config.python, False), config.hide)
@@ -87,7 +104,7 @@ def runner(config: Config) -> CodeRunner:
 
 
 class PythonSandbox:
-    """The tool: one interpreter per episode, closed by `reset` and `close`."""
+    """The tool: with `stateful` one interpreter per episode, ended by `reset` and `close`, else one per call."""
 
     name = "python"
 

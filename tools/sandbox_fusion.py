@@ -23,8 +23,8 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
-ANSWER_BYTES = 64 << 20  # of one answer, which holds what the code printed and the files asked for
-WRONG = (  # errors of a missing answer, and of one that is cut short or has values of other types
+ANSWER_BYTES = 64 << 20  # largest size of one answer, which has what the code printed and the files asked for
+WRONG = (  # raised if there is no answer, or the answer is cut short or has values of other types
     OSError,
     http.client.HTTPException,
     ValueError,
@@ -38,10 +38,19 @@ MARK = "agentrl-replayed-until-here"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """url: address of the server, such as http://localhost:8080. timeout_s: seconds per run. memory_mb: -1 for the
-    server's own limit. retries: further requests to a lost or busy server before a run fails. replay: a stateful
-    session repeats its earlier cells before each new one (off: stateful sessions are refused). output_kb: how much is
-    kept of stdout and of stderr. convention: as in python_sandbox.
+    """Options of a SandboxFusion server.
+
+    Attributes:
+        url: address of the server, such as http://localhost:8080.
+        timeout_s: largest number of seconds of a run; the server stops a run that takes longer.
+        memory_mb: largest number of MB of memory of a run; -1: the server's own limit.
+        retries: largest number of further requests if the server is lost or busy; after that, the sandbox has failed.
+        replay: allow stateful sessions, which run their earlier cells again before each new cell. false: stateful
+            sessions are refused.
+        output_kb: largest number of KB (1024 characters each) of stdout and of stderr that are kept; a longer text
+            loses its end.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
     """
 
     url: str
@@ -54,7 +63,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class AnswerFlood(Exception):
-    """The answer is larger than the limit, because the code printed without end."""
+    """The answer has more than ANSWER_BYTES bytes: the code printed too much, or the files asked for are too large."""
 
 
 class FusionSession:
@@ -78,7 +87,7 @@ class FusionSession:
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
     ) -> CodeResult:
-        """See CodeSession. The server does not name exceptions, so the name is read in the last line of stderr."""
+        """See CodeSession. The server does not name exceptions, so the name is taken from the last line of stderr."""
         seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
         marked = f"import sys as _s\nfor _f in (_s.stdout, _s.stderr):\n    print({MARK!r}, file=_f, flush=True)\n"
         program = "\n".join([*self._cells, marked, code]) if self._cells else code
@@ -103,7 +112,7 @@ class FusionSession:
         return replace(result, wall_s=time.monotonic() - started, backend=BACKEND)
 
     def _post(self, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        """The server's answer; OSError if it has none after all tries, AnswerFlood if it is too large."""
+        """The server's answer; AnswerFlood if it is too large, one of `WRONG` if no try gives a whole answer."""
         patience = 2 * seconds + 10
         request = urllib.request.Request(
             self._config.url.rstrip("/") + "/run_code",
@@ -146,12 +155,12 @@ class FusionSession:
         )
 
     def close(self) -> None:
-        """Drop the cells; the server has no state."""
+        """Forget the earlier cells; the server keeps nothing."""
         self._cells.clear()
 
 
 def _body(response: Any, patience: float) -> bytes:
-    """The bytes of an answer. Their number and the time are limited; the library limits only the time of each read.
+    """The bytes of an answer. Their number and the whole time are limited; urllib only limits the time of each read.
 
     Raises:
         AnswerFlood: the answer has more than ANSWER_BYTES bytes.
@@ -169,13 +178,13 @@ def _body(response: Any, patience: float) -> bytes:
 
 
 def _text(value: object, limit: int) -> str:
-    """A stream without what replayed cells wrote."""
+    """A stream without what the replayed cells wrote, shortened to `limit` characters."""
     text = str(value or "").rpartition(f"{MARK}\n")[2].encode("utf-8", "replace").decode()
     return shorten(text, limit, "stream")
 
 
 def _error(stderr: str) -> tuple[str, str, str, str]:
-    """(name, message, traceback, what stood before it) of an uncaught exception."""
+    """(name, message, traceback, text before the traceback) of an uncaught exception; no name if there was none."""
     before, found, trace = stderr.rpartition("Traceback (most recent call last):")
     if not found:
         before, trace = "", stderr
@@ -195,7 +204,7 @@ class Runner:
         self.config = config
 
     def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
-        """See CodeRunner; ValueError for a stateful one without `replay`."""
+        """See CodeRunner; ValueError for a stateful session without `replay`."""
         return FusionSession(self.config, stateful=stateful, files=files)
 
 
@@ -205,7 +214,7 @@ def runner(config: Config) -> CodeRunner:
 
 
 class FusionTool:
-    """The tool; with `replay` variables are kept for the episode."""
+    """The tool; with `replay`, an episode keeps its variables."""
 
     name = "python"
 
@@ -222,11 +231,11 @@ class FusionTool:
         return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
 
     def reset(self) -> None:
-        """Forget all cells."""
+        """Forget the earlier cells."""
         self._session.close()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Forget the earlier cells; the server keeps nothing."""
         self._session.close()
 
 

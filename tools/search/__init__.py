@@ -25,9 +25,13 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
-        bm25, http, faiss: options of each.
-        top_k: passages per call.
-        form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
+        bm25: options of the backend bm25: corpus, index, k1, b, stopwords.
+        http: options of the backend http: urls, dialect, timeout_s, retries, backoff_s, rest_s, max_batch, connections,
+            cache.
+        faiss: options of the backend faiss: corpus, encoder, index, factory, query_prefix, passage_prefix, pooling,
+            query_tokens, passage_tokens, batch, device.
+        top_k: largest number of passages per call.
+        form: the text form of the passages that a model reads; see `agentrl.tool.retrieval.write_passages`.
     """
 
     backend: Literal["bm25", "http", "faiss"] = "bm25"
@@ -39,7 +43,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Search:
-    """The tool: a call in words for models, `search` for programs."""
+    """The tool. A model calls it with a query and reads a text; a program calls `search` and gets passages."""
 
     name = "search"
 
@@ -48,7 +52,7 @@ class Search:
 
     @property
     def corpus(self) -> Corpus | None:
-        """The passages; None if they are a service's."""
+        """The passages; None if a server holds them."""
         return getattr(self.retriever, "corpus", None)
 
     def __call__(self, query: str) -> str:
@@ -68,7 +72,7 @@ def make(config: Config) -> Search:
     """The tool; indexes are built or read here.
 
     Raises:
-        ValueError: no such corpus, a line of it that is no passage, a missing extra.
+        ValueError: there is no such corpus or encoder, a line of the corpus is no passage, or an extra is missing.
     """
     match config.backend:
         case "bm25":

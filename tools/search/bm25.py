@@ -1,8 +1,8 @@
-"""BM25 over a corpus of your own, by bm25s; the index lies next to the corpus.
+"""BM25 over a corpus of your own, computed by bm25s; by default the index lies next to the corpus.
 
-Scores are bm25s's; equal scores keep the corpus's order, and passages without a word of the query are no result, so
-that a query always has the same result. (bm25s does not round lengths as Lucene does: for rankings equal to
-pyserini's, serve pyserini and use `backend = "http"`.)
+Passages with equal scores keep the order of the corpus, and a passage that has no word of the query is no result, so
+the same query always has the same result. bm25s does not round the lengths of passages as Lucene does; if rankings must
+equal those of pyserini, serve pyserini and use `backend = "http"`.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,15 @@ WORD = r"(?u)\b\w+\b"
 
 
 class Bm25Config(BaseModel, frozen=True, extra="forbid"):
-    """corpus: the JSONL file. index: folder of its index; default: beside the corpus, its name + `.bm25`. k1, b:
-    parameters of BM25 (Anserini's values). stopwords: leave out the most common English words."""
+    """Options of BM25.
+
+    Attributes:
+        corpus: the JSONL file with the passages.
+        index: folder in which the index is stored; empty: the path of the corpus with `.bm25` added.
+        k1: how slowly further occurrences of a word in a passage lose weight. 0.9 is Anserini's value.
+        b: how much long passages are penalised: 0 not at all, 1 in proportion to their length. 0.4 is Anserini's value.
+        stopwords: leave out the most common English words of passages and queries.
+    """
 
     corpus: str = ""
     index: str = ""
@@ -32,10 +39,10 @@ class Bm25Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Bm25(StoredIndex):
-    """An index in memory; a `Retriever`."""
+    """A `Retriever` whose index is in memory."""
 
     def __init__(self, config: Bm25Config) -> None:
-        """Raises ValueError: see `Corpus.scan`; or bm25s is missing."""
+        """Raises ValueError if bm25s or the corpus is missing, or the corpus is wrong (see `Corpus.scan`)."""
         self._library, self.config = _library(), config
         path = find(config.corpus, "bm25.corpus")
         folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")
@@ -56,7 +63,7 @@ class Bm25(StoredIndex):
         return [self.corpus[row]._replace(score=float(scores[row])) for row in rows.tolist()]
 
     def _split(self, texts: Iterable[str], *, return_ids: bool) -> Any:
-        """Each text's words, or their ids and the vocabulary."""
+        """The words of each text; with `return_ids`, the ids of these words and the vocabulary."""
         left_out = "english" if self.config.stopwords else []
         return self._library.tokenize(
             texts, token_pattern=WORD, stopwords=left_out, return_ids=return_ids, show_progress=False
@@ -77,7 +84,7 @@ class Bm25(StoredIndex):
 
 
 def _best(scores: np.ndarray, k: int) -> np.ndarray:
-    """[<= k] the rows of the highest scores above 0, ties in the order of rows."""
+    """[<= k] the rows of the highest scores above 0, highest first; rows with equal scores in ascending order."""
     found = np.flatnonzero(scores > 0)  # [M]
     if len(found) > k:
         least = np.partition(scores[found], len(found) - k)[len(found) - k]

@@ -1,4 +1,4 @@
-"""The files beside a corpus: index folders, which appear whole or not at all."""
+"""Index folders beside a corpus. An index folder gets its name only when all its files are written."""
 
 import json
 import os
@@ -13,11 +13,11 @@ import numpy as np
 
 from agentrl.tools.search.corpus import Corpus
 
-PLACES, ABOUT = "places.npy", "about.json"  # of every index: the lines of its corpus, and what it was made from
+PLACES, ABOUT = "places.npy", "about.json"  # in every index folder: `Corpus.places`, and what the index was made from
 
 
 def fingerprint(path: Path) -> dict[str, int]:
-    """Tells versions of a file apart: its size in bytes, and the time of its last change in ns."""
+    """What tells versions of a file apart: its size in bytes, and the time of its last change in ns."""
     stat = path.stat()
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
@@ -25,7 +25,8 @@ def fingerprint(path: Path) -> dict[str, int]:
 def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """Fill a folder beside its final place, then move it there, replacing an older folder.
 
-    Where nothing can be written (a read-only disk, a full one) a warning says so: an index can be made again.
+    If the folder cannot be written (the disk is read-only or full), the function only warns, because the index can be
+    built again.
     """
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     older = folder.with_name(f".{folder.name}.{os.getpid()}.older")
@@ -43,13 +44,16 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 class StoredIndex(ABC):
-    """A corpus and its index: read from a folder if that holds this corpus's index made with these options, else made
-    and put there, or kept in memory alone where nothing can be written."""
+    """A corpus and its index.
+
+    If a folder contains the index of this corpus, built with the same options, the index is read from it. Otherwise the
+    index is built and stored in this folder; if it cannot be stored, it is kept in memory alone.
+    """
 
     corpus: Corpus
 
     def __init__(self, path: Path, folder: Path, options: Mapping[str, Any]) -> None:
-        """Raises ValueError: see `Corpus.scan` and `build`."""
+        """Raises ValueError as `Corpus.scan` and `build` do."""
         self.folder = folder
         self._about = json.dumps({**fingerprint(path), **options}, sort_keys=True)
         if not self._stored(path):
@@ -59,15 +63,15 @@ class StoredIndex(ABC):
 
     @abstractmethod
     def build(self, path: Path) -> None:
-        """Index `corpus`, which was read from this file."""
+        """Build the index of `corpus`, which was read from the file `path`."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Put the index into a folder."""
+        """Write the index into a folder."""
 
     @abstractmethod
     def read(self, folder: Path) -> None:
-        """Take the index from a folder; OSError, ValueError, KeyError or RuntimeError if it is damaged."""
+        """Read the index from a folder; OSError, ValueError, KeyError or RuntimeError if it is damaged."""
 
     def _put(self, folder: Path) -> None:
         self.write(folder)
@@ -81,7 +85,7 @@ class StoredIndex(ABC):
         try:
             self.read(self.folder)
             self.corpus = Corpus(path, np.load(self.folder / PLACES))
-        except (OSError, ValueError, KeyError, RuntimeError):  # files damaged by hand or by a full disk: made again
+        except (OSError, ValueError, KeyError, RuntimeError):  # damaged by hand or by a full disk: build again
             shutil.rmtree(self.folder, ignore_errors=True)
             return False
         return True

@@ -1,4 +1,4 @@
-"""A corpus: a JSONL file of passages, of which only the places of its lines are kept in memory."""
+"""A corpus: a JSONL file of passages. Only the places of its lines are kept in memory."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from agentrl.tool import Passage
 
 
 class Corpus:
-    """Passages by row.
+    """The passages of a file, by their number from 0 to N - 1.
 
     Args:
         path: the file.
-        places: [N + 1, 2] int64, (offset, line number) of each passage; the last row is the file's end.
+        places: [N + 1, 2] int64, (offset in bytes, line number from 1) of each passage; at last (the file's size, 0).
     """
 
     def __init__(self, path: Path, places: np.ndarray) -> None:
@@ -27,7 +27,7 @@ class Corpus:
         """Find the passages of a file, checking every line.
 
         Raises:
-            ValueError: no such file, a line that is not JSON or no passage, or no passage at all.
+            ValueError: a line is not JSON or no passage, or the file has no passage.
         """
         places: list[tuple[int, int]] = []
         offset = 0
@@ -61,7 +61,7 @@ class Corpus:
 
 
 def find(path: str, option: str) -> Path:
-    """The corpus a user names; ValueError if there is none."""
+    """The file that an option names as the corpus; ValueError if there is no such file."""
     if not path:
         raise ValueError(f"{option} is missing: name a JSONL file with one passage per line")
     found = Path(path).expanduser()
@@ -71,7 +71,10 @@ def find(path: str, option: str) -> Path:
 
 
 def contents(document: object) -> str | None:
-    """The words of a document as servers and corpora give it: `contents`, else `title` and `text`; None if neither."""
+    """The contents of a passage, from a document of a server or corpus: its `contents`, else its `title` and `text`.
+
+    None if the document has neither `contents` nor `text`.
+    """
     if not isinstance(document, dict):
         return None
     if isinstance(document.get("contents"), str):
@@ -83,14 +86,14 @@ def contents(document: object) -> str | None:
 
 
 def whole(text: str) -> str:
-    """The text, with "?" for half of a surrogate pair, which JSON can hold and no tokenizer takes."""
+    """The text, with "?" for each half of a surrogate pair, which JSON can contain and no tokenizer accepts."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _passage(path: Path, number: int, line: bytes) -> Passage:
     try:
         document = json.loads(line)
-    except (ValueError, RecursionError) as error:  # half of the file's last line, a text, another encoding
+    except (ValueError, RecursionError) as error:  # a last line that is cut off, a text, another encoding
         raise ValueError(f"line {number} of the corpus {path} is not JSON: {error}") from None
     words = contents(document)
     if words is None:

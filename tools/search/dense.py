@@ -1,7 +1,8 @@
 """Dense retrieval: a transformers encoder and a FAISS index over a corpus of your own.
 
-The defaults are those of e5 (arXiv:2212.03533): prefixes, mean of the token states, unit length, inner product. The
-index lies beside the corpus; passages are encoded once.
+The defaults are those of e5 (arXiv:2212.03533): its prefixes, and vectors of length 1 made from the mean of the token
+states. The score of a passage is the inner product of its vector and the query's vector. The index is stored, by
+default beside the corpus, so that passages are encoded once.
 """
 
 from pathlib import Path
@@ -17,11 +18,22 @@ from agentrl.tools.search.corpus import find
 
 
 class DenseConfig(BaseModel, frozen=True, extra="forbid"):
-    """corpus: the JSONL file. encoder: folder or hub name of a transformers encoder. index: folder of the stored index;
-    default: beside the corpus, its name + `.faiss`. factory: FAISS's index factory (`Flat`, `IVF4096,SQ8`, `HNSW32`).
-    query_prefix, passage_prefix: text before each query and passage. pooling: the mean of the token states, or the
-    first token's state. query_tokens, passage_tokens: most tokens of a text. batch: texts encoded at once. device: auto
-    takes CUDA if torch finds it; on CUDA the encoder works in half precision.
+    """Options of dense retrieval.
+
+    Attributes:
+        corpus: the JSONL file with the passages.
+        encoder: folder or hub name of a transformers encoder.
+        index: folder in which the index is stored; empty: the path of the corpus with `.faiss` added.
+        factory: FAISS's name of the kind of index, such as `Flat`, `IVF4096,SQ8` or `HNSW32`.
+        query_prefix: text that is put before each query.
+        passage_prefix: text that is put before each passage.
+        pooling: how the vector of a text is made. mean: the mean of the states of its tokens; first: the state of its
+            first token.
+        query_tokens: largest number of tokens of a query, with its prefix; a longer query loses its end.
+        passage_tokens: largest number of tokens of a passage, with its prefix; a longer passage loses its end.
+        batch: largest number of texts that are encoded at once.
+        device: device of the encoder, as torch names it; auto: CUDA if torch finds it, else the CPU. On CUDA the
+            encoder works in half precision.
     """
 
     corpus: str = ""
@@ -38,7 +50,7 @@ class DenseConfig(BaseModel, frozen=True, extra="forbid"):
 
 
 class Encoder:
-    """Texts to vectors of length 1."""
+    """Encodes texts as vectors of length 1."""
 
     def __init__(self, config: DenseConfig) -> None:
         """Raises ValueError if no encoder can be loaded."""
@@ -58,7 +70,7 @@ class Encoder:
         self.model = model.to(self.device).eval()
 
     def encode(self, texts: list[str], most: int) -> np.ndarray:
-        """[N, D] float32 vectors of the first `most` tokens of each text."""
+        """[N, D] float32, the vector of each text; only the first `most` tokens of a text are read."""
         import torch
 
         given = self.tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt")
@@ -75,10 +87,10 @@ class Encoder:
 
 
 class Dense(StoredIndex):
-    """An index in memory; a `Retriever`."""
+    """A `Retriever` whose index is in memory."""
 
     def __init__(self, config: DenseConfig, library: ModuleType) -> None:
-        """Raises ValueError: see `Corpus.scan` and `Encoder`, or an unknown factory."""
+        """Raises ValueError if the corpus, the encoder or the factory is missing or wrong."""
         self.config, self._library = config, library
         path = find(config.corpus, "faiss.corpus")
         if not config.encoder:
@@ -127,7 +139,7 @@ class Dense(StoredIndex):
 
 
 def make_dense(config: DenseConfig) -> Retriever:
-    """The retriever; ValueError also where faiss is missing."""
+    """The retriever; ValueError as `Dense` raises it, and if faiss is missing."""
     try:
         import faiss
     except ImportError:

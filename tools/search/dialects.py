@@ -3,12 +3,13 @@
 | dialect | asks | answers |
 | --- | --- | --- |
 | search_r1 | `queries`, `topk`, `return_scores` | a list of `{"document": {...}, "score": x}` for each query |
-| skyrl | one `query` per request (SkyRL, verl-agent) | the same, for one query |
-| gem | the same in msgpack (axon-rl/gem), also as `query` | a list of lists, or a flat list |
-| rerank | `queries`, `topk_retrieval`, `topk_rerank` | documents as plain texts |
-| serp | `queries` alone (Google and SERP proxies) | documents without scores, in any number |
+| skyrl | one `query`, `topk`, `return_scores` (SkyRL, verl-agent) | one such list |
+| gem | the fields of search_r1 and skyrl, for one query, in msgpack (axon-rl/gem) | one such list, or a list of it |
+| rerank | `queries`, `topk_retrieval`, `topk_rerank`, `return_scores` | for each query a list of plain texts |
+| serp | `queries` alone (Google and SERP proxies) | for each query any number of documents without scores |
 
-`return_scores` is always true: the reference server fails on false. Every shape of answer is read in every dialect.
+`return_scores` is always true, because the reference server fails if it is false. Any of these forms of answer is
+accepted in every dialect; but an answer in msgpack is read in the dialect gem alone, which reads no JSON.
 """
 
 import hashlib
@@ -22,11 +23,11 @@ from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
 SINGLE: tuple[Dialect, ...] = ("skyrl", "gem")  # one query per request
-RERANKED = 10  # passages that the first stage returns per passage that the rerank dialect keeps
+RERANKED = 10  # in the dialect rerank: passages that the first stage finds, per passage that the second stage keeps
 
 
 class Body(NamedTuple):
-    """A request's bytes and what they are."""
+    """The bytes of a request, and their content type (`kind`)."""
 
     content: bytes
     kind: str

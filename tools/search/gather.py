@@ -1,8 +1,8 @@
 """Joins queries that several threads ask at the same time into one request.
 
-A lane is the right to have one request on its way. A thread whose query waits takes a free lane, and sends its query
-together with all other queries that wait. Queries that arrive while all lanes are taken go into the next request. No
-query waits for other queries: if a lane is free, it is sent at once.
+A lane is the right to send one request and wait for its answer. If a lane is free, a query is sent at once, without
+waiting for other queries. If all lanes are taken, the query waits until a lane is free; the thread that takes this lane
+then sends the waiting queries that ask for the same number of passages in one request.
 """
 
 import threading
@@ -18,7 +18,7 @@ Send = Callable[[list[str], int], list[list[Passage]]]
 class _Ticket:
     query: str
     k: int
-    alone: bool = False  # it was part of a request that failed, and is sent alone now
+    alone: bool = False  # the query was part of a request that failed, and is sent alone now
     passages: list[Passage] | None = None
     fault: Exception | None = None
 
@@ -31,9 +31,9 @@ class Gatherer:
     """Shares requests between threads.
 
     Args:
-        send: carries out one request; called by one of the threads that wait for it.
-        most: most queries per request.
-        lanes: most requests on their way at once.
+        send: carries out one request; it is called by one of the threads whose queries are in the request.
+        most: largest number of queries per request; further queries go into the next request.
+        lanes: largest number of requests that are sent and not answered yet; further requests wait.
     """
 
     def __init__(self, send: Send, *, most: int, lanes: int) -> None:
@@ -77,13 +77,13 @@ class Gatherer:
             return []
 
     def _carry(self, batch: list[_Ticket]) -> None:
-        """One request; every ticket of it is answered, or waits again."""
+        """Send one request. Every ticket of the batch is then answered or, if the request failed, waits again."""
         queries = list(dict.fromkeys(ticket.query for ticket in batch))
         try:
             found = dict(zip(queries, self._send(queries, batch[0].k), strict=True))
             for ticket in batch:
                 ticket.passages = found[ticket.query]
-        except Exception as error:  # noqa: BLE001  handed to those who asked
+        except Exception as error:  # noqa: BLE001  `ask` raises it in the thread that asked
             for ticket in batch:
                 ticket.alone = True
                 ticket.fault = error if len(queries) == 1 else None

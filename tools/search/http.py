@@ -1,8 +1,8 @@
 """A retriever on a server, over HTTP: connections and answers are kept, and concurrent queries share a request.
 
-A failure that may pass (a lost connection, a time-out, 408, 425, 429, 5xx, a body that is no answer) is followed by
-another try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; a failure is never a
-result.
+A request is tried again, at the next address if there are several, after a failure that may pass: a lost connection, a
+time-out, the status 408, 425, 429 or 5xx, or a body that is no answer. If no try succeeds, a `ToolFault` is raised; a
+failure never becomes an empty result.
 """
 
 import itertools
@@ -19,18 +19,27 @@ from agentrl.tool import Passage, ToolFault
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 
-ANSWER_BYTES = 256 << 20  # of one answer, unpacked
-PASSING = (408, 425, 429)  # and every 5xx
+ANSWER_BYTES = 256 << 20  # largest number of bytes of one answer, after decompression
+PASSING = (408, 425, 429)  # statuses after which another try may succeed, besides 5xx
 
 
 class HttpConfig(BaseModel, frozen=True, extra="forbid"):
-    """Where and how to ask.
+    """Where the servers are, and how they are asked.
 
-    urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path. dialect: see
-    `agentrl.tools.search.dialects`. timeout_s: seconds per try. retries: further tries after the first one (each
-    address is tried at least once). backoff_s: when every address has failed n times, the client waits n times this
-    many seconds before the next tries. rest_s: seconds for which an address that failed comes last. max_batch: most
-    queries per request. connections: most requests at once. cache: answers that are kept, by query and k; 0 for none.
+    Attributes:
+        urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path.
+        dialect: form of requests and answers; see `agentrl.tools.search.dialects`.
+        timeout_s: largest number of seconds of one try; a try that takes longer has failed.
+        retries: largest number of further tries after the first one. Even with fewer retries than addresses, each
+            address is tried once.
+        backoff_s: seconds of a pause. If a request has failed n times at every address, the client waits n of these
+            pauses before the next tries.
+        rest_s: seconds after a failure for which an address is tried after all other addresses.
+        max_batch: largest number of queries per request; further queries are sent in another request. The dialects
+            skyrl and gem have one query per request.
+        connections: largest number of requests at once; further requests wait.
+        cache: largest number of answers that are kept, one per query and number of passages; the answer that was not
+            used for the longest time is dropped. 0: none is kept.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)
@@ -66,10 +75,10 @@ class _Failed(NamedTuple):
 
 
 class Http:
-    """A client of one or several equal servers; a `Retriever`."""
+    """A `Retriever` that asks one or several equal servers."""
 
     def __init__(self, config: HttpConfig) -> None:
-        """Raises ValueError if httpx is missing. Nothing is asked yet."""
+        """Raises ValueError if httpx is missing. No request is sent yet."""
         self.config = config
         self._httpx = _library()
         limits = self._httpx.Limits(max_connections=config.connections, max_keepalive_connections=config.connections)
@@ -109,7 +118,11 @@ class Http:
                 self._kept.popitem(last=False)
 
     def _send(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """One request, tried at every address; ToolFault if none answers."""
+        """One request, tried at one address after the other until one answers.
+
+        Raises:
+            ToolFault: no try succeeded, or a server refused the request.
+        """
         places = self._order()
         tries = max(self.config.retries + 1, len(places))
         failed = _Failed("")
@@ -132,7 +145,7 @@ class Http:
         )
 
     def _order(self) -> list[str]:
-        """The addresses, each time with another first; those that failed lately come last."""
+        """The addresses, each time beginning with the next one; addresses that still rest after a failure come last."""
         urls, now = self.config.urls, time.monotonic()
         start = next(self._turn) % len(urls)
         turned = [*urls[start:], *urls[:start]]
@@ -158,8 +171,8 @@ class Http:
         """Status and body of an answer.
 
         Raises:
-            TimeoutError: the body did not end within `timeout_s`. The library limits the time between two bytes alone,
-                so it would wait for a body that comes byte by byte.
+            TimeoutError: the body did not end within `timeout_s`. httpx limits only the time that it waits for the next
+                part of the body, so a server that sends one byte after the other could keep the client for ever.
             httpx.ReadError: the answer is larger than `ANSWER_BYTES`.
         """
         ends = time.monotonic() + self.config.timeout_s

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-# first byte -> (struct format of the length or value, what follows)
+# first byte -> struct format of what follows: of a number its value, else the length of the text, list or dict
 _NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
             0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}  # fmt: skip
 _TEXTS = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I", 0xC4: ">B", 0xC5: ">H", 0xC6: ">I"}
@@ -13,7 +13,7 @@ _PLAIN = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def pack(value: Any) -> bytes:
-    """The bytes of a value; TypeError for types that JSON would not take either."""
+    """The bytes of a value; TypeError for types that JSON does not have either."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -32,7 +32,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """The value of some bytes; ValueError if they are not one value."""
+    """The value that the bytes encode; ValueError if they do not encode exactly one value."""
     try:
         value, end = _read(data, 0)
     except (IndexError, struct.error, UnicodeDecodeError, RecursionError, TypeError) as error:
