@@ -1,12 +1,12 @@
 """The system calls that sandboxed code may not make, as a classic BPF program for seccomp(2).
 
-A deny list on top of namespaces or Landlock. It has the calls that reach rarely used parts of the kernel, make new
-namespaces, or hold memory that no limit counts (memfd, System V shared memory, message queues, rings of
-asynchronous input and output, pages given to pipes, shared memory without a file).
+The filter is a list of forbidden calls, in addition to namespaces or Landlock. It forbids calls that reach rarely used
+parts of the kernel, make new namespaces, or hold memory that no limit counts (memfd, System V shared memory, message
+queues, rings of asynchronous input and output, pages given to pipes, shared memory without a file).
 
-A request for a file lock returns success, and no lock is taken. A real lock would have effects outside the sandbox,
-because all sandboxes share read-only files of the machine, and would cost kernel memory that no limit counts. Programs
-such as sqlite3 fail if the request is refused.
+A request for a file lock returns success, but no lock is taken. A real lock would have effects outside the sandbox,
+because all sandboxes share read-only files of the machine, and would take kernel memory that no limit counts. If the
+request were refused, programs such as sqlite3 would fail.
 """
 
 import functools
@@ -41,15 +41,16 @@ DENIED = {
     "listmount": (458, 458), "open_tree_attr": (467, 467), "file_setattr": (469, 469), "listns": (470, 470),
     "remap_file_pages": (216, 234), "process_mrelease": (448, 448),
 }  # fmt: skip
-NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # which could keep open files where nobody sees them
+NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # files can be hidden in a socket
 FLOCK, FCNTL, MMAP, MADVISE, PRCTL, SETSOCKOPT = (73, 32), (72, 25), (9, 222), (28, 233), (157, 167), (54, 208)
 LOCK_REQUESTS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
-# F_SETSIG could continue a stopped process; leases and directory notices delay other processes; pipes stay at 64 KB.
+# F_SETSIG could continue a stopped process, leases and directory notices could delay other processes, and larger pipes
+# could hold more kernel memory.
 REFUSED_REQUESTS = (10, 1024, 1026, 1031, 1045)  # F_SETSIG, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ, F_SETDELEG
-ANONYMOUS, SHARED, HUGE = 0x20, 0x01, 0x40000  # flags of mmap for memory that can be in no process's resident memory
-PAGE_OUT = 21  # of madvise: into swap, out of the resident memory
-HIDING = (4, 35)  # of prctl: PR_SET_DUMPABLE hides a process's files from the watch, PR_SET_MM its command line
-SOCKET_LEVEL, BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and the forms with force
+ANONYMOUS, SHARED, HUGE = 0x20, 0x01, 0x40000  # flags of mmap, for memory that no process's resident memory may show
+PAGE_OUT = 21  # of madvise: moves memory into swap, where the resident memory does not show it
+HIDING = (4, 35)  # of prctl: PR_SET_DUMPABLE hides a process's files from `family`, PR_SET_MM its command line
+SOCKET_LEVEL, BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 THREAD, SHARED_FILES = 0x00010000, 0x00000400  # flags of clone: a thread with open files of its own is not counted
 CLONE, CLONE3, SOCKET, IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
@@ -66,7 +67,7 @@ NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
 
 def supported() -> bool:
-    """Whether the tables know this machine's architecture."""
+    """Do the tables have this machine's architecture?"""
     return platform.machine() in ARCHITECTURES
 
 
@@ -85,9 +86,9 @@ def program(families: tuple[int, ...], shows: bool = False) -> bytes:
     if column == 0:
         code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
     for name, numbers in {**DENIED, **(NO_MESSAGES if shows else {})}.items():
-        if numbers[column] is not None:  # programs do without attributes that a file system does not support
+        if numbers[column] is not None:  # programs go on if a file system has no attributes
             code += _refuse(numbers[column], EOPNOTSUPP if "setxattr" in name else EPERM)
-    code += _refuse(CLONE3[column], ENOSYS)  # its flags lie in memory, where a filter cannot look
+    code += _refuse(CLONE3[column], ENOSYS)  # its flags are in memory that a filter cannot read
     code += _refuse(FLOCK[column], PRETEND)
     code += _unless(CLONE[column], 0, _clone_checks())
     code += _unless(IOCTL[column], 1, _equal(TERMINAL_REQUESTS, EPERM))
@@ -103,7 +104,7 @@ def program(families: tuple[int, ...], shows: bool = False) -> bytes:
 
 
 def _clone_checks() -> list[bytes]:
-    """Refuse new namespaces, and threads that do not share the file descriptors of their process."""
+    """Instructions that refuse new namespaces, and threads that do not share the file descriptors of their process."""
     namespaces = [_op(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), _op(RETURN, ERRNO | EPERM)]
     return [
         *namespaces,
@@ -114,7 +115,7 @@ def _clone_checks() -> list[bytes]:
 
 
 def _mmap_checks() -> list[bytes]:
-    """Refuse huge pages, and shared memory without a file."""
+    """Instructions that refuse huge pages, and shared memory without a file."""
     return [
         _op(JUMP_ANY_BIT, HUGE, 2, 0),
         _op(JUMP_ANY_BIT, ANONYMOUS, 0, 2),
@@ -124,7 +125,7 @@ def _mmap_checks() -> list[bytes]:
 
 
 def _equal(values: tuple[int, ...], errno: int) -> list[bytes]:
-    """Return an error for each of some values of the loaded argument."""
+    """Instructions that return an error if the loaded argument has one of some values."""
     return [op for value in values for op in (_op(JUMP_EQUAL, value, 0, 1), _op(RETURN, ERRNO | errno))]
 
 
@@ -133,13 +134,13 @@ def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _refuse(number: int | None, errno: int) -> list[bytes]:
-    """Return an error for one call; the call's number is loaded."""
+    """Instructions that return an error for one call, whose number must be loaded."""
     assert number is not None
     return [_op(JUMP_EQUAL, number, 0, 1), _op(RETURN, ERRNO | errno)]
 
 
 def _unless(number: int | None, argument: int, checks: list[bytes]) -> list[bytes]:
-    """If the call has this number, load the low half of one argument and make the checks; allow what passes them."""
+    """Instructions for a call with this number: load the low half of one argument, check it, and allow what passes."""
     assert number is not None
     body = [_op(LOAD, ARGUMENTS + 8 * argument), *checks, _op(RETURN, ALLOW)]
     return [_op(JUMP_EQUAL, number, 0, len(body)), *body]

@@ -1,4 +1,4 @@
-"""The processes of one sandbox as the host's /proc shows them: found, frozen, counted, killed."""
+"""Finds, freezes, counts and kills the processes of one sandbox, by the /proc of the host."""
 
 import os
 import select
@@ -20,14 +20,14 @@ from agentrl.tools._sandbox.usage import (
     stopped,
 )
 
-FREEZE_S = 5.0  # time for killing processes that keep starting new ones, on a busy machine
+FREEZE_S = 5.0  # seconds in which `freeze` must succeed, although processes may keep starting new ones
 QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
 PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
-TABLES = 4  # times the descriptors of one process that all processes together may hold
+TABLES = 4  # all processes together may hold so many times the descriptors that one process may hold
 
 
 class Excess(NamedTuple):
-    """Which limit is passed (`memory`, `disk` or `descriptors`), and a text that says by how much."""
+    """Which limit is exceeded (`memory`, `disk` or `descriptors`), and a text with the number and the limit."""
 
     reason: str
     words: str
@@ -76,7 +76,7 @@ class Family:
         while True:
             self._frozen = True
             self._signal(self.loop, signal.SIGSTOP)
-            still = stopped(self.loop)  # before the others are listed: it can make no more of them
+            still = stopped(self.loop)  # checked before the others are listed: a stopped loop starts no more of them
             left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
             if still and not left and not disturbed:
                 return True
@@ -108,7 +108,7 @@ class Family:
         return self._many_descriptors(members, limits.open_files * TABLES) or self._many_files(members, limits)
 
     def _many_descriptors(self, members: list[int], limit: int) -> Excess | None:
-        """Pipes and sockets hold kernel memory that no other limit counts."""
+        """The excess of descriptors or sockets, whose kernel memory no other limit counts; None if there is none."""
         count = sum(descriptors(pid) for pid in members)
         if count > limit:
             return Excess("descriptors", f"the processes held {count} open files, the limit is {limit} together")
@@ -136,7 +136,10 @@ class Family:
         return None
 
     def kill(self) -> None:
-        """Kill the loop and its descendants, if the sandbox has no process namespace that ends all of them."""
+        """Kill the loop and its descendants.
+
+        Does nothing for bubblewrap, whose process namespace ends all of them, and for unsafe-host.
+        """
         if self._plan.wants_info or not self._plan.tamed:
             return
         for pid in (self.loop, *descendants(self.loop)):
@@ -144,19 +147,19 @@ class Family:
                 self._signal(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the sandbox's file systems, which would otherwise stay."""
+        """Close the open folders, which would keep the sandbox's file systems in memory."""
         while self._handles:
             os.close(self._handles.pop())
 
 
 def _sockets(handle: int) -> int:
-    """Sockets in use in a network namespace, by its open sockstat."""
+    """The number of sockets in use in a network namespace; `handle` is its open sockstat file."""
     words = os.pread(handle, 4096, 0).split(b"\n")[0].split()
     return int(words[2])
 
 
 def _child_pid(info: int) -> int:
-    """The process id bubblewrap tells on its info descriptor."""
+    """The process id of the child that bubblewrap writes to its info descriptor."""
     text = b""
     while b"}" not in text:
         if not select.select([info], [], [], 5)[0]:

@@ -1,7 +1,7 @@
-"""Which Python runs inside, and which files of this machine it needs; only these files are shown to it.
+"""Which Python runs inside, and which files of this machine it needs; it sees only these files.
 
-Site packages are hidden, this project's own sources (with the answers to its generated tasks) among them; packages
-are let in by name.
+Installed packages are hidden, and so are agentrl's own sources, which contain the answers to its generated tasks.
+Packages that the user names are shown.
 """
 
 import _imp
@@ -22,7 +22,7 @@ FACTS = (
     " print(sysconfig.get_path('stdlib'))"
 )
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-OLDEST = 308  # the exec loop's Python
+OLDEST = 308  # Python 3.8, the oldest version that the exec loop runs in
 
 
 class Interpreter(NamedTuple):
@@ -42,8 +42,9 @@ def find(python: str, for_others: bool) -> Interpreter:
     """The interpreter to run inside.
 
     Args:
-        python: an executable, or empty for the one that runs now, else the system's.
-        for_others: any user must be able to run it, because the sandbox runs as another user and copies no files.
+        python: an executable; empty: the Python of this process or, if that cannot be used, the system's.
+        for_others: the interpreter must be open to all users, because the sandbox runs as another user and copies no
+            files.
 
     Raises:
         ValueError: no such interpreter is found.
@@ -77,7 +78,7 @@ def _facts(path: str) -> Interpreter | None:
 
 
 def open_to_all(path: str) -> bool:
-    """Whether any user may reach and read a path."""
+    """May every user reach and read a path?"""
     try:
         folders = all(part.stat().st_mode & 0o001 for part in Path(path).resolve().parents)
         return folders and bool(os.stat(path).st_mode & 0o004)
@@ -99,8 +100,10 @@ def hidden(interpreter: Interpreter) -> list[str]:
 
 @functools.cache
 def programs() -> tuple[str, ...]:
-    """Programs, libraries and Pythons of this machine, without what other software keeps in /usr: it may bring a Python
-    with a standard library of its own."""
+    """Programs, libraries and Pythons of this machine in /usr.
+
+    Folders of other software are left out, because they may contain a Python with a standard library of its own.
+    """
     found = [f"/usr/{name}" for name in ("bin", "sbin", "lib32", "lib64", "libx32", "local/bin", "local/sbin")]
     for folder in ("/usr/lib", "/usr/local/lib"):
         for entry in sorted(os.scandir(folder), key=lambda one: one.name) if os.path.isdir(folder) else ():
@@ -111,8 +114,8 @@ def programs() -> tuple[str, ...]:
 
 
 def module_paths(interpreter: Interpreter, modules: Sequence[str]) -> list[str]:
-    """Files and folders of modules of the standard library, of every Python that the sandbox shows: sources, compiled
-    files, packages.
+    """Paths of modules of the standard library (sources, compiled files, packages), in every Python that the sandbox
+    shows.
 
     Raises:
         ValueError: a name is no dotted name, or names a module that is part of the executable.
@@ -136,7 +139,7 @@ def module_paths(interpreter: Interpreter, modules: Sequence[str]) -> list[str]:
 
 @functools.cache
 def entries(packages: Sequence[str]) -> tuple[str, ...]:
-    """Files and folders of some installed distributions and of all they require.
+    """Files and folders of some installed distributions, and of all distributions that these require.
 
     Raises:
         ValueError: one of `packages` is not installed.
@@ -156,7 +159,7 @@ def entries(packages: Sequence[str]) -> tuple[str, ...]:
                 raise ValueError(
                     f"package {name!r} is to be let into the sandbox and is not installed: pip install {name}"
                 ) from None
-            continue  # a requirement of another platform
+            continue  # a requirement that is not installed, such as that of another platform
         paths.update(_tops(distribution))
         waiting += [(required, False) for required in _requirements(distribution)]
     return tuple(sorted(paths))

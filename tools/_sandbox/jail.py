@@ -1,8 +1,13 @@
 """How a process gives up its rights before it runs a model's code.
 
-The source of this module is sent to the process before the source of `kernel`. With bubblewrap the process only sets
-limits and its user id or, as an ordinary user, divides (`divide`). With the other backends it also mounts its own
-temporary folder, restricts itself with Landlock (landlock(7)) and loads the filter of system calls.
+The source of this module is sent to the process before the source of `kernel`. The process sets its limits and, if root
+started it, changes its user id. What else it does depends on the backend:
+
+- bwrap: if an ordinary user started it, it divides (`divide`).
+- unshare: it mounts a temporary folder of its own, restricts itself with Landlock (landlock(7)) and loads the filter of
+  system calls.
+- landlock: it starts a supervisor (`supervise`), restricts itself with Landlock and loads the filter of system calls.
+- unsafe-host: nothing else. Its only limit forbids core files, and it keeps its user id.
 """
 
 # ruff: noqa: SIM105  contextlib would be one more import
@@ -26,7 +31,7 @@ def confine(rules: "dict[str, Any]") -> None:
     if libc is not None and rules["sweep"]:
         supervise(libc)
     limits = dict(rules["limits"])
-    if rules["sweep"] and not rules["uid"]:  # a user id of its own has no other threads
+    if rules["sweep"] and not rules["uid"]:  # no other threads run under a user id of its own
         limits["NPROC"] += tasks_of(os.getuid())
     if rules["uid"]:
         os.setgroups([])
@@ -45,7 +50,7 @@ def confine(rules: "dict[str, Any]") -> None:
 
 
 def go_first() -> None:
-    """Make the kernel kill this process first if the machine runs out of memory."""
+    """Make the kernel kill this process before others if the machine runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
@@ -54,7 +59,7 @@ def go_first() -> None:
 
 
 def tasks_of(uid: int) -> int:
-    """How many threads a user has now: RLIMIT_NPROC counts them all where there is no namespace of our own."""
+    """How many threads a user has now. RLIMIT_NPROC counts all of them, not only those of the sandbox."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -69,7 +74,8 @@ def tasks_of(uid: int) -> int:
 def divide() -> None:
     """Fork, and return in the child; the parent stays process 1 and reaps the processes that the code leaves behind.
 
-    Both belong to one user. The parent is not dumpable, so that the code cannot write to its memory.
+    Parent and child have the same user. The parent makes itself non-dumpable, so that the code cannot write to its
+    memory.
     """
     waiting, go = os.pipe()
     child = os.fork()
@@ -90,7 +96,7 @@ def divide() -> None:
 
 
 def hide() -> None:
-    """Make this process not dumpable, with the part of ctypes that loads ten times as fast as the whole module."""
+    """Make this process non-dumpable. Imports only `_ctypes`, which loads ten times as fast as ctypes."""
     import _ctypes
 
     program = _ctypes.dlopen(None, 2)  # type: ignore[arg-type]  # None is this program itself
@@ -163,7 +169,7 @@ class Libc:
         self.long = ctypes.c_long
 
     def check(self, value: int, what: str) -> int:
-        """Return the value of a call; raises the system's OSError if it is negative."""
+        """Return the value of a system call; raises the OSError of errno if the value is negative."""
         if value < 0:
             number = self.c.get_errno()
             raise OSError(number, what + ": " + os.strerror(number))
@@ -179,7 +185,7 @@ class Libc:
         return self.check(self.lib.prctl(option, *padded), f"prctl {option}")
 
     def mount_tmpfs(self, folder: str, size: int, inodes: int, uid: int) -> None:
-        """A folder of a bounded size that vanishes with the mount namespace."""
+        """Mount memory of a bounded size on a folder; it vanishes with the mount namespace."""
         private = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
         self.check(self.lib.mount(b"none", b"/", None, self.c.c_ulong(private), None), "mount / private")
         options = f"size={size},nr_inodes={inodes},mode=0700,uid={uid},gid={uid}"
@@ -192,15 +198,16 @@ class Libc:
         self.prctl(38, 1)
 
     def drop_capabilities(self) -> None:
-        """Empty every set of capabilities (inside a user namespace the process has them all)."""
+        """Empty every set of capabilities; at the start of a user namespace the process has all capabilities in it."""
         header = (self.c.c_uint32 * 2)(0x20080522, 0)
         empty = (self.c.c_uint32 * 6)()
         self.check(self.lib.capset(header, empty), "capset")
 
     def landlock(self, paths: "list[tuple[str, int]]") -> None:
-        """Allow only these files: [(path, rights)]; refuse TCP, and signals and abstract sockets to the outside.
+        """Allow only the files in `paths`, each with its rights; refuse TCP, and refuse signals and abstract sockets to
+        processes outside.
 
-        An older kernel refuses only what its version of Landlock knows.
+        An older kernel refuses only what its version of Landlock supports.
         """
         abi = self.syscall("landlock", 444, None, self.long(0), self.long(1))
         files = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1

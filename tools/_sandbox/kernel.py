@@ -1,9 +1,10 @@
-"""The exec loop inside the sandbox. Sent as source to a bare interpreter, so it imports little and nothing of ours.
+"""The exec loop inside the sandbox. A bare interpreter gets its source, so it imports little, and nothing of agentrl.
 
-Commands come as length-prefixed marshal on one pipe (the parent is trusted); replies go as lines on another, each
-beginning with the call's nonce, so that what a cell writes there is skipped or costs its own episode at most.
+Commands arrive on one pipe, as marshal with its length before it (the parent is trusted). Replies leave on another
+pipe, one line each, which begins with the nonce of the command. What a cell itself writes to this pipe is skipped, or
+harms only the cell's own episode.
 
-Limit: cells run in this process. They can forge their own reply, which is why a reply never decides a reward.
+Limit: cells run in this process and can forge their own replies, so a reply alone must never decide a reward.
 """
 
 # ruff: noqa: BLE001, SIM105, SIM115  a cell may raise anything; contextlib would be one more import
@@ -21,7 +22,7 @@ STATE = {"running": False, "cells": 0}
 
 
 class CellTimeout(BaseException):
-    """Time is up; not an Exception, so that a cell's own `except Exception` does not swallow it."""
+    """The time of a cell is up. It is no Exception, so that an `except Exception` of the cell does not catch it."""
 
 
 def quote(text: str) -> str:
@@ -34,14 +35,14 @@ def quote(text: str) -> str:
 
 
 def receive(pipe: int) -> "Any":
-    """The next command, or None when the parent is gone."""
+    """The next command; None if the parent has closed the pipe."""
     head = read(pipe, 4)
     body = read(pipe, int.from_bytes(head, "big")) if head else b""
     return marshal.loads(body) if body else None
 
 
 def read(pipe: int, size: int) -> bytes:
-    """Exactly `size` bytes, or nothing at the end."""
+    """Exactly `size` bytes; none if the pipe ends before."""
     parts = []
     while size:
         part = os.read(pipe, min(size, 1 << 20))
@@ -53,7 +54,7 @@ def read(pipe: int, size: int) -> bytes:
 
 
 def answer(pipe: int, nonce: str, fields: "dict[str, str]") -> None:
-    """One reply: a line that starts with the nonce."""
+    """Write one reply: a line that begins with the nonce. The values of `fields` are JSON texts."""
     body = ",".join(quote(key) + ":" + value for key, value in fields.items())
     data = ("\n" + nonce + "{" + body + "}\n").encode("ascii")
     while data:
@@ -71,7 +72,7 @@ def write_files(files: "dict[str, bytes]") -> None:
 
 
 def reap() -> None:
-    """Collect the children that an earlier cell left."""
+    """Wait for the ended children that earlier cells left, so that none stays a zombie."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -80,7 +81,7 @@ def reap() -> None:
 
 
 def expire(signum: int, frame: object) -> None:
-    """The timer's handler."""
+    """The handler of the timer's signal: end the cell, if one is running."""
     if STATE["running"]:
         raise CellTimeout
 
@@ -114,11 +115,11 @@ def run_cell(code: str, name: str, echo: bool) -> str:
 
 
 def describe(error: BaseException, name: str, code: str, cap: int) -> "tuple[str, str, str]":
-    """[name, message, traceback] of what a cell raised."""
+    """(name, message, traceback) of what a cell raised."""
     try:
         import linecache
         import traceback
-    except Exception:  # a module that they need is hidden, or shadowed by a file of the code
+    except Exception:  # a module that these two need is hidden, or a file of the code has its name
         return type(error).__name__[:200], str(error)[:cap], type(error).__name__
 
     linecache.cache[name] = (len(code), None, code.splitlines(True), name)
@@ -129,7 +130,7 @@ def describe(error: BaseException, name: str, code: str, cap: int) -> "tuple[str
     try:
         value = str(error)
         lines = "".join(traceback.format_exception(type(error), error, trace))
-    except BaseException:  # an exception may fail to say what it is
+    except BaseException:  # the exception's own methods may raise
         value, lines = "", kind
     return kind[:200], value[:cap], lines[-cap:]
 
@@ -151,7 +152,7 @@ def fetched(paths: "list[str]", cap: int) -> str:
 
 
 def execute(command: "dict[str, Any]") -> "dict[str, str]":
-    """Run one command; the fields of its reply as JSON texts."""
+    """Run one command; returns the fields of the reply as JSON texts."""
     import signal
 
     STATE["cells"] += 1
@@ -187,7 +188,7 @@ def execute(command: "dict[str, Any]") -> "dict[str, str]":
 
 
 def loop(commands: int, replies: int, setup: "dict[str, Any]") -> None:
-    """Serve until the parent closes the pipe."""
+    """Write the session's files, then run commands until the parent closes the pipe."""
     sys.modules["__main__"] = MAIN
     sys.argv = [""]
     sys.path[:0] = setup["path"]

@@ -22,13 +22,13 @@ from agentrl.tools._sandbox.interpreter import Interpreter
 
 BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
 MIB = 1 << 20
-SIGNALS = 256  # queued signals; the kernel counts those of the whole user
-FOLDERS = ("/work", "/tmp", "/dev/shm")  # of bubblewrap, each temporary memory of a bounded size
+SIGNALS = 256  # largest number of queued signals; the kernel counts those of all processes of the user
+FOLDERS = ("/work", "/tmp", "/dev/shm")  # writable folders under bubblewrap, each a tmpfs of a bounded size
 SCRATCH = "agentrl-sandbox-"
-FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox of root takes one of 2**29 at random
+FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox that root starts takes one of 2**29 ids at random
 LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
 LANDLOCK_ALL = (1 << 16) - 1
-NEVER_LINKED = ~(1 << 13)  # all but moving files between folders of different rights
+NEVER_LINKED = ~(1 << 13)  # all rights but that to move files between folders of different rights
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -46,12 +46,20 @@ BOOT = (  # the interpreter's first line: read a given number of bytes and run t
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Limits of what code may use.
 
-    memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
-    processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
-    largest file. files: how many files. open_files: descriptors of one process; all processes of a sandbox together
-    may hold four times as many. loopback: whether the code may open internet sockets to itself (bwrap and unshare
-    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: how much is
-    kept of stdout, of stderr and of the echoed value. fetch_mb: largest file that is brought back.
+    Attributes:
+        memory_mb: largest address space of one process, in MB.
+        total_mb: largest resident memory of all processes of a sandbox together, in MB.
+        processes: largest number of processes and threads at once.
+        disk_mb: largest size of each writable folder (the working folder; under bwrap also /tmp and /dev/shm) and of
+            one file, in MB.
+        files: largest number of files.
+        open_files: largest number of descriptors of one process. All processes of a sandbox together may hold four
+            times as many.
+        loopback: whether the code may open internet sockets inside its own network (bwrap and unshare only). The kernel
+            memory of their buffers is then bounded only by the number of sockets.
+        output_kb: largest number of KB of stdout, of stderr and of the echoed value that are kept; a longer text loses
+            its end.
+        fetch_mb: largest size of a file that is fetched, in MB; a larger file is left out.
     """
 
     memory_mb: int = Field(384, ge=64)
@@ -70,11 +78,11 @@ class Plan:
     """One start of a sandbox.
 
     Attributes:
-        command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors, `{size}` for the bytes
-            of the program it reads first.
-        compiled: the interpreter has our own Python version, so the program is sent compiled.
-        environment: all of it.
-        rules: what `jail.confine` gets.
+        command: the command line; `{replies}`, `{filter}` and `{info}` stand for descriptors, `{size}` for the number
+            of bytes of the program that the interpreter reads first.
+        compiled: the interpreter inside is that of this process, so the program is sent compiled.
+        environment: all environment variables of the sandbox.
+        rules: the rules that `jail.confine` applies.
         folder: the working folder as the code sees it.
         path: entries for `sys.path`.
         scratch: a folder of this machine to remove at the end, or empty.
@@ -104,7 +112,7 @@ class Plan:
 
 
 def plan(backend: str, limits: Limits, python: str, packages: Sequence[str], hide: Sequence[str] = ()) -> Plan:
-    """How to start one sandbox of a backend; ValueError if the machine lacks its program or a Python for it."""
+    """How to start one sandbox of a backend; ValueError if this machine has no program or no Python for it."""
     return PLANS[backend](limits, python, tuple(packages), tuple(hide))
 
 
@@ -123,7 +131,7 @@ def _knows(program: str, option: str) -> bool:
 
 
 def _spare_uid() -> int:
-    """The user to run as: a fresh one if we are root, so that limits on processes hold; 0 keeps ours."""
+    """The user id of the sandbox: a new one if agentrl runs as root, so that limits on processes hold; 0: no change."""
     return FIRST_SPARE_UID + secrets.randbits(29) if os.getuid() == 0 else 0
 
 
@@ -147,7 +155,7 @@ def _python(inside: Interpreter) -> list[str]:
 
 
 def _form(inside: Interpreter) -> str:
-    """How the first program is sent: "c" compiled, "t" as text."""
+    """How the first program is sent: "c" compiled, which needs the Python of this process, else "t" as text."""
     return "c" if inside.executable == interpreter.own() else "t"
 
 
@@ -157,13 +165,17 @@ def _walls(
 ) -> list[str]:
     """bubblewrap's arguments.
 
-    Parents of bind mounts are made with mode 0755: root's implicit ones would be 0700 and unreadable after the
-    user id is dropped. The root and /dev are remounted read-only, or they would be unbounded temporary memory.
-    /dev/zero is /dev/full, which reads as zeros too and cannot be mapped: mappings of /dev/zero that several processes
-    share are memory that no process shows.
+    Parent folders of bind mounts are made here with mode 0755. If root starts bubblewrap, bubblewrap itself would make
+    them with mode 0700, and the code could not read them after the change of the user id.
 
-    As an ordinary user bubblewrap's own process 1 would run as the same user as the code, which could write to its
-    memory and live on in it uncounted. There the interpreter is started as process 1, and divides (`jail.divide`).
+    The root folder and /dev are remounted read-only, because they would otherwise be temporary memory without a limit.
+
+    /dev/zero is replaced by /dev/full, which also reads as zeros but cannot be mapped. If several processes share a
+    mapping of /dev/zero, no process shows its memory.
+
+    If an ordinary user starts bubblewrap, bubblewrap's own process 1 would have the same user as the code. The code
+    could then write to the memory of process 1 and go on there, where nothing is counted. So the interpreter itself is
+    started as process 1, and divides (`jail.divide`).
     """
     size = str(limits.disk_mb * MIB)
     walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
@@ -188,7 +200,7 @@ def _walls(
             walls += ["--ro-bind", path, path]
     for path in interpreter.hidden(inside):
         walls += ["--perms", "0555", "--size", "4096", "--tmpfs", path]
-    for path in interpreter.module_paths(inside, hide):  # a device of a mount without devices cannot be opened
+    for path in interpreter.module_paths(inside, hide):  # /dev/null cannot be opened in a mount without devices
         cover = ["--size", "4096", "--tmpfs"] if os.path.isdir(path) else ["--ro-bind", "/dev/null"]
         walls += [*cover, path]
     walls += ["--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
@@ -203,7 +215,7 @@ def _walls(
 
 
 def _system(hide: tuple[str, ...]) -> tuple[str, ...]:
-    """What is shown of the machine itself; if modules are hidden, without software that may hold copies of them."""
+    """The paths of this machine that are shown; if modules are hidden, not other software that may contain copies."""
     if not hide:
         return interpreter.SYSTEM
     return (*interpreter.programs(), *(path for path in interpreter.SYSTEM if path != "/usr"))
@@ -234,7 +246,10 @@ def _bwrap(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[s
 def _allowed(
     inside: Interpreter, packages: tuple[str, ...], hide: tuple[str, ...], writable: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Landlock's rules. They only add rights, so a folder that holds a hidden one is allowed child by child."""
+    """Landlock's rules: (path, rights).
+
+    A rule can only add rights. So if a folder contains a hidden folder, its other children are allowed one by one.
+    """
     covered = {*interpreter.hidden(inside), *interpreter.module_paths(inside, hide)}
     shown = [*_system(hide), inside.executable, f"{inside.prefix}/lib", inside.stdlib]
     rules: dict[str, int] = {}
@@ -255,7 +270,14 @@ def _allowed(
 
 
 class Scratch(NamedTuple):
-    """A folder of ours with the working folder and links to the packages in it, and the lock on it."""
+    """A temporary folder for one sandbox.
+
+    Attributes:
+        folder: its path.
+        work: the working folder in it.
+        links: the folder in it that has links to the packages.
+        lock: a descriptor that locks `folder`.
+    """
 
     folder: str
     work: str
@@ -281,7 +303,7 @@ def _scratch(packages: tuple[str, ...], uid: int) -> Scratch:
 
 @functools.cache
 def _sweep(parent: str) -> None:
-    """Remove, once per process, the folders whose owner was killed: their lock is free, and they are not new."""
+    """Remove, once per process, folders of processes that were killed: folders without a lock, over a minute old."""
     for path in glob.glob(f"{parent}/{SCRATCH}*"):
         with suppress(OSError):
             if os.lstat(path).st_uid != os.getuid() or time.time() - os.lstat(path).st_mtime < 60:
@@ -295,8 +317,11 @@ def _sweep(parent: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that hostile code could write to: rm and chmod descend by open folders, so neither links nor a
-    thousand nested folders mislead them. Folders without rights for their owner are given them first."""
+    """Remove a folder that hostile code could write to.
+
+    rm and chmod descend by open folders, so neither links nor a thousand nested folders mislead them. If rm leaves a
+    folder because its owner has no rights to it, chmod adds the rights, and rm runs again.
+    """
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if os.path.lexists(folder):
             subprocess.run([*command, "--", folder], check=False, capture_output=True)
@@ -355,7 +380,7 @@ def _landlock(limits: Limits, python: str, packages: tuple[str, ...], hide: tupl
 
 
 def _unsafe_host(limits: Limits, python: str, packages: tuple[str, ...], hide: tuple[str, ...]) -> Plan:
-    """No walls at all: the code can do what this user can."""
+    """Without any confinement: the code can do what this user can."""
     inside = interpreter.find(python, False)
     scratch, work, links, lock = _scratch(packages, 0)
     rules = {**_rules(limits), "limits": {"CORE": 0}, "uid": 0, "folder": work}
@@ -376,7 +401,7 @@ PLANS = {"bwrap": _bwrap, "unshare": _unshare, "landlock": _landlock, "unsafe-ho
 
 
 def unheld(backend: str, limits: Limits) -> tuple[str, ...]:
-    """Sentences on the limits that a backend does not hold strictly on this machine; most backends have none."""
+    """One sentence per limit that a backend does not enforce strictly on this machine."""
     if backend == "unsafe-host":
         return ("no limit holds: there are no walls",)
     found = []

@@ -1,4 +1,4 @@
-"""Tests whether a backend holds on this machine: inside a sandbox, it tries what must not work there."""
+"""Tests whether a backend holds on this machine: code inside a sandbox tries what must not work there."""
 
 import functools
 import os
@@ -88,10 +88,10 @@ def check(backend: str, python: str = "") -> str:
 def _check(backend: str, python: str, uid: int, path: str) -> str:
     assert backend in BACKENDS
     try:
-        # With loopback, so that the namespace is tried and not the filter of system calls before it.
+        # With loopback the filter of system calls allows internet sockets, so the network namespace itself is tested.
         limits = Limits(loopback=True)
         with _bait() as given, LocalSession(backend, limits, python=python, timeout_s=20.0) as session:
-            given["SIGNALS"] = backend == "landlock"  # in other backends an id means another process inside
+            given["SIGNALS"] = backend == "landlock"  # in other backends the same id belongs to another process inside
             lines = "".join(f"{name} = {value!r}\n" for name, value in given.items())
             result = session.run(lines + PROBE)
             written = given["SECRET"] != Path(str(given["FILE"])).read_text("utf-8")

@@ -1,7 +1,7 @@
-"""One sandbox's processes and pipes, seen from outside: started, asked, watched, killed.
+"""Starts one sandbox, sends it commands, watches its limits and ends it, from outside.
 
-Everything that comes out is untrusted: output is capped while it is read, replies without the call's nonce are
-skipped, and nothing is unpickled.
+Nothing that comes out of a sandbox is trusted: output is cut off while it is read, replies without the nonce of the
+command are skipped, and nothing is unpickled.
 """
 
 import fcntl
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from agentrl.tools._sandbox.family import Family
 from agentrl.tools._sandbox.launch import Limits, Plan, remove
 
-REPLY_LIMIT = 1 << 25  # bytes between two answers at most; beyond it the code is flooding the channel
-REPLY_ROOM = 1 << 17  # bytes beyond a reply's texts: its marks, and what an earlier cell left in the pipe
-ESCAPED = 12  # bytes of one character in a reply at most: \\uXXXX twice
-POLL_S = 0.05  # between two looks at memory
-START_S = 20.0  # for a sandbox to be ready, on a busy machine
-END_S = 5.0
+REPLY_LIMIT = 1 << 25  # largest number of bytes that are read for one reply; code that writes more floods the channel
+REPLY_ROOM = 1 << 17  # bytes besides a reply's texts: its brackets, and what an earlier cell left in the pipe
+ESCAPED = 12  # largest number of bytes of one character in a reply: \\uXXXX twice
+POLL_S = 0.05  # seconds between two checks of the limits
+START_S = 20.0  # seconds in which a sandbox must be ready, on a busy machine
+END_S = 5.0  # seconds in which a supervisor must end
 
 
 class Lost(Exception):
@@ -35,8 +35,11 @@ class Lost(Exception):
 
 
 class Stopped(Exception):
-    """The sandbox is gone: `reason` (timeout, or a key of `session.REASONS`), what was printed until then, and the exit
-    code, if the sandbox ended by itself."""
+    """The sandbox has ended.
+
+    `reason` is timeout or a key of `session.REASONS`. `stdout` and `stderr` are what was printed until then.
+    `exit_code` is None if the sandbox was killed from outside.
+    """
 
     def __init__(self, reason: str, words: str, exit_code: int | None, stdout: str, stderr: str) -> None:
         super().__init__(words)
@@ -51,7 +54,7 @@ class Capture:
         self.limit, self.kept, self.size = limit, bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """Take what was read."""
+        """Add bytes that were read."""
         self.size += len(data)
         if len(self.kept) < self.limit:
             self.kept += data[: self.limit - len(self.kept)]
@@ -63,7 +66,7 @@ class Capture:
 
 
 class Answer(NamedTuple):
-    """A reply and the output since the last one."""
+    """A reply, and the output since the last reply."""
 
     fields: Mapping[str, Any]
     stdout: str
@@ -82,10 +85,10 @@ os.register_at_fork(after_in_child=_forget_launcher)
 
 
 def _launch(start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
-    """Start a process from a thread that lives as long as we do.
+    """Start a process from a thread that lives as long as this process.
 
-    Linux sends the "parent died" signal when the parent *thread* ends, so a sandbox that a short-lived thread
-    started would die with it. If the caller is interrupted meanwhile, the process is killed when it appears.
+    Linux sends the "parent died" signal when the parent *thread* ends, so a sandbox would die with the thread that
+    started it. If the caller is interrupted during the start, the process is killed as soon as it runs.
     """
     global _launcher
     if _launcher is None:
@@ -200,8 +203,8 @@ class Process:
         """Run one command and wait for its answer.
 
         Args:
-            command: what `kernel.execute` takes, without nonce.
-            timeout_s: seconds after which the sandbox is given up.
+            command: the command for `kernel.execute`, without a nonce.
+            timeout_s: seconds after which the sandbox is killed if it has not answered.
         """
         nonce = secrets.token_hex(8)
         family = self._family
@@ -221,8 +224,10 @@ class Process:
         return answer
 
     def _expect(self, command: Mapping[str, Any]) -> None:
-        """Bound the reply's bytes and its brackets by what an honest loop may send, so that a forged reply can fill
-        neither the memory nor, as a million nested lists, the parser's time."""
+        """Set the largest numbers of bytes and of brackets of the reply to what the loop itself may send.
+
+        A forged reply can then neither fill the memory nor occupy the parser, for example with a million nested lists.
+        """
         asked = command["fetch"]
         texts = 3 * command["cap"] + 1000 + sum(map(len, asked))
         self._line.clear()
@@ -267,7 +272,7 @@ class Process:
             return os.write(self._commands, data)
         except BlockingIOError:
             return 0
-        except BrokenPipeError:  # the process is gone, as the end of the reply pipe shows
+        except BrokenPipeError:  # the process is gone; `_reply` then finds the end of its pipe
             return len(data)
 
     def _read(self, pipe: int, capture: Capture) -> bool:
@@ -283,9 +288,9 @@ class Process:
         return True
 
     def _reply(self, nonce: str, out: Capture, err: Capture) -> Mapping[str, Any] | None:
-        """The fields of the reply with this nonce, as soon as it is there; everything else that arrives is skipped.
+        """The fields of the reply with this nonce; None if it has not arrived. Everything else that arrives is skipped.
 
-        One read per call: code that writes without end must not keep the caller from looking at the clock.
+        Each call reads once, so that the caller can check the time even if code writes without end.
         """
         try:
             data = os.read(self._replies, 1 << 18)
@@ -308,25 +313,28 @@ class Process:
         return None
 
     def _look(self, family: Family, out: Capture, err: Capture) -> None:
-        """Stop the sandbox if it passes a limit."""
+        """Stop the sandbox if it exceeds a limit."""
         excess = family.excess(self._limits)
         self._looked = time.monotonic()
         if excess is not None:
             raise self._stopped(excess.reason, excess.words, out, err)
 
     def _left(self, answer: Answer, reason: str, words: str) -> Stopped:
-        """Kill everything after a cell that answered and left too much behind."""
+        """Kill everything after a cell that replied and left too much behind; returns the exception to raise."""
         return Stopped(reason, words, self._end(False), answer.stdout, answer.stderr)
 
     def _stopped(self, reason: str, words: str, out: Capture, err: Capture) -> Stopped:
-        """Kill everything; what was printed until now goes with the exception."""
+        """Kill everything; returns the exception to raise, with what was printed until now."""
         for pipe, capture in ((self._out, out), (self._err, err)):
             self._read(pipe, capture)
         code = self._end(reason == "exit")
         return Stopped(reason, words, code, out.text(), err.text())
 
     def _end(self, by_itself: bool) -> int | None:
-        """Kill all processes and wait for them; the exit code if it ended by itself."""
+        """Kill all processes and wait for them.
+
+        Returns the exit code of the sandbox if it ended `by_itself` (minus the number of a signal), else None.
+        """
         popen, self._popen = self._popen, None
         if popen is None:
             return None
@@ -367,7 +375,7 @@ class Process:
 
 
 def _parse(line: bytes | bytearray, marks: int) -> Mapping[str, Any] | None:
-    """The fields of a reply, or None if it is none: a cell may have written it."""
+    """The fields of a reply; None if the line is no reply, because a cell may have written it."""
     if line.count(b"[") + line.count(b"{") > marks:
         return None
     try:

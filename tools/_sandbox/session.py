@@ -12,7 +12,7 @@ from agentrl.tool import CodeResult
 from agentrl.tools._sandbox.launch import Limits, plan
 from agentrl.tools._sandbox.process import Answer, Lost, Process, Stopped
 
-GRACE_S = 0.5  # between the interpreter's own timer, which keeps its variables, and the end of the sandbox
+GRACE_S = 0.5  # seconds from the interpreter's own timer, which ends the cell alone, to the end of the sandbox
 MIB = 1 << 20
 REASONS = {
     "memory": "MemoryLimit",
@@ -69,7 +69,7 @@ class LocalSession:
         try:
             result = self._run(code, seconds, stdin, tuple(fetch))
         except BaseException:
-            self.close()  # interrupted in a cell: the next cell must not read the reply of this one
+            self.close()  # interrupted in a cell: the next cell must not read the reply to this cell
             raise
         if not self.stateful:
             self.close()

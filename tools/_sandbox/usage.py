@@ -1,7 +1,7 @@
-"""What processes and folders of a sandbox use, counted from outside by the host's /proc and by open folders.
+"""Counts what processes and folders of a sandbox use, from outside, by the host's /proc and by open folders.
 
-Hostile code can arrange everything that is counted here: a main thread that ended hides its process's memory, a folder
-without rights hides its files, and a deleted file occupies the disk as long as a process holds it.
+Hostile code can try to hide what it uses: if the main thread has ended, /proc shows no memory for the process; a folder
+without rights hides its files; a deleted file occupies the disk as long as a process holds it.
 """
 
 import os
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-DEPTH = 64  # folders inside folders; each level of a walk holds a descriptor
-BLOCK = 512  # bytes of st_blocks
+DEPTH = 64  # largest number of folders inside one another; a walk holds one descriptor per level
+BLOCK = 512  # bytes of one block in st_blocks
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -21,14 +21,14 @@ class Uncountable(Exception):
 
 
 class Tally:
-    """Files and their bytes on disk, counted up to a number of files."""
+    """The number of files and of their bytes on disk; counting stops beyond `most` files."""
 
     def __init__(self, most: int) -> None:
         self.most, self.count, self.size = most, 0, 0
 
     @property
     def full(self) -> bool:
-        """Whether the limit is passed, so that counting further tells nothing."""
+        """Is the limit exceeded, so that counting can stop?"""
         return self.count > self.most
 
 
@@ -50,7 +50,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether any thread of a process can run: its main thread may have ended before the others."""
+    """Can any thread of a process run? The main thread may have ended before other threads."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             if file.read().rpartition(b")")[2].split()[0] not in b"ZX":
@@ -61,7 +61,7 @@ def alive(pid: int) -> bool:
 
 
 def stopped(pid: int) -> bool:
-    """Whether no thread of a process can run until it is continued."""
+    """Is every thread of a process stopped or ended?"""
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/stat", "rb", buffering=0) as file:
@@ -78,7 +78,7 @@ def resident(pid: int) -> int:
 
 
 def _view(pid: int) -> str:
-    """The folder in /proc of a thread that still has the process's memory; the process's own if none has."""
+    """The folder in /proc of a process or, if that shows no memory, of one of its threads that still shows it."""
     own = f"/proc/{pid}"
     if _pages(own):
         return own
@@ -111,7 +111,7 @@ def measure(folder: str, most: int) -> Tally:
     If the owner of a folder has no rights to it, the rights are added.
 
     Raises:
-        Uncountable: a folder lies too deep, or stays closed.
+        Uncountable: a folder lies too deep, or its rights are taken away again during the count.
     """
     tally = Tally(most)
     handle = _opened(folder, None)
@@ -121,7 +121,7 @@ def measure(folder: str, most: int) -> Tally:
 
 
 def _walk(handle: int, depth: int, tally: Tally) -> None:
-    """Count what is in an open folder, and close it."""
+    """Count what is in the open folder `handle`, and close it."""
     try:
         if depth > DEPTH:
             raise Uncountable(f"folders were nested deeper than {DEPTH}, the limit")
@@ -142,7 +142,7 @@ def _walk(handle: int, depth: int, tally: Tally) -> None:
 
 
 def _opened(name: str, parent: int | None) -> int:
-    """A folder's descriptor, -1 if it is gone. PermissionError if it is closed again at once."""
+    """An open descriptor of a folder; -1 if the folder is gone. PermissionError if its rights are taken away again."""
     try:
         try:
             handle = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
@@ -158,7 +158,7 @@ def _opened(name: str, parent: int | None) -> int:
 
 
 def _open_up(name: str, parent: int | None) -> None:
-    """Give a folder's owner all rights; a descriptor of O_PATH needs none."""
+    """Give a folder's owner all rights. The folder is opened with O_PATH, which needs no rights to it."""
     handle = os.open(name, os.O_PATH | FOLDER, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
@@ -170,10 +170,10 @@ def add_deleted(tally: Tally, pids: Sequence[int], folder: str, largest: int) ->
     """Add deleted files that some processes still hold open or mapped.
 
     Args:
-        tally: where they are added.
+        tally: the count to which they are added.
         pids: the processes.
-        folder: where the files were.
-        largest: bytes that count for a file that is only mapped, whose size cannot be seen.
+        folder: the folder in which the files were.
+        largest: the bytes that are added for each file that is only mapped, because its size cannot be seen.
 
     Raises:
         Uncountable: a process does not show its files.
@@ -187,7 +187,7 @@ def add_deleted(tally: Tally, pids: Sequence[int], folder: str, largest: int) ->
             _deleted_open(view, held, names)
             _deleted_mapped(view, folder, mapped)
         except PermissionError:
-            if _pages(view):  # an ending process has none, and its files are about to go
+            if _pages(view):  # a process that is ending has no pages, and soon no files
                 raise Uncountable("a process hid its open files") from None
         except OSError:
             continue
