@@ -30,14 +30,14 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         backend: how code is confined: bwrap, unshare, landlock, or unsafe-host (not at all). auto: the first of bwrap,
-            unshare and landlock that confines code on this machine.
+            unshare and (unless agentrl runs as root) landlock that confines code on this machine.
         timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
         limits: table of limits: memory_mb, total_mb, processes, disk_mb, files, open_files, loopback, output_kb,
             fetch_mb.
         packages: names of installed distributions that the code may import, in addition to the standard library; what
             they require is allowed too.
-        hide: modules of the standard library that the code can neither import nor read. With such modules, other
-            software of this machine, which may contain copies of them, is hidden too.
+        hide: modules of the standard library that the code can neither import nor read. If modules are hidden, other
+            software of this machine is hidden too, because it may contain copies of them.
         python: path of the Python that runs the code; empty: the Python that runs agentrl, or the system's Python if
             the sandbox cannot reach the first one.
         echo: give the model the value of the code's last expression, as a notebook does.

@@ -44,7 +44,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         url: address of the server, such as http://localhost:8080.
         timeout_s: largest number of seconds of a run; the server stops a run that takes longer.
         memory_mb: largest number of MB of memory of a run; -1: the server's own limit.
-        retries: largest number of further requests if the server is lost or busy; after that, the sandbox has failed.
+        retries: largest number of further requests if the server is lost or busy; after that, the run fails.
         replay: allow stateful sessions, which run their earlier cells again before each new cell. false: stateful
             sessions are refused.
         output_kb: largest number of KB (1024 characters each) of stdout and of stderr that are kept; a longer text

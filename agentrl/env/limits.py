@@ -18,18 +18,20 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
         episode_tokens: largest number of tokens sampled in the episode; None for no limit.
         calls: largest number of tool calls of the episode; None for no limit. An answer whose calls would exceed this
             number is not carried out, and ends the episode.
-        seconds: wall-clock seconds of the episode; None for no limit.
+        seconds: largest number of wall-clock seconds of the episode; None for no limit.
         call_seconds: largest number of seconds of one call of the environment; a call that takes longer is a fault.
         output_chars: largest number of characters of an observation, or of each tool's answer in the observation; a
             longer text keeps its head and tail. None for no limit.
         start_seconds: largest number of seconds for making an environment instance, which may have to read the
             environment's data.
-        worker_memory_mb: memory of each worker process (`pool.kind=processes`). A call that needs more is a fault; a
-            process whose memory is nearly used up is replaced, and its episodes are replayed. None for no limit.
+        worker_memory_mb: largest memory of each worker process (`pool.kind=processes`), in MB. A call that needs more
+            is a fault; a process whose memory is nearly used up is replaced, and its episodes are replayed. None for no
+            limit.
         retries: largest number of times that an episode is played again after a fault of the environment or of a
-            service. An episode that a score cannot judge is not played again.
-        fault_share: largest share of episodes (called agents' episodes included) that faults of the environment, of a
-            service or of a score may end; if the share is larger, the run stops.
+            service (such as a tool's server or the model's endpoint). If a score cannot judge an episode, the episode
+            is not played again.
+        fault_share: largest share of episodes, those of called agents included, that end with a fault of the
+            environment, of a service or of a score. If the share is larger, the run stops.
         cut_turn: an answer that a token limit cut off is parsed as it is (`parse`) or ends the episode (`end`).
         concurrency: largest number of episodes that are played at the same time; 0 for no limit.
         depth: largest number of agent calls that are nested in one another. A call beyond this depth is not played, and

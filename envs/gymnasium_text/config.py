@@ -18,7 +18,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         task: the instruction; None: the first paragraph of the docstring of the environment's class that is no heading.
         count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
-        max_steps: number of actions after which an episode is truncated; None: the environment's own limit.
+        max_steps: number of carried-out actions after which an episode is truncated; None: the environment's own limit.
         picture: show the text rendering with each observation, if the environment has one.
     """
 

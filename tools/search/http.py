@@ -32,9 +32,9 @@ class HttpConfig(BaseModel, frozen=True, extra="forbid"):
         timeout_s: largest number of seconds of one try; a try that takes longer has failed.
         retries: largest number of further tries after the first one. Even with fewer retries than addresses, each
             address is tried once.
-        backoff_s: seconds of a pause. If a request has failed n times at every address, the client waits n of these
-            pauses before the next tries.
-        rest_s: seconds after a failure for which an address is tried after all other addresses.
+        backoff_s: seconds of the pause after a request has failed once at every address. After n failures at every
+            address, the pause is n times as long.
+        rest_s: number of seconds after a failure of an address during which requests try this address last.
         max_batch: largest number of queries per request; further queries are sent in another request. The dialects
             skyrl and gem have one query per request.
         connections: largest number of requests at once; further requests wait.
