@@ -63,7 +63,7 @@ class CodePair(Listed):
 
 
 def finding(reply: Reply) -> str:
-    """The tester's report in words, as the result of `ask_tester`; a sentence if the tester failed or did not report."""
+    """The result of `ask_tester`: the tester's report in words, or that the tester failed or came to no conclusion."""
     if reply.status == Status.ENV_ERROR:
         return "The tester failed."
     turn = tool_action.read(reply.text)
@@ -86,7 +86,7 @@ def told_by(observation: Observation, told: str) -> Observation:
 
 
 class Player:
-    """In turns, asks the tester and undoes one of the task's mistakes. It hands in when the tester reports that the code
+    """In turns, asks the tester and undoes one of the task's mistakes. Hands in when the tester reports that the code
     passes, or when no mistake is left that it can undo. When it may ask no more, it only undoes mistakes. With
     probability `slips` it takes a random action of the compact form instead."""
 

@@ -53,7 +53,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"veri
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code, and which limits it does not hold."""
+    """The name of the sandbox that runs the code, and the limits that it does not enforce strictly."""
     return runner_facts(runner_of(config))
 
 
