@@ -25,7 +25,7 @@ from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d+")
 OPERATORS = ("+", "-", "*", "//", "%")
-KNOWN = 8  # the compact form combines the numbers seen last, at most so many
+KNOWN = 8  # largest number of numbers, those seen last, that the actions of the compact form combine
 
 
 class Config(ToolConfig, frozen=True):
@@ -45,7 +45,7 @@ class Config(ToolConfig, frozen=True):
         compared, as in the released scorers of MATH). If one of the two has no unit, units do not matter.
     stateful: variables of one run exist in the next runs of the episode.
     print_last: put the last line of the code into print(), as ReTool does.
-    max_calls: largest number of runs of code per episode; 0: no limit.
+    max_calls: largest number of runs of code per episode; a further run is an error. 0: no limit.
     prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
         for language models). Compact and instruct list the actions: operations on two of the numbers seen last, and
         each of these numbers as the answer.

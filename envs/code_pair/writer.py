@@ -26,7 +26,7 @@ class Config(code_repair.Config, frozen=True):
     asks: largest number of times that the writer may ask the tester in an episode; a further call is an error.
     prompt: chat (tool calls), or compact (few words, for small models); the tester has the same prompt. Under compact
         the writer's first observation shows the code, and the listed actions are to ask the tester, to hand in, and
-        single changes of the code. Tasks that no listed changes can solve are left out.
+        single changes of the code; tasks that such changes cannot solve are left out.
     reward: reward of the writer: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks
         that pass; those that a visible test shows do not count).
     timeout_s: seconds that one run of the tests by the tester may take. The hidden calls of a verdict together, and

@@ -161,7 +161,7 @@ class Player:
         return [view, _edit(path, source, change)] if name else []
 
     def _seen_again(self, action: str) -> str:
-        """The call that views the definition of a change again; empty if it is in view, or if there is no such definition.
+        """The call that views the definition of a change again; empty if it is in view, or if there is none.
 
         A change is listed only while its definition is in view, and a slip may have viewed another definition.
         """
