@@ -345,7 +345,7 @@ class Retail(Counter):
         method["balance"] = round(method["balance"] - amount, 2)
 
     def _difference(self, order: Mapping[str, Any], item_ids: Sequence[str], new_item_ids: Sequence[str]) -> float:
-        """The prices of the new items minus the prices of the old ones. Raises ToolError if the exchange is impossible."""
+        """The prices of the new items minus those of the old ones. Raises ToolError if the exchange is impossible."""
         for item_id in item_ids:
             _has_items(order, [item_id] * item_ids.count(item_id), f"{item_id} not found")
         if len(item_ids) != len(new_item_ids):

@@ -39,7 +39,8 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     outputs: list[str] = []
     kinds: list[str] = []
     methods = data["users"][person.id]["payment_methods"]
-    left = {name: method["balance"] for name, method in methods.items() if "balance" in method}  # after the requests so far
+    # Balances of the gift cards after the requests so far.
+    left = {name: method["balance"] for name, method in methods.items() if "balance" in method}
     for order in own[: rng.randint(1, requests)]:
         kind = rng.choice(KINDS)
         request, action, output = _request(rng, kind, order, list(methods), left)
