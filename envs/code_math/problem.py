@@ -34,7 +34,7 @@ class Config(ToolConfig, frozen=True):
     level: difficulty of generated problems, 1 to 4: one operation, two operations, three operations, or a loop. 0: all
         four levels.
     count: number of generated problems per level.
-    seed: seed of the first problem.
+    seed: seed of the first generated problem of each level.
     rows: a file of problems, with the columns of GSM8K, MATH or DAPO, instead of generated problems.
     convention: how results are written: plain, torl (fenced code and output) or retool.
     reward: exact (1 for a right answer, else 0), torl (1 for a right answer, else -1, and 0.5 less if code was run and

@@ -1,9 +1,9 @@
 """Code repair: a small repository with a failing test, tools to look and change, hidden checks that decide.
 
-Tasks are generated: one or two mistakes, each a small change as in mutation testing, are put into 48 small programs.
-Three levels say how many files and mistakes a task has. Instead, the tasks may be the functions of HumanEval
-(arXiv:2107.03374), of MBPP (arXiv:2108.07732), or of a file with the same columns. Code runs in a sandbox of
-`agentrl.tools`; each run of the tests gets a new sandbox, and so does the verdict (see `judge`).
+A generated task has one or three of 48 small programs, with one or two mistakes in them. A mistake is a small change,
+as in mutation testing. Instead of generated tasks, the functions of HumanEval (arXiv:2107.03374) or MBPP
+(arXiv:2108.07732) or the rows of another file can be played. Code runs in a sandbox of `agentrl.tools`; each run of the
+tests gets a new sandbox, and so does the verdict (see `judge`).
 
 | piece | module |
 | --- | --- |

@@ -1,9 +1,9 @@
 """Runs the tests for the agent, and the hidden checks for the verdict, each time in new sandboxes.
 
-A process that runs the agent's code never decides whether a hidden check passed. There are two kinds of hidden checks.
-Of calls with known values, the sandbox gets only the calls, and this module compares the values that it returns. Test
-programs (HumanEval, MBPP) run in one sandbox and the agent's functions in another, and only literals pass between the
-two.
+A process that runs the agent's code never decides whether a hidden check passed. If the hidden checks are calls with
+known values, the sandbox gets only the calls, and this module compares the values that the sandbox returns. If they are
+test programs (HumanEval, MBPP), these run in one sandbox and the agent's functions in another, and only literals pass
+between the two.
 """
 
 import ast
@@ -69,7 +69,7 @@ MOST_CALLS = 300  # largest number of runs of one test program; each run asks fo
 
 
 class Verdict:
-    """How many hidden checks passed, of how many.
+    """The number of hidden checks that passed, and the number of all of them.
 
     Args:
         passed, total: number of checks that passed, and number of all checks.

@@ -1,8 +1,8 @@
 """Small mistakes in correct programs. A mistake rewrites one expression or augmented assignment and no other text.
 
 As in mutation testing (Offutt et al., "An experimental determination of sufficient mutant operators", TOSEM 1996), a
-mistake replaces a relation, an arithmetic operator, or `and` by `or`. Other mistakes change a constant, exchange `min`
-and `max`, or leave out a `not`.
+mistake replaces a relation or an arithmetic operator by another one, or exchanges `and` and `or`. Other mistakes change
+a constant, exchange `min` and `max`, or leave out a `not`.
 """
 
 import ast

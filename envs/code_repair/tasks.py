@@ -45,7 +45,11 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables: level and kind of a generated mistake; `mode` for a function of a file."""
+    """The group of a task in tables.
+
+    It is level and kind of the (first) mistake of a generated task, the option `mode` for a function of HumanEval or
+    MBPP, and the `kind` of any other row.
+    """
     return str(task.params.get("kind", "code_repair"))
 
 

@@ -161,9 +161,10 @@ class Player:
         return [view, _edit(path, source, change)] if name else []
 
     def _seen_again(self, action: str) -> str:
-        """The call that views the definition of a change again; empty if it is in view, or if there is none.
+        """The call that views the definition of a change again.
 
-        A change is listed only while its definition is in view, and a slip may have viewed another definition.
+        A change is listed only while its definition is in view, and a slip may have viewed another definition. Empty if
+        the definition is in view, or if no definition contains the text to replace.
         """
         turn = tool_action.read(action)
         arguments: Mapping[str, Any] = getattr(turn.items[0], "arguments", {}) if turn.items else {}
@@ -177,6 +178,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (a random action with probability P; 0.3 if left out) or `random` (always one)."""
+    """`expert`, `careless:P` (a random action with probability P, by default 0.3), or `random` (as careless:1)."""
     assert isinstance(env, CodeRepo)
     return Player(env, seed, random_share(name, "code_repo", EXPERTS))

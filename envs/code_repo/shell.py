@@ -1,4 +1,4 @@
-"""Runs a shell command on a repository, in a fresh sandbox; the files come back as the command left them."""
+"""Runs a shell command on a repository in a new sandbox. The text files come back as the command left them."""
 
 import json
 from collections.abc import Mapping

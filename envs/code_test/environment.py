@@ -111,6 +111,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (a random action with probability P; 0.3 if left out) or `random` (always one)."""
+    """`expert`, `careless:P` (a random action with probability P, by default 0.3), or `random` (as careless:1)."""
     assert isinstance(env, CodeTest)
     return Player(env, seed, random_share(name, "code_test", EXPERTS))

@@ -87,7 +87,7 @@ class Tester(View):
     def _failures(self) -> list[str]:
         """The failures that the last run of the tests printed: all lines but the last, which is their count.
 
-        If only one line was printed and it is not the count `0 failed`, such as a time-out: this line.
+        If the run was stopped, the last line says so. It is a failure itself if it is the only line.
         """
         *lines, last = self._seen or ("0 failed",)
         failed = [line for line in lines if line]

@@ -8,7 +8,7 @@ from typing import Any
 from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
 
 PEOPLE, BOOKINGS = 5, 3  # numbers of guests per database, and of bookings per guest
-FREE_DAYS, ROOM_DAYS = 14, 3  # days before a booking until which the rules allow its cancellation, or another room
+FREE_DAYS, ROOM_DAYS = 14, 3  # days before its beginning at which a saver booking may be cancelled, a room changed
 ROOMS = ("single", "double", "suite")
 HOTELS = ("Astoria", "Bristol", "Carlton", "Excelsior", "Metropole", "Savoy")
 KINDS = ("cancel", "cancel", "room", "room", "breakfast", "ask price", "ask days")

@@ -46,7 +46,7 @@ class Config(ToolConfig, frozen=True):
     count: number of generated tasks in each part.
     seed: seed of the first generated task of each part.
     split: the part of the tasks: train, valid, test, or all three. Generated tasks of two parts have no customer in
-        common; the parts of tau-bench's tasks are its files.
+        common; the parts of tau-bench's tasks are its task files.
     test_share: has no effect; the parts are fixed.
     prompt: chat (tool calls; words without a call go to the customer), instruct (one line per turn, for language
         models), or compact (few words, for small models; only for generated tasks). Under instruct and compact,

@@ -69,7 +69,7 @@ class Desk(Listed):
         return result._replace(observation=self._listed(self.inner._seen))
 
     def _over(self, result: StepResult, words: str) -> StepResult:
-        """The result of the turn after which the customer left."""
+        """The result of the turn after which the customer ended the conversation."""
         verdict = self.inner.cut()
         counter: Counter = self.inner.instance
         seen = replace(_told(result.observation, words.replace(STOP, "").strip(), counter.state_key()), actions=())

@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 
     Attributes:
         steps: largest number of instructions of SQLite's virtual machine.
-        seconds: time by the clock after which the process is killed.
+        seconds: wall-clock seconds after which the process is killed.
         rows: largest number of rows of a result.
         memory: largest size of SQLite's heap, in bytes.
         longest: largest size of one text or blob, in bytes.
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Columns and rows of a query, or the error if there are none."""
+    """Columns and rows of a query; or its error, and then no columns and no rows."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()

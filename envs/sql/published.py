@@ -5,8 +5,8 @@ db_id, question, evidence, SQL and difficulty. Spider (arXiv:1809.08887): train_
 beside database; a question has db_id, question and query. A database is the file FOLDER/ID/ID.sqlite; further .sqlite
 files in its folder, such as those of the test suites of arXiv:2010.02840, are tried with an answer too.
 
-Splits never share a database: dev.json is `test`; of the training files a tenth of the databases is `valid`. If one
-file alone is named, its databases are split by their names.
+Splits never share a database: dev.json is `test`; of the training files a tenth of the databases is `valid`. If a
+single file is named, a hash of the name of a database decides the split of the database.
 """
 
 import functools

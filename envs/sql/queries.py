@@ -155,7 +155,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
 
 def _single(kind: str, table: Table, values: Sequence[str | int]) -> Iterator[Query]:
     """Queries of one table. The kinds list, mean and ordered show only the label and columns of numbers, because no
-    value occurs twice in these."""
+    value occurs twice in these columns."""
     plain = {"t": table.name, "t_": table.one, "ts": table.many}
     where = [("", "", ""), *((f" WHERE {c.sql}", c.words, c.column) for c in conditions(table, values))]
     for w, w_, column in where:

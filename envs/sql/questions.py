@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 def values_in(question: str) -> list[str | int]:
-    """The words and numbers of a question that may be values of a database."""
+    """The words and numbers of a question that may be constants of a query."""
     found = re.findall(r"[A-Za-z]+|\d+", question)
     return list(dict.fromkeys(int(one) if one.isdigit() else one for one in found if one.isdigit() or one in WORDS))
 
