@@ -105,7 +105,7 @@ def _tables(rng: random.Random, people: list[Person]) -> dict[str, Any]:
 
 
 def _methods(rng: random.Random) -> dict[str, dict[str, Any]]:
-    """Two cards and a gift card, whose balance may be too small for an order."""
+    """A credit card, a PayPal account and a gift card, whose balance may be too small for an order."""
     card, paypal, gift = (f"{kind}_{rng.randint(10, 99)}" for kind in ("credit_card", "paypal", "gift_card"))
     return {
         card: {"source": "credit_card", "brand": "visa", "last_four": "1111", "id": card},
