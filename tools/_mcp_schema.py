@@ -23,7 +23,7 @@ class WrongArguments(ValueError):
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object, which refuses arguments without a name in it unless it has `additionalProperties`."""
+    """The schema of an object that refuses unknown arguments, unless the schema sets `additionalProperties` itself."""
     return {
         "type": "object",
         "properties": {},

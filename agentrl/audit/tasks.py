@@ -54,7 +54,7 @@ class Lengths:
 def measure(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str], context: Context
 ) -> tuple[Lengths | None, list[RowFinding]]:
-    """The lengths of the first prompts; findings on rows that cannot begin an episode, or leave no room for an answer.
+    """The lengths of the first prompts; findings on rows whose episode cannot begin, or whose prompt is too long.
 
     The lengths are None if no row can begin an episode.
 

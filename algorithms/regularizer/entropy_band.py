@@ -36,7 +36,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        coef: weight of the entropy bonus and the penalty together, as in the paper 0.001. The bonus of
+        coef: weight of the entropy bonus and the penalty together; the default is the paper's. The bonus of
             update.entropy_coef is added to this one. The term is always on: the gate of the released code, which
             switches the term by the KL, is not built.
         weight: weight of the penalty inside the term.

@@ -9,8 +9,8 @@ demonstrator as 1, as this file does. `shape = "log"` is cross-entropy, -log pi,
 Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens y_t of demonstrations, times 1 or the
 advantage A.
 
-`by = "advantage"` multiplies a token's term by the advantage of its step in the group, as in LUFFY's mixed-policy
-objective; `by = "one"` imitates every demonstration alike.
+`by = "advantage"` multiplies a token's term by the advantage of the token's step, as in LUFFY's mixed-policy objective;
+`by = "one"` imitates every demonstration alike.
 
 The tokens of demonstrations count in the denominators of `update.aggregation`, as in LUFFY, where Z of Eq. 4 sums the
 lengths of demonstrations and of sampled answers.

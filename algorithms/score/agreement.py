@@ -4,10 +4,9 @@ Formula: `signal_i = 1 if answer_i is the most frequent answer of the group, els
 
 Source: TTRL, arXiv:2504.16084, section 2.2, Eq. 1: the answer that most copies give is the pseudo-label, and a copy is
 paid 1 if it gives that answer. If several answers are the most frequent, `tie=none` (ours) pays no copy, and
-`tie=first` takes that one of these answers as the label which came first in the order of the copies, as the released
-code does. `agreement_share` says how certain the label is: it is the share of the copies that give the most frequent
-answer, among all copies with and without an answer. The label can be wrong: then a mistake that most copies share is
-paid. Watch the success rate, too.
+`tie=first` takes the answer of the earliest copy among these answers, as the released code does. `agreement_share` says
+how certain the label is: it is the share of the copies that give the most frequent answer, among all copies with and
+without an answer. The label can be wrong: then a mistake that most copies share is paid. Watch the success rate, too.
 
 Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: in the released code an
 absent answer counts as an answer and may be the majority; here it never is. There a verifier of mathematics decides
@@ -33,8 +32,8 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         signal: name of the signal; the share of the copies that give the most frequent answer is the signal
             SIGNAL_share.
-        tie: who is paid if several answers are the most frequent: no copy (none), or the copies with that one of these
-            answers which came first in the order of the copies (first).
+        tie: who is paid if several answers are the most frequent: no copy (none), or the copies that give the answer
+            which, among these, the earliest copy gave (first).
         min_share: smallest share of the copies that must give the most frequent answer; below it no copy is paid.
     """
 

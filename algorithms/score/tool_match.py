@@ -13,8 +13,8 @@ where P_i is the call that a one-to-one matching gives to G_j. The paper takes t
 does this file, among calls of one name. The released code matches greedily: `matching=greedy`. Two calls without
 parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
 that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
-r_name, as does any call of a tool that no gold call names. A superfluous call of a tool that a gold call does name
-changes nothing in the formula. The signal SIGNAL_extra therefore says by how much the number of calls exceeds the
+r_name, as does any call of a tool that no gold call names. The formula has no penalty for a superfluous call of a
+tool that a gold call does name. The signal SIGNAL_extra therefore says by how much the number of calls exceeds the
 number of gold calls.
 """
 

@@ -99,9 +99,9 @@ def hidden(interpreter: Interpreter) -> list[str]:
 
 @functools.cache
 def programs() -> tuple[str, ...]:
-    """Programs, libraries and Pythons of this machine, without the other folders of /usr/lib and /usr/local/lib.
+    """The paths of programs, libraries and Pythons below /usr, without the folders of other software.
 
-    The other folders belong to further software, which may bring a Python with a standard library of its own.
+    Other software may bring a Python with a standard library of its own.
     """
     found = [f"/usr/{name}" for name in ("bin", "sbin", "lib32", "lib64", "libx32", "local/bin", "local/sbin")]
     for folder in ("/usr/lib", "/usr/local/lib"):

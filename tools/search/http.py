@@ -1,4 +1,4 @@
-"""A retriever on a server, over HTTP: connections are used again, answers stored; concurrent queries share a request.
+"""A retriever on a server, over HTTP. Connections stay open, answers are stored, concurrent queries share a request.
 
 A failure that may pass (a lost connection, a time-out, 408, 425, 429, 5xx, a body that is no answer) is followed by
 another try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; a failure is never a
