@@ -34,8 +34,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         packages: installed distributions that the code may import, together with the distributions that they require.
         hide: modules of the standard library that the code can neither import nor read. If there are any, other
             software of the machine, which may contain copies of these modules, is hidden too.
-        python: the Python executable that runs the code; empty for the Python that runs agentrl, or for the system's
-            Python where the sandbox cannot reach the former.
+        python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
+            cannot reach that one, the system's Python.
         echo: return the value of the last expression, as a notebook does.
         stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
             new interpreter.

@@ -39,7 +39,9 @@ class Lengths:
 
     Attributes:
         unit: tokens, or words if there is no tokenizer.
-        median, high, longest: median, 95th percentile and largest length over the rows whose episode can begin.
+        median: median length over the rows whose episode can begin.
+        high: 95th percentile of the lengths over these rows.
+        longest: largest length over these rows.
         cut: number of rows whose prompt leaves room for fewer tokens than `Context.answer`; 0 if no tokenizer or no
             limit is given.
     """
