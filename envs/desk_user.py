@@ -1,8 +1,8 @@
 """The customer of `desk` as an agent: one reply to what the agent at the desk said.
 
-If `desk` has user="agent", each message of the agent at the desk is answered by an episode of this environment, which
-the agent `user` plays. The section `[agents.user]` gives this agent a language model; the expert is the scripted
-customer. A reply that contains ###STOP### ends the conversation, as in tau-bench.
+With user = "agent", `desk` sends each message of its agent here, as a task of this environment. A language model plays
+the customer if `[agents.user]` names it; otherwise the expert does, which is the scripted customer. A reply that
+contains ###STOP### ends the conversation, as in tau-bench.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ RULES = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """The tasks of this environment when no `desk` calls it: the customer's first reply in generated tasks of `desk`.
+    """The tasks of this environment if it is played alone: the customer's first replies in generated tasks of `desk`.
 
     Attributes:
-        domain: the domain of `desk` from whose generated tasks the tasks are made.
-        split: the split of `desk` from which the tasks are made.
-        count: number of tasks. A task is the customer's first reply in one generated task of `desk`.
+        domain: domain of the tasks of `desk`.
+        split: part of the tasks of `desk`: train, valid or test.
+        count: number of tasks.
     """
 
     domain: Literal["retail", "bookings"] = "retail"
@@ -49,7 +49,7 @@ class Customer:
         self.over = False
 
     def reset(self, task: Task) -> Observation:
-        """Start the task; the observation is what was said so far."""
+        """Start with the conversation so far."""
         self.task, self.over = task, False
         return self.observation()
 
@@ -60,7 +60,7 @@ class Customer:
         return Observation(text="\n".join(lines), task=str(self.task.params.get("instruction", "")))
 
     def step(self, action: str) -> StepResult:
-        """The reply ends the episode; whether it was a good one is not judged."""
+        """The reply ends the episode. It counts as a success if it is not empty; nothing else is judged."""
         info = {"success": bool(action.strip()), "answer": action.strip()}
         self.over = True
         return StepResult(self.observation(), 0.0, True, False, info)
@@ -112,7 +112,7 @@ class Scripted:
         self._task = Task(key="", env="desk_user")
 
     def reset(self, task: Task) -> None:
-        """Take a task: the conversation up to the message that wants a reply."""
+        """Take a task, which is a point of a conversation."""
         self._task = task
 
     def act(self, observation: Observation) -> Move:

@@ -41,8 +41,8 @@ def _read(path):
         return None
 print(_j.dumps({{path: _read(path) for path in {paths!r}}}))
 """
-FETCH_BYTES = 8 << 20  # largest size of a file that is fetched; a larger file is left out
-FLOOD_CHARS = 32 << 20  # largest number of characters that a run may print; the client keeps all of them in memory
+FETCH_BYTES = 8 << 20  # largest file that is brought back; a larger one is left out
+FLOOD_CHARS = 32 << 20  # largest number of characters that one run may print; the client keeps them all in memory
 NO_KEY = (
     "the e2b sandbox needs a key: set {name} (https://e2b.dev/dashboard?tab=keys), or take the python_sandbox tool,"
     " which needs none"
@@ -50,21 +50,21 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options of E2B's sandboxes.
+    """Options.
 
     Attributes:
-        timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
-        lifetime_s: seconds after which the server ends a sandbox.
-        template: name of the template of the sandboxes; empty: that of E2B's code interpreter.
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        lifetime_s: seconds after which E2B ends a sandbox.
+        template: name of the E2B template of a sandbox; empty for that of E2B's code interpreter.
         internet: whether the code may reach the internet.
-        key_variable: name of the environment variable that holds the key.
-        api_url: address of the API of a server of your own; empty: E2B's.
-        sandbox_url: address of the sandboxes on a server of your own; empty: E2B's.
-        output_kb: largest number of KB (1024 characters each) of stdout, of stderr and of the last value that are kept;
-            a longer text loses its end.
-        stateful: keep variables from one call to the next.
-        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
-            or retool (as the published code writes them).
+        key_variable: name of the environment variable with the API key.
+        api_url: address of the API of a server of your own; empty for E2B's.
+        sandbox_url: address of the sandboxes of a server of your own; empty for E2B's.
+        output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
+            off.
+        stateful: true: an episode keeps its sandbox with all variables from call to call; false: every call gets a new
+            sandbox.
+        convention: how the tool's answer is written: plain, torl or retool.
     """
 
     timeout_s: float = Field(30.0, gt=0)
@@ -212,7 +212,7 @@ class _Session:
     def __init__(
         self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
     ) -> None:
-        """Raises ValueError if the client package or the key is missing. The first run starts the sandbox."""
+        """Raises ValueError if the client or the key is missing. The first run makes the sandbox."""
         self._library, self._options = _library(), _options(config)
         self._config, self._stateful, self._files = config, stateful, dict(files or {})
         self._sandbox: Any = None
@@ -262,12 +262,12 @@ class E2BSession(_Session):
         """Give the sandbox back."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
-            with suppress(Exception):  # the server ends the sandbox after its lifetime anyway
+            with suppress(Exception):  # the sandbox ends after `lifetime_s` anyway
                 sandbox.kill()
 
 
 class AsyncE2BSession(_Session):
-    """`E2BSession` for `asyncio`: `run` and `close` are awaited."""
+    """An `E2BSession` for `asyncio`: `run` and `close` are awaited."""
 
     async def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
@@ -313,7 +313,7 @@ class Runner:
     backend = BACKEND
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError without the client or a key."""
+        """Raises ValueError if the client or the key is missing."""
         _library()
         _options(config)
         self.config = config
@@ -325,7 +325,7 @@ class Runner:
     def async_session(
         self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True
     ) -> AsyncE2BSession:
-        """A new session as `session` makes it, but for `asyncio`."""
+        """A new session whose `run` and `close` are awaited; the arguments are those of `session`."""
         return AsyncE2BSession(self.config, stateful=stateful, files=files)
 
 
@@ -364,5 +364,5 @@ class E2BTool:
 
 
 def make(config: Config) -> E2BTool:
-    """The tool; ValueError if the client package or the key is missing."""
+    """The tool; ValueError if the client or the key is missing."""
     return E2BTool(config)

@@ -3,10 +3,10 @@
     {"name": "mcp", "command": ["python", "my_server.py"]}
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
-The arguments that a model writes are checked here against the server's own schema, strictly: servers that use the SDK
-accept unknown arguments and turn "2" into 2. If a server dies or does not answer any more, the call that it was
-answering raises a `ToolFault`, because nobody knows whether the call was carried out; the next call starts the server
-again. Lines on the server's stdout that are not part of the protocol are ignored.
+The arguments that a model writes are checked here strictly against the server's own schema, because servers made with
+the SDK take unknown arguments and turn "2" into 2. A server that dies, or that does not answer any more, is started
+again. The call that it was answering raises a `ToolFault`, because nobody knows whether the call was carried out.
+Output of a server on stdout that is not part of the protocol is ignored.
 """
 
 import asyncio
@@ -28,39 +28,36 @@ from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inline
 from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
-PING_S = 5.0  # seconds in which a server must show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # largest number of bytes of a server's stderr that stay on disk
-STDERR_S = 0.2  # seconds between two checks of the size of the file with the stderr
-TAIL_BYTES = 1 << 16  # bytes at the end of this file in which the server's last line is sought
-SAID_CHARS = 300  # largest number of characters of the last line, or of an error, in a message
+PING_S = 5.0  # time for a server to show that it is alive, after a call that took too long
+STDERR_BYTES = 1 << 24  # the file with a server's stderr is emptied if it takes more disk space than this
+STDERR_S = 0.2  # seconds between two checks of the size of this file
+TAIL_BYTES = 1 << 16  # size of the end of this file in which the server's last line is searched
+SAID_CHARS = 300  # largest number of characters that an error message quotes from stderr or from an exception
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """Where the server is, and how long to wait for it.
 
     Attributes:
-        command: the program of a server on stdio, and its arguments; "${NAME}" in an argument is replaced by the
-            environment variable NAME.
-        env: environment variables of a server on stdio, besides the few that are always passed on; "${NAME}" in a value
-            is replaced by the environment variable NAME. A value without "${NAME}" is stored as "***".
-        cwd: working folder of a server on stdio; empty for the present folder.
-        url: address of a server over HTTP; "${NAME}" in it is replaced by the environment variable NAME.
-        headers: headers of every request to a server over HTTP; "${NAME}" in a value is replaced by the environment
-            variable NAME. A value without "${NAME}" is stored as "***".
-        only: names of the server's tools that models get; empty for all.
+        command: the program and its arguments, for a server on stdio.
+        env: environment variables of the server, besides the few that are always passed on. In a value "${NAME}" is
+            replaced by the environment variable NAME; so it is in url, in headers, and in the arguments of command.
+            Stored configurations hold "***" instead of values without such a reference.
+        cwd: working folder of the server; empty for the present folder.
+        url: the address, for a server over HTTP.
+        headers: HTTP headers that are sent with every request, for a server over HTTP.
+        only: names of the tools to offer; empty for all.
         prefix: text before each tool's name, because two servers may have tools of the same name.
-        start_s: largest number of seconds from the start of the server until it has listed its tools.
-        timeout_s: largest number of seconds of a call; `on_timeout` says what happens to a longer call.
-        on_timeout: what a call that takes too long becomes. fault: the episode is played again, and this attempt is not
-            scored; message: the model reads that there was no answer. If the server does not even list its tools any
-            more, the call is always a fault.
-        restarts: largest number of times that a lost server is started again without an answer to a call in between;
-            after that, every call is a fault.
+        start_s: largest number of seconds until a started server has listed its tools.
+        timeout_s: largest number of seconds of a call; `on_timeout` says what happens if a call takes longer.
+        on_timeout: what happens if a call takes too long and the server is still alive: the episode ends with a fault
+            and is played again (fault), or the model gets a message (message).
+        restarts: largest number of restarts of a lost server; an answer to a call begins the count anew.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
         reset_tool: name of the tool that clears the server's state; models do not see this tool.
-        reset_arguments: arguments of the call of `reset_tool`.
+        reset_arguments: arguments of the calls of `reset_tool`.
     """
 
     command: tuple[str, ...] = ()
@@ -116,11 +113,8 @@ def _is_set(value: str) -> bool:
 
 
 class Server:
-    """A connection to a server, which is made again when it is lost.
-
-    Everything runs on the shared loop. One task owns the session, because the SDK requires that the task that opens a
-    session also closes it.
-    """
+    """A connection that is made again when it is lost. Everything runs on the shared loop; one task owns the session,
+    because the SDK requires that the task which enters a session also leaves it."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -132,7 +126,7 @@ class Server:
         self._said: Any = None
 
     async def client(self) -> Any:
-        """The connected client; the server is started if it does not run.
+        """The connected client; a server that does not run is started first.
 
         Raises:
             ToolFault: the server does not start, or was lost too often.
@@ -190,10 +184,9 @@ class Server:
         """The text of the result of one call.
 
         Raises:
-            ToolError: the tool or the server answers with an error; or the call took too long and `on_timeout` is
-                message.
-            ToolFault: the server was lost, or its answer is no result; or the call took too long and `on_timeout`
-                is fault.
+            ToolError: the server answered with an error, or the call took too long and `on_timeout` is message.
+            ToolFault: the server was lost or answered with what is no result, or the call took too long and
+                `on_timeout` is fault.
         """
         client = await self.client()
         try:
@@ -234,7 +227,7 @@ class Server:
                 owner.cancel()
 
     def close(self) -> None:
-        """End the session and the server from code outside the loop."""
+        """End the server; for callers that do not run on the shared loop."""
         atexit.unregister(self.close)
         if self._owner is not None:
             with suppress(Exception):
@@ -467,8 +460,8 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    With `episode="restart"` the process or session starts when an episode first calls a tool, with `episode="reset"`
-    when the first episode begins. The list of tools is requested once per configuration and process of agentrl.
+    With `episode="restart"` the server is started when an episode first calls a tool, with `episode="reset"` when the
+    first episode begins. A process of agentrl requests the list of tools once per configuration of a server.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}
@@ -503,6 +496,6 @@ def make(config: Config) -> Toolbox:
     """The tools of a server, which is started here.
 
     Raises:
-        ValueError: the server does not start, does not answer in time, or lacks a tool; the mcp package is missing.
+        ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.
     """
     return Toolbox(config) if config.episode == "shared" else EpisodeToolbox(config)

@@ -7,9 +7,8 @@
 | `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
 | `unsafe-host` | none; only when asked for by this name |
 
-`auto` takes the first of bwrap, unshare and landlock that holds on this machine: a probe that runs inside the sandbox
-must not reach what lies outside it. If none of the three holds, the tool refuses to start. Results name the backend
-that ran.
+A backend holds if a probe inside its sandbox finds no way out. `auto` tries the first three backends on this machine,
+in this order, and takes the first that holds. If none holds, the start is refused. Results name the backend that ran.
 """
 
 import warnings
@@ -26,24 +25,21 @@ from agentrl.tools._sandbox.session import LocalSession
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options of the local sandbox.
+    """Options.
 
     Attributes:
-        backend: how code is confined: bwrap, unshare, landlock, or unsafe-host (not at all). auto: the first of bwrap,
-            unshare and (unless agentrl runs as root) landlock that confines code on this machine.
-        timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
-        limits: table of limits: memory_mb, total_mb, processes, disk_mb, files, open_files, loopback, output_kb,
-            fetch_mb.
-        packages: names of installed distributions that the code may import, in addition to the standard library; what
-            they require is allowed too.
-        hide: modules of the standard library that the code can neither import nor read. If modules are hidden, other
-            software of this machine is hidden too, because it may contain copies of them.
-        python: path of the Python that runs the code; empty: the Python that runs agentrl, or the system's Python if
-            the sandbox cannot reach the first one.
-        echo: give the model the value of the code's last expression, as a notebook does.
-        stateful: keep variables from one call to the next.
-        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
-            or retool (as the published code writes them).
+        backend: how code is confined (see the module).
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        limits: limits of memory, processes, files and output (docs/sandbox.md).
+        packages: installed distributions that the code may import, together with the distributions that they require.
+        hide: modules of the standard library that the code can neither import nor read. If there are any, other
+            software of the machine, which may contain copies of these modules, is hidden too.
+        python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
+            cannot reach that one, the system's Python.
+        echo: return the value of the last expression, as a notebook does.
+        stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
+            new interpreter.
+        convention: how the tool's answer is written: plain, torl or retool.
         print_last: put the last line of the code into print() unless it begins with print, as ReTool does.
     """
 
@@ -63,11 +59,11 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Choose the backend, and warn of limits that it does not enforce strictly.
+        """Warns of limits that the backend does not enforce.
 
         Raises:
-            ValueError: no sandbox holds on this machine, a package is not installed, a module cannot be hidden, or the
-                backend lacks what limits.loopback needs.
+            ValueError: no sandbox holds here, a package is not installed, a module cannot be hidden, or the backend has
+                no network namespace for `limits.loopback`.
         """
         entries(config.packages)
         if config.hide:

@@ -23,8 +23,8 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
-ANSWER_BYTES = 64 << 20  # largest size of one answer, which has what the code printed and the files asked for
-WRONG = (  # raised if there is no answer, or the answer is cut short or has values of other types
+ANSWER_BYTES = 64 << 20  # largest size of one answer, which holds what the code printed and the requested files
+WRONG = (  # errors if there is no answer, or if the answer is cut short or has values of other types
     OSError,
     http.client.HTTPException,
     ValueError,
@@ -38,19 +38,18 @@ MARK = "agentrl-replayed-until-here"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options of a SandboxFusion server.
+    """Options.
 
     Attributes:
         url: address of the server, such as http://localhost:8080.
-        timeout_s: largest number of seconds of a run; the server stops a run that takes longer.
-        memory_mb: largest number of MB of memory of a run; -1: the server's own limit.
-        retries: largest number of further requests if the server is lost or busy; after that, the run fails.
-        replay: allow stateful sessions, which run their earlier cells again before each new cell. false: stateful
-            sessions are refused.
-        output_kb: largest number of KB (1024 characters each) of stdout and of stderr that are kept; a longer text
-            loses its end.
-        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
-            or retool (as the published code writes them).
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        memory_mb: largest memory of a run in MB; -1 for the server's own limit.
+        retries: largest number of further requests to a lost or busy server before a run fails.
+        replay: true: a stateful session repeats its earlier cells before each new cell; false: stateful sessions are
+            refused.
+        output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
+            off.
+        convention: how the tool's answer is written: plain, torl or retool.
     """
 
     url: str
@@ -87,7 +86,7 @@ class FusionSession:
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
     ) -> CodeResult:
-        """See CodeSession. The server does not name exceptions, so the name is taken from the last line of stderr."""
+        """See CodeSession. The server does not name exceptions, so the name is read from the last line of stderr."""
         seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
         marked = f"import sys as _s\nfor _f in (_s.stdout, _s.stderr):\n    print({MARK!r}, file=_f, flush=True)\n"
         program = "\n".join([*self._cells, marked, code]) if self._cells else code
@@ -178,13 +177,16 @@ def _body(response: Any, patience: float) -> bytes:
 
 
 def _text(value: object, limit: int) -> str:
-    """A stream without what the replayed cells wrote, shortened to `limit` characters."""
+    """The text of a stream without what replayed cells wrote, cut off after `limit` characters."""
     text = str(value or "").rpartition(f"{MARK}\n")[2].encode("utf-8", "replace").decode()
     return shorten(text, limit, "stream")
 
 
 def _error(stderr: str) -> tuple[str, str, str, str]:
-    """(name, message, traceback, text before the traceback) of an uncaught exception; no name if there was none."""
+    """(name, message, traceback, text before the traceback) of an uncaught exception.
+
+    The first three are empty if the last line of `stderr` names no exception.
+    """
     before, found, trace = stderr.rpartition("Traceback (most recent call last):")
     if not found:
         before, trace = "", stderr
@@ -235,7 +237,7 @@ class FusionTool:
         self._session.close()
 
     def close(self) -> None:
-        """Forget the earlier cells; the server keeps nothing."""
+        """Do nothing: the tool holds no connection."""
         self._session.close()
 
 

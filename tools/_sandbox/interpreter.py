@@ -22,7 +22,7 @@ FACTS = (
     " print(sysconfig.get_path('stdlib'))"
 )
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-OLDEST = 308  # Python 3.8, the oldest version that the exec loop runs in
+OLDEST = 308  # Python 3.8, the oldest version that runs the exec loop
 
 
 class Interpreter(NamedTuple):
@@ -42,9 +42,8 @@ def find(python: str, for_others: bool) -> Interpreter:
     """The interpreter to run inside.
 
     Args:
-        python: an executable; empty: the Python of this process or, if that cannot be used, the system's.
-        for_others: the interpreter must be open to all users, because the sandbox runs as another user and copies no
-            files.
+        python: an executable; empty for the Python that runs now or, if that does not suit, the system's.
+        for_others: any user must be able to run it, because the sandbox runs as another user and copies no files.
 
     Raises:
         ValueError: no such interpreter is found.
@@ -100,9 +99,9 @@ def hidden(interpreter: Interpreter) -> list[str]:
 
 @functools.cache
 def programs() -> tuple[str, ...]:
-    """Programs, libraries and Pythons of this machine in /usr.
+    """The paths of programs, libraries and Pythons below /usr, without the folders of other software.
 
-    Folders of other software are left out, because they may contain a Python with a standard library of its own.
+    Other software may bring a Python with a standard library of its own.
     """
     found = [f"/usr/{name}" for name in ("bin", "sbin", "lib32", "lib64", "libx32", "local/bin", "local/sbin")]
     for folder in ("/usr/lib", "/usr/local/lib"):

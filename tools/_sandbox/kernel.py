@@ -1,8 +1,8 @@
 """The exec loop inside the sandbox. A bare interpreter gets its source, so it imports little, and nothing of agentrl.
 
-Commands arrive on one pipe, as marshal with its length before it (the parent is trusted). Replies leave on another
-pipe, one line each, which begins with the nonce of the command. What a cell itself writes to this pipe is skipped, or
-harms only the cell's own episode.
+Commands come as length-prefixed marshal on one pipe (the parent is trusted). Replies go as lines on another pipe, each
+beginning with the call's nonce. Text without the nonce that a cell writes there is skipped; at worst a cell spoils its
+own episode.
 
 Limit: cells run in this process and can forge their own replies, so a reply alone must never decide a reward.
 """

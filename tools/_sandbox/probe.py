@@ -88,7 +88,7 @@ def check(backend: str, python: str = "") -> str:
 def _check(backend: str, python: str, uid: int, path: str) -> str:
     assert backend in BACKENDS
     try:
-        # With loopback the filter of system calls allows internet sockets, so the network namespace itself is tested.
+        # With loopback the probe tests the network namespace; without it the filter of system calls would refuse first.
         limits = Limits(loopback=True)
         with _bait() as given, LocalSession(backend, limits, python=python, timeout_s=20.0) as session:
             given["SIGNALS"] = backend == "landlock"  # in other backends the same id belongs to another process inside

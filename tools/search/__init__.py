@@ -25,13 +25,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
-        bm25: options of the backend bm25: corpus, index, k1, b, stopwords.
-        http: options of the backend http: urls, dialect, timeout_s, retries, backoff_s, rest_s, max_batch, connections,
-            cache.
-        faiss: options of the backend faiss: corpus, encoder, index, factory, query_prefix, passage_prefix, pooling,
-            query_tokens, passage_tokens, batch, device.
-        top_k: largest number of passages per call.
-        form: the text form of the passages that a model reads; see `agentrl.tool.retrieval.write_passages`.
+        bm25: options of the backend bm25.
+        http: options of the backend http.
+        faiss: options of the backend faiss.
+        top_k: largest number of passages that a call returns.
+        form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
     """
 
     backend: Literal["bm25", "http", "faiss"] = "bm25"
@@ -52,7 +50,7 @@ class Search:
 
     @property
     def corpus(self) -> Corpus | None:
-        """The passages; None if a server holds them."""
+        """The passages; None if they are on a server (backend http)."""
         return getattr(self.retriever, "corpus", None)
 
     def __call__(self, query: str) -> str:
@@ -72,7 +70,8 @@ def make(config: Config) -> Search:
     """The tool; indexes are built or read here.
 
     Raises:
-        ValueError: there is no such corpus or encoder, a line of the corpus is no passage, or an extra is missing.
+        ValueError: the corpus does not exist, a line of it is no passage, an option does not suit, or an extra is not
+            installed.
     """
     match config.backend:
         case "bm25":

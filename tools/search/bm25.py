@@ -1,8 +1,8 @@
 """BM25 over a corpus of your own, computed by bm25s; by default the index lies next to the corpus.
 
-Passages with equal scores keep the order of the corpus, and a passage that has no word of the query is no result, so
-the same query always has the same result. bm25s does not round the lengths of passages as Lucene does; if rankings must
-equal those of pyserini, serve pyserini and use `backend = "http"`.
+The scores are those of bm25s. Passages of equal score are in the order of the corpus, and passages without a word of
+the query are no result, so a query always has the same result. bm25s does not round lengths as Lucene does. For
+rankings equal to pyserini's, serve pyserini and use `backend = "http"`.
 """
 
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ WORD = r"(?u)\b\w+\b"
 
 
 class Bm25Config(BaseModel, frozen=True, extra="forbid"):
-    """Options of BM25.
+    """Options of the backend bm25.
 
     Attributes:
-        corpus: the JSONL file with the passages.
-        index: folder in which the index is stored; empty: the path of the corpus with `.bm25` added.
-        k1: how slowly further occurrences of a word in a passage lose weight. 0.9 is Anserini's value.
-        b: how much long passages are penalised: 0 not at all, 1 in proportion to their length. 0.4 is Anserini's value.
-        stopwords: leave out the most common English words of passages and queries.
+        corpus: the JSONL file.
+        index: folder of the stored index; empty for the corpus's path with `.bm25` added.
+        k1: BM25's parameter for how fast repeated words saturate; the default is Anserini's.
+        b: BM25's parameter for how much long passages lose; the default is Anserini's.
+        stopwords: leave out the most common English words.
     """
 
     corpus: str = ""
@@ -42,7 +42,7 @@ class Bm25(StoredIndex):
     """A `Retriever` whose index is in memory."""
 
     def __init__(self, config: Bm25Config) -> None:
-        """Raises ValueError if bm25s or the corpus is missing, or the corpus is wrong (see `Corpus.scan`)."""
+        """Raises ValueError if bm25s is missing, the corpus cannot be read (`Corpus.scan`), or it has no words."""
         self._library, self.config = _library(), config
         path = find(config.corpus, "bm25.corpus")
         folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")

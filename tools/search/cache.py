@@ -1,4 +1,4 @@
-"""Index folders beside a corpus. An index folder gets its name only when all its files are written."""
+"""The folders of indexes beside a corpus: such a folder is complete or absent."""
 
 import json
 import os
@@ -46,8 +46,8 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
 class StoredIndex(ABC):
     """A corpus and its index.
 
-    If a folder contains the index of this corpus, built with the same options, the index is read from it. Otherwise the
-    index is built and stored in this folder; if it cannot be stored, it is kept in memory alone.
+    The index is read from `folder` if the folder holds an index of this corpus with these options. Else the index is
+    built and stored there; where nothing can be written, it is only in memory.
     """
 
     corpus: Corpus

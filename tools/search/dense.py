@@ -18,22 +18,20 @@ from agentrl.tools.search.corpus import find
 
 
 class DenseConfig(BaseModel, frozen=True, extra="forbid"):
-    """Options of dense retrieval.
+    """Options of the backend faiss.
 
     Attributes:
-        corpus: the JSONL file with the passages.
+        corpus: the JSONL file.
         encoder: folder or hub name of a transformers encoder.
-        index: folder in which the index is stored; empty: the path of the corpus with `.faiss` added.
-        factory: FAISS's name of the kind of index, such as `Flat`, `IVF4096,SQ8` or `HNSW32`.
-        query_prefix: text that is put before each query.
-        passage_prefix: text that is put before each passage.
-        pooling: how the vector of a text is made. mean: the mean of the states of its tokens; first: the state of its
-            first token.
-        query_tokens: largest number of tokens of a query, with its prefix; a longer query loses its end.
-        passage_tokens: largest number of tokens of a passage, with its prefix; a longer passage loses its end.
-        batch: largest number of texts that are encoded at once.
-        device: device of the encoder, as torch names it; auto: CUDA if torch finds it, else the CPU. On CUDA the
-            encoder works in half precision.
+        index: folder of the stored index; empty for the corpus's path with `.faiss` added.
+        factory: the string for FAISS's index factory, such as `Flat`, `IVF4096,SQ8` or `HNSW32`.
+        query_prefix: text before each query.
+        passage_prefix: text before each passage.
+        pooling: the vector of a text is the mean of its token states (mean), or the first token's state (first).
+        query_tokens: largest number of tokens of a query, prefix included; a longer query loses its end.
+        passage_tokens: largest number of tokens of a passage, prefix included; a longer passage loses its end.
+        batch: number of texts that are encoded together.
+        device: auto is CUDA if torch finds a CUDA device, else the CPU; on CUDA the encoder works in half precision.
     """
 
     corpus: str = ""
@@ -90,7 +88,8 @@ class Dense(StoredIndex):
     """A `Retriever` whose index is in memory."""
 
     def __init__(self, config: DenseConfig, library: ModuleType) -> None:
-        """Raises ValueError if the corpus, the encoder or the factory is missing or wrong."""
+        """Raises ValueError if the corpus cannot be read (`Corpus.scan`), if the encoder cannot be loaded, or if the
+        factory does not suit."""
         self.config, self._library = config, library
         path = find(config.corpus, "faiss.corpus")
         if not config.encoder:
@@ -139,7 +138,7 @@ class Dense(StoredIndex):
 
 
 def make_dense(config: DenseConfig) -> Retriever:
-    """The retriever; ValueError as `Dense` raises it, and if faiss is missing."""
+    """The retriever; ValueError if faiss is missing, or as in `Dense`."""
     try:
         import faiss
     except ImportError:

@@ -1,4 +1,4 @@
-"""A retriever on a server, over HTTP: connections and answers are kept, and concurrent queries share a request.
+"""A retriever on a server, over HTTP. Connections stay open, answers are stored, concurrent queries share a request.
 
 A request is tried again, at the next address if there are several, after a failure that may pass: a lost connection, a
 time-out, the status 408, 425, 429 or 5xx, or a body that is no answer. If no try succeeds, a `ToolFault` is raised; a
@@ -19,27 +19,25 @@ from agentrl.tool import Passage, ToolFault
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 
-ANSWER_BYTES = 256 << 20  # largest number of bytes of one answer, after decompression
-PASSING = (408, 425, 429)  # statuses after which another try may succeed, besides 5xx
+ANSWER_BYTES = 256 << 20  # largest size of one answer, unpacked
+PASSING = (408, 425, 429)  # HTTP statuses after which another try may succeed, besides every 5xx
 
 
 class HttpConfig(BaseModel, frozen=True, extra="forbid"):
-    """Where the servers are, and how they are asked.
+    """Options of the backend http.
 
     Attributes:
         urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path.
         dialect: form of requests and answers; see `agentrl.tools.search.dialects`.
-        timeout_s: largest number of seconds of one try; a try that takes longer has failed.
-        retries: largest number of further tries after the first one. Even with fewer retries than addresses, each
-            address is tried once.
-        backoff_s: seconds of the pause after a request has failed once at every address. After n failures at every
-            address, the pause is n times as long.
-        rest_s: number of seconds after a failure of an address during which requests try this address last.
-        max_batch: largest number of queries per request; further queries are sent in another request. The dialects
-            skyrl and gem have one query per request.
+        timeout_s: largest number of seconds of one try.
+        retries: largest number of further tries after the first one; each address is tried at least once.
+        backoff_s: when every address has failed n times, the client waits n times this many seconds before the next
+            tries.
+        rest_s: number of seconds for which an address that failed is tried last.
+        max_batch: largest number of queries per request; further queries go into another request.
         connections: largest number of requests at once; further requests wait.
-        cache: largest number of answers that are kept, one per query and number of passages; the answer that was not
-            used for the longest time is dropped. 0: none is kept.
+        cache: largest number of stored answers, by query and number of passages; beyond it the answers that were not
+            used for the longest time are dropped; 0 stores none.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)
