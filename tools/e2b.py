@@ -50,7 +50,7 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options.
+    """Options of E2B's sandboxes.
 
     Attributes:
         timeout_s: largest number of seconds of a run; a longer run is stopped.
@@ -60,11 +60,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         key_variable: name of the environment variable with the API key.
         api_url: address of the API of a server of your own; empty for E2B's.
         sandbox_url: address of the sandboxes of a server of your own; empty for E2B's.
-        output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
-            off.
+        output_kb: largest number of KB (1024 characters each) of stdout, of stderr and of the last value that are kept;
+            a longer text loses its end.
         stateful: true: an episode keeps its sandbox with all variables from call to call; false: every call gets a new
             sandbox.
-        convention: how the tool's answer is written: plain, torl or retool.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
     """
 
     timeout_s: float = Field(30.0, gt=0)

@@ -28,7 +28,7 @@ from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inline
 from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
-PING_S = 5.0  # time for a server to show that it is alive, after a call that took too long
+PING_S = 5.0  # seconds in which a server must show that it is alive, after a call that took too long
 STDERR_BYTES = 1 << 24  # the file with a server's stderr is emptied if it takes more disk space than this
 STDERR_S = 0.2  # seconds between two checks of the size of this file
 TAIL_BYTES = 1 << 16  # size of the end of this file in which the server's last line is searched
@@ -39,20 +39,23 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """Where the server is, and how long to wait for it.
 
     Attributes:
-        command: the program and its arguments, for a server on stdio.
-        env: environment variables of the server, besides the few that are always passed on. In a value "${NAME}" is
-            replaced by the environment variable NAME; so it is in url, in headers, and in the arguments of command.
-            Stored configurations hold "***" instead of values without such a reference.
-        cwd: working folder of the server; empty for the present folder.
-        url: the address, for a server over HTTP.
-        headers: HTTP headers that are sent with every request, for a server over HTTP.
+        command: the program of a server on stdio, and its arguments; "${NAME}" in an argument is replaced by the
+            environment variable NAME.
+        env: environment variables of a server on stdio, besides the few that are always passed on; "${NAME}" in a value
+            is replaced by the environment variable NAME. A value without "${NAME}" is stored as "***".
+        cwd: working folder of a server on stdio; empty for the present folder.
+        url: address of a server over HTTP; "${NAME}" in it is replaced by the environment variable NAME.
+        headers: headers of every request to a server over HTTP; "${NAME}" in a value is replaced by the environment
+            variable NAME. A value without "${NAME}" is stored as "***".
         only: names of the tools to offer; empty for all.
         prefix: text before each tool's name, because two servers may have tools of the same name.
         start_s: largest number of seconds until a started server has listed its tools.
         timeout_s: largest number of seconds of a call; `on_timeout` says what happens if a call takes longer.
-        on_timeout: what happens if a call takes too long and the server is still alive: the episode ends with a fault
-            and is played again (fault), or the model gets a message (message).
-        restarts: largest number of restarts of a lost server; an answer to a call begins the count anew.
+        on_timeout: what a call that takes too long becomes. fault: the episode is played again, and this attempt is not
+            scored; message: the model reads that there was no answer. If the server does not even list its tools any
+            more, the call is always a fault.
+        restarts: largest number of times that a lost server is started again without an answer to a call in between;
+            after that, every call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.

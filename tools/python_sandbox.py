@@ -25,12 +25,14 @@ from agentrl.tools._sandbox.session import LocalSession
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options.
+    """Options of the local sandbox.
 
     Attributes:
-        backend: how code is confined (see the module).
-        timeout_s: largest number of seconds of a run; a longer run is stopped.
-        limits: limits of memory, processes, files and output (docs/sandbox.md).
+        backend: how code is confined: bwrap, unshare, landlock, or unsafe-host (not at all). auto: the first of bwrap,
+            unshare and (unless agentrl runs as root) landlock that confines code on this machine.
+        timeout_s: largest number of seconds of a run; a run that takes longer is stopped.
+        limits: table of limits: memory_mb, total_mb, processes, disk_mb, files, open_files, loopback, output_kb,
+            fetch_mb.
         packages: installed distributions that the code may import, together with the distributions that they require.
         hide: modules of the standard library that the code can neither import nor read. If there are any, other
             software of the machine, which may contain copies of these modules, is hidden too.
@@ -39,7 +41,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         echo: return the value of the last expression, as a notebook does.
         stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
             new interpreter.
-        convention: how the tool's answer is written: plain, torl or retool.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
         print_last: put the last line of the code into print() unless it begins with print, as ReTool does.
     """
 

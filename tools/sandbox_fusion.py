@@ -38,7 +38,7 @@ MARK = "agentrl-replayed-until-here"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """Options.
+    """Options of a SandboxFusion server.
 
     Attributes:
         url: address of the server, such as http://localhost:8080.
@@ -49,7 +49,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             refused.
         output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
             off.
-        convention: how the tool's answer is written: plain, torl or retool.
+        convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
+            or retool (as the published code writes them).
     """
 
     url: str
@@ -237,7 +238,7 @@ class FusionTool:
         self._session.close()
 
     def close(self) -> None:
-        """Do nothing: the tool holds no connection."""
+        """Forget the earlier cells; the server keeps nothing."""
         self._session.close()
 
 

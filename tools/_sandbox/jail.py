@@ -1,10 +1,13 @@
 """How a process gives up its rights before it runs a model's code.
 
-The source of this module is sent to the process before the source of `kernel`. With bubblewrap the process only sets
-limits and then, if root starts the sandbox, its user id; if an ordinary user starts the sandbox, the process divides
-first (`divide`). With `unshare` and `landlock` the process also restricts itself with Landlock (landlock(7)) and loads
-the filter of system calls. With `unshare` it mounts its own temporary folder, and with `landlock` it gets a supervisor
-(`supervise`).
+The source of this module is sent to the process before the source of `kernel`. The process sets its limits and, if root
+started it, changes its user id. What else it does depends on the backend:
+
+- bwrap: if an ordinary user started it, it divides (`divide`).
+- unshare: it mounts a temporary folder of its own, restricts itself with Landlock (landlock(7)) and loads the filter of
+  system calls.
+- landlock: it starts a supervisor (`supervise`), restricts itself with Landlock and loads the filter of system calls.
+- unsafe-host: nothing else. Its only limit forbids core files, and it keeps its user id.
 """
 
 # ruff: noqa: SIM105  contextlib would be one more import

@@ -22,7 +22,7 @@ from agentrl.tools._sandbox.interpreter import Interpreter
 
 BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
 MIB = 1 << 20
-SIGNALS = 256  # queued signals; the kernel counts those of the whole user
+SIGNALS = 256  # largest number of queued signals; the kernel counts those of all processes of the user
 FOLDERS = ("/work", "/tmp", "/dev/shm")  # in a sandbox of bubblewrap, each a tmpfs of bounded size
 SCRATCH = "agentrl-sandbox-"
 FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox that root starts takes one of 2**29 ids at random
@@ -57,7 +57,8 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
             times as many.
         loopback: whether the code may open internet sockets to itself (bwrap and unshare only). The kernel memory of
             the sockets' buffers is then bounded only by the number of sockets.
-        output_kb: largest size kept of stdout, of stderr and of the echoed value (each), in KB.
+        output_kb: largest number of KB of stdout, of stderr and of the echoed value that are kept; a longer text loses
+            its end.
         fetch_mb: largest size in MB of a file that is brought back; a larger one is left out.
     """
 
@@ -164,15 +165,17 @@ def _walls(
 ) -> list[str]:
     """bubblewrap's arguments.
 
-    The parent folders of bind mounts are made with mode 0755: those that bubblewrap makes by itself for root have mode
-    0700, and are unreadable after the user id is dropped. The root and /dev are remounted read-only, or they would be
-    temporary memory without a bound.
-    /dev/zero is /dev/full, which reads as zeros too and cannot be mapped: mappings of /dev/zero that several processes
-    share are memory that no process shows.
+    Parent folders of bind mounts are made here with mode 0755. If root starts bubblewrap, bubblewrap itself would make
+    them with mode 0700, and the code could not read them after the change of the user id.
 
-    If an ordinary user starts the sandbox, bubblewrap's own process 1 would belong to the same user as the code. The
-    code could then write to the memory of process 1 and live on in it, uncounted. So the interpreter is then started as
-    process 1, and divides (`jail.divide`).
+    The root folder and /dev are remounted read-only, because they would otherwise be temporary memory without a limit.
+
+    /dev/zero is replaced by /dev/full, which also reads as zeros but cannot be mapped. If several processes share a
+    mapping of /dev/zero, no process shows its memory.
+
+    If an ordinary user starts bubblewrap, bubblewrap's own process 1 would have the same user as the code. The code
+    could then write to the memory of process 1 and go on there, where nothing is counted. So the interpreter itself is
+    started as process 1, and divides (`jail.divide`).
     """
     size = str(limits.disk_mb * MIB)
     walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]

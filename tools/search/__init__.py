@@ -25,9 +25,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
-        bm25: options of the backend bm25.
-        http: options of the backend http.
-        faiss: options of the backend faiss.
+        bm25: options of the backend bm25: corpus, index, k1, b, stopwords.
+        http: options of the backend http: urls, dialect, timeout_s, retries, backoff_s, rest_s, max_batch, connections,
+            cache.
+        faiss: options of the backend faiss: corpus, encoder, index, factory, query_prefix, passage_prefix, pooling,
+            query_tokens, passage_tokens, batch, device.
         top_k: largest number of passages that a call returns.
         form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
     """
