@@ -54,8 +54,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         on_timeout: what a call that takes too long becomes. fault: the episode is played again, and this attempt is not
             scored; message: the model reads that there was no answer. If the server does not even list its tools any
             more, the call is always a fault.
-        restarts: largest number of times that a lost server is started again without an answer to a call in between;
-            after that, every call is a fault.
+        restarts: largest number of restarts of a lost server without an answer in between; then every call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
@@ -322,10 +321,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def content(result: Any) -> str:
-    """The text of a result: texts unchanged, other contents by kind and size, one below the other.
-
-    If the result has no contents, the text is its structured content as JSON.
-    """
+    """The text of a result: its texts unchanged, other contents by kind and size; if empty, the structured content."""
     parts = []
     for item in result.content:
         if hasattr(item, "text"):
@@ -435,9 +431,8 @@ class Toolbox:
         )
 
     def _name(self, listed: str) -> str:
-        """The name by which a model calls a tool: the prefix and the server's name of the tool.
-
-        `_` replaces characters that a name may not contain, and is put before a digit, dot or dash at the start.
+        """The name by which a model calls a tool: prefix and listed name, with `_` in place of characters that no name
+        may contain, and before a digit, dot or dash at the start.
 
         Raises:
             ValueError: the name is empty or longer than 64 characters.
