@@ -25,7 +25,8 @@ NAMES = (
 )
 KEYS = ("red", "blue", "green", "black", "white", "brown", "pink", "grey", "gold", "silver")
 KEY = re.compile(r"notes-gen/(?P<pages>\d{1,4})x(?P<lines>\d{1,4})/(?P<split>train|valid|test)/\d+-\d+")
-SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the hash values: first, last + 1
+# Split -> (first, last + 1) of the tenths into which hash values are divided; notes belong to the split of their hash.
+SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

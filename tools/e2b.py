@@ -260,7 +260,7 @@ class E2BSession(_Session):
         return result
 
     def close(self) -> None:
-        """Give the sandbox back."""
+        """End the sandbox."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             with suppress(Exception):  # the sandbox ends after `lifetime_s` anyway
@@ -301,7 +301,7 @@ class AsyncE2BSession(_Session):
         return result
 
     async def close(self) -> None:
-        """Give the sandbox back."""
+        """End the sandbox."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             with suppress(Exception):
@@ -360,7 +360,7 @@ class E2BTool:
         self._session.close()
 
     def close(self) -> None:
-        """Give the sandbox back."""
+        """End the sandbox."""
         self._session.close()
 
 

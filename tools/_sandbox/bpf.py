@@ -41,7 +41,7 @@ DENIED = {
     "listmount": (458, 458), "open_tree_attr": (467, 467), "file_setattr": (469, 469), "listns": (470, 470),
     "remap_file_pages": (216, 234), "process_mrelease": (448, 448),
 }  # fmt: skip
-NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # files can be hidden in a socket
+NO_MESSAGES = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # they can hide open files inside a socket
 FLOCK, FCNTL, MMAP, MADVISE, PRCTL, SETSOCKOPT = (73, 32), (72, 25), (9, 222), (28, 233), (157, 167), (54, 208)
 LOCK_REQUESTS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
 # F_SETSIG could continue a stopped process, leases and directory notices could delay other processes, and larger pipes

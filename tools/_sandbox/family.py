@@ -22,7 +22,7 @@ from agentrl.tools._sandbox.usage import (
 
 FREEZE_S = 5.0  # seconds in which `freeze` must succeed, although processes may keep starting new ones
 QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
-PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
+PAUSE_S = 0.0005  # seconds between two rounds of killing: a process needs some time to end
 TABLES = 4  # all processes together may hold TABLES times as many descriptors as one process
 
 

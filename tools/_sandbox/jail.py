@@ -31,7 +31,7 @@ def confine(rules: "dict[str, Any]") -> None:
     if libc is not None and rules["sweep"]:
         supervise(libc)
     limits = dict(rules["limits"])
-    if rules["sweep"] and not rules["uid"]:  # no other threads run under a user id of its own
+    if rules["sweep"] and not rules["uid"]:  # under a spare user id no other threads run
         limits["NPROC"] += tasks_of(os.getuid())
     if rules["uid"]:
         os.setgroups([])
