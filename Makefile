@@ -26,7 +26,7 @@ demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
-	$(PYTEST) -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
+	$(PYTEST) -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
 
 slow: install .venv/reference
 	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray and not foreign"
@@ -47,7 +47,7 @@ lowest: install
 	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -r $(LOWEST)/lowest.txt \
 	  'setuptools>=77' pytest pytest-xdist pytest-timeout hypothesis scipy
 	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --no-deps --no-build-isolation -e .
-	$(LOWEST)/bin/python -m pytest -n 2 -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray" \
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray" \
 	  --ignore tests/project --ignore tests/golden
 
 # Rollouts on a local Ray cluster; workers are killed while they play.

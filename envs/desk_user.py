@@ -1,7 +1,8 @@
 """The customer of `desk` as an agent: one reply to what the agent at the desk said.
 
-`desk` with user="agent" sends each of its agent's messages here. A language model plays it by `[agents.user]`; the
-expert is the scripted customer. A reply that holds ###STOP### ends the conversation, as in tau-bench.
+With user = "agent", `desk` sends each message of its agent here, as a task of this environment. A language model plays
+the customer if `[agents.user]` names it; otherwise the expert does, which is the scripted customer. A reply that
+contains ###STOP### ends the conversation, as in tau-bench.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +28,12 @@ RULES = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """What this environment plays alone: the customer's first reply in tasks of `desk`.
+    """The tasks of this environment if it is played alone: the customer's first replies in generated tasks of `desk`.
 
     Attributes:
-        domain: domain of these tasks.
-        split: split of these tasks.
-        count: number of these tasks.
+        domain: domain of the tasks of `desk`.
+        split: part of the tasks of `desk`: train, valid or test.
+        count: number of tasks.
     """
 
     domain: Literal["retail", "bookings"] = "retail"
@@ -48,7 +49,7 @@ class Customer:
         self.over = False
 
     def reset(self, task: Task) -> Observation:
-        """What was said so far."""
+        """Start with the conversation so far."""
         self.task, self.over = task, False
         return self.observation()
 
@@ -59,7 +60,7 @@ class Customer:
         return Observation(text="\n".join(lines), task=str(self.task.params.get("instruction", "")))
 
     def step(self, action: str) -> StepResult:
-        """The reply ends the episode; whether it was a good one is not judged."""
+        """The reply ends the episode. It counts as a success if it is not empty; nothing else is judged."""
         info = {"success": bool(action.strip()), "answer": action.strip()}
         self.over = True
         return StepResult(self.observation(), 0.0, True, False, info)
@@ -111,7 +112,7 @@ class Scripted:
         self._task = Task(key="", env="desk_user")
 
     def reset(self, task: Task) -> None:
-        """Another point of a conversation."""
+        """Take a task, which is a point of a conversation."""
         self._task = task
 
     def act(self, observation: Observation) -> Move:

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-MOST_REFERENCES = 5_000  # per check: a schema that refers to itself in two places is followed 2^depth times
+# Largest number of references followed in one check. A schema that refers to itself in two places has 2^depth of them.
+MOST_REFERENCES = 5_000
 _references: ContextVar[list[int]] = ContextVar("references followed in this check")
 
 
@@ -22,7 +23,7 @@ class WrongArguments(ValueError):
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that refuses arguments that it does not name, unless the schema itself allows them."""
+    """The schema of an object that refuses unknown arguments, unless the schema sets `additionalProperties` itself."""
     return {
         "type": "object",
         "properties": {},
@@ -32,7 +33,7 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checker(tool: str, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A strict check of arguments against a JSON schema; WrongArguments with a sentence for the model.
+    """A strict check of arguments against a JSON schema; it raises WrongArguments with a sentence for the model.
 
     Python's regular expressions can take exponential time, so `pattern` is matched by an engine of linear time. The
     server alone checks what that engine does not know (look-around) and the keys that `patternProperties` describes.
@@ -103,7 +104,11 @@ def _matches(expression: str, text: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _linear(expression: str) -> SchemaValidator | None:
-    """The expression for the linear engine, None where the engine lacks it; re.error for what is no expression."""
+    """The regular expression compiled by the linear engine; None if that engine cannot read it.
+
+    Raises:
+        re.error: the text is no regular expression.
+    """
     re.compile(expression)
     try:
         return SchemaValidator(core_schema.str_schema(pattern=expression))

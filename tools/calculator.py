@@ -1,4 +1,8 @@
-"""Exact arithmetic: whole numbers and fractions without rounding, decimals as they are written."""
+"""Exact arithmetic: whole numbers and fractions without rounding, decimals as they are written.
+
+Two things are rounded: decimals are read with at most 17 significant digits, and roots (`sqrt`, and powers whose
+exponent is a fraction) are computed in floating point.
+"""
 
 import ast
 import math
@@ -10,9 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-MOST_CHARS = 1000
-MOST_BITS = 4096  # of every intermediate result: 9**9**9 must not stop the process
-MOST_PLACES = 1000  # that `round` rounds to
+MOST_CHARS = 1000  # largest number of characters of an expression
+MOST_BITS = 4096  # largest number of bits of every intermediate result: 9**9**9 must not stop the process
+MOST_PLACES = 1000  # largest number of decimal places that `round` takes
 OPERATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -25,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max, 
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """digits: significant digits of results that are not whole numbers."""
+    """digits: largest number of significant digits of results that are not whole numbers."""
 
     digits: int = Field(12, ge=1, le=30)
 

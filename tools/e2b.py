@@ -41,8 +41,8 @@ def _read(path):
         return None
 print(_j.dumps({{path: _read(path) for path in {paths!r}}}))
 """
-FETCH_BYTES = 8 << 20  # largest file brought back
-FLOOD_CHARS = 32 << 20  # printed by one run; the client keeps it all in memory until the run ends
+FETCH_BYTES = 8 << 20  # largest file that is brought back; a larger one is left out
+FLOOD_CHARS = 32 << 20  # largest number of characters that one run may print; the client keeps them all in memory
 NO_KEY = (
     "the e2b sandbox needs a key: set {name} (https://e2b.dev/dashboard?tab=keys), or take the python_sandbox tool,"
     " which needs none"
@@ -50,10 +50,21 @@ NO_KEY = (
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """timeout_s: seconds per run. lifetime_s: seconds that a sandbox lives. template: E2B's template; empty for its
-    code interpreter. internet: whether the code may reach the internet. key_variable: the environment variable with the
-    key. api_url, sandbox_url: addresses of a server of your own. output_kb: how much is kept of stdout and of stderr.
-    stateful, convention: as in python_sandbox.
+    """Options.
+
+    Attributes:
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        lifetime_s: seconds after which E2B ends a sandbox.
+        template: name of the E2B template of a sandbox; empty for that of E2B's code interpreter.
+        internet: whether the code may reach the internet.
+        key_variable: name of the environment variable with the API key.
+        api_url: address of the API of a server of your own; empty for E2B's.
+        sandbox_url: address of the sandboxes of a server of your own; empty for E2B's.
+        output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
+            off.
+        stateful: true: an episode keeps its sandbox with all variables from call to call; false: every call gets a new
+            sandbox.
+        convention: how the tool's answer is written: plain, torl or retool.
     """
 
     timeout_s: float = Field(30.0, gt=0)
@@ -201,7 +212,7 @@ class _Session:
     def __init__(
         self, config: Config, *, stateful: bool = True, files: Mapping[str, str | bytes] | None = None
     ) -> None:
-        """Raises ValueError without the client or a key; the sandbox is made by the first run."""
+        """Raises ValueError if the client or the key is missing. The first run makes the sandbox."""
         self._library, self._options = _library(), _options(config)
         self._config, self._stateful, self._files = config, stateful, dict(files or {})
         self._sandbox: Any = None
@@ -251,12 +262,12 @@ class E2BSession(_Session):
         """Give the sandbox back."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
-            with suppress(Exception):  # it ends with its lifetime anyway
+            with suppress(Exception):  # the sandbox ends after `lifetime_s` anyway
                 sandbox.kill()
 
 
 class AsyncE2BSession(_Session):
-    """The same for `asyncio`: `run` and `close` are awaited."""
+    """An `E2BSession` for `asyncio`: `run` and `close` are awaited."""
 
     async def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
@@ -302,7 +313,7 @@ class Runner:
     backend = BACKEND
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError without the client or a key."""
+        """Raises ValueError if the client or the key is missing."""
         _library()
         _options(config)
         self.config = config
@@ -314,7 +325,7 @@ class Runner:
     def async_session(
         self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True
     ) -> AsyncE2BSession:
-        """The same, to be awaited."""
+        """A new session whose `run` and `close` are awaited; the arguments are those of `session`."""
         return AsyncE2BSession(self.config, stateful=stateful, files=files)
 
 
@@ -353,5 +364,5 @@ class E2BTool:
 
 
 def make(config: Config) -> E2BTool:
-    """The tool; ValueError without the client or a key."""
+    """The tool; ValueError if the client or the key is missing."""
     return E2BTool(config)

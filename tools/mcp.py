@@ -3,10 +3,10 @@
     {"name": "mcp", "command": ["python", "my_server.py"]}
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
-What a model writes is checked here against the server's own schema, strictly: the SDK's servers take unknown arguments
-and turn "2" into 2. A server that dies, or that does not answer any more, is started again. The call that it was
-answering raises a `ToolFault`, because nobody knows whether the call was carried out. Output of a server on stdout that
-is not part of the protocol is ignored.
+The arguments that a model writes are checked here strictly against the server's own schema, because servers made with
+the SDK take unknown arguments and turn "2" into 2. A server that dies, or that does not answer any more, is started
+again. The call that it was answering raises a `ToolFault`, because nobody knows whether the call was carried out.
+Output of a server on stdout that is not part of the protocol is ignored.
 """
 
 import asyncio
@@ -29,32 +29,35 @@ from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
 PING_S = 5.0  # time for a server to show that it is alive, after a call that took too long
-STDERR_BYTES = 1 << 24  # most of a server's stderr that stays on disk
-STDERR_S = 0.2  # seconds between two looks at its size
-TAIL_BYTES = 1 << 16  # the end of it, in which the server's last words are looked for
-SAID_CHARS = 300  # most characters of the last words in an error message
+STDERR_BYTES = 1 << 24  # the file with a server's stderr is emptied if it takes more disk space than this
+STDERR_S = 0.2  # seconds between two checks of the size of this file
+TAIL_BYTES = 1 << 16  # size of the end of this file in which the server's last line is searched
+SAID_CHARS = 300  # largest number of characters that an error message quotes from stderr or from an exception
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """Where the server is, and how long to wait for it.
 
     Attributes:
-        command: the program and its words, for a server on stdio.
-        env: environment variables of the server, besides the few that are always passed on; "${NAME}" in a value, as in
-            url, headers and command, is replaced by the environment variable NAME. Stored configurations hold "***" for
-            other values.
+        command: the program and its arguments, for a server on stdio.
+        env: environment variables of the server, besides the few that are always passed on. In a value "${NAME}" is
+            replaced by the environment variable NAME; so it is in url, in headers, and in the arguments of command.
+            Stored configurations hold "***" instead of values without such a reference.
         cwd: working folder of the server; empty for the present folder.
-        url: the address, for a server over HTTP; headers: sent with every request.
-        only: the tools to offer; empty for all. prefix: text before each tool's name, because two servers may have
-            tools of the same name.
-        start_s: seconds until the server must have listed its tools. timeout_s: seconds per call.
-        on_timeout: what a call that takes too long is: a fault (the episode is played again, never scored), or a
-            message to the model.
-        restarts: how often a lost server is started again without an answer to a call in between.
+        url: the address, for a server over HTTP.
+        headers: HTTP headers that are sent with every request, for a server over HTTP.
+        only: names of the tools to offer; empty for all.
+        prefix: text before each tool's name, because two servers may have tools of the same name.
+        start_s: largest number of seconds until a started server has listed its tools.
+        timeout_s: largest number of seconds of a call; `on_timeout` says what happens if a call takes longer.
+        on_timeout: what happens if a call takes too long and the server is still alive: the episode ends with a fault
+            and is played again (fault), or the model gets a message (message).
+        restarts: largest number of restarts of a lost server; an answer to a call begins the count anew.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
-        reset_tool: the tool that clears the server's state; models do not see it. reset_arguments: its arguments.
+        reset_tool: name of the tool that clears the server's state; models do not see this tool.
+        reset_arguments: arguments of the calls of `reset_tool`.
     """
 
     command: tuple[str, ...] = ()
@@ -111,7 +114,7 @@ def _is_set(value: str) -> bool:
 
 class Server:
     """A connection that is made again when it is lost. Everything runs on the shared loop; one task owns the session,
-    since the SDK wants it entered and left in one task."""
+    because the SDK requires that the task which enters a session also leaves it."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -123,10 +126,10 @@ class Server:
         self._said: Any = None
 
     async def client(self) -> Any:
-        """The connected client, started (again) if need be.
+        """The connected client; a server that does not run is started first.
 
         Raises:
-            ToolFault: it does not start, or was lost too often.
+            ToolFault: the server does not start, or was lost too often.
         """
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
@@ -181,8 +184,9 @@ class Server:
         """One call.
 
         Raises:
-            ToolError: the tool says that it failed.
-            ToolFault: the server was lost.
+            ToolError: the server answered with an error, or the call took too long and `on_timeout` is message.
+            ToolFault: the server was lost or answered with what is no result, or the call took too long and
+                `on_timeout` is fault.
         """
         client = await self.client()
         try:
@@ -223,7 +227,7 @@ class Server:
                 owner.cancel()
 
     def close(self) -> None:
-        """End the server from ordinary code."""
+        """End the server; for callers that do not run on the shared loop."""
         atexit.unregister(self.close)
         if self._owner is not None:
             with suppress(Exception):
@@ -452,8 +456,8 @@ class Toolbox:
 class EpisodeToolbox(Toolbox):
     """The tools of a server that keeps state: every environment instance has its own process or session.
 
-    With `episode="restart"` it is started when an episode first calls a tool, with `episode="reset"` when the first
-    episode begins. The list of tools is requested once per process of agentrl.
+    With `episode="restart"` the server is started when an episode first calls a tool, with `episode="reset"` when the
+    first episode begins. A process of agentrl requests the list of tools once per configuration of a server.
     """
 
     _known: ClassVar[dict[str, list[Any]]] = {}
@@ -488,6 +492,6 @@ def make(config: Config) -> Toolbox:
     """The tools of a server, which is started here.
 
     Raises:
-        ValueError: it does not start, does not answer in time, or lacks a tool; the mcp package is missing.
+        ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.
     """
     return Toolbox(config) if config.episode == "shared" else EpisodeToolbox(config)

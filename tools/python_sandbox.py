@@ -7,8 +7,8 @@
 | `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
 | `unsafe-host` | none; only when asked for by this name |
 
-`auto` tries the first three on this machine, in this order, and takes the first that holds. If none holds, the start is
-refused. Results name the backend that ran.
+A backend holds if a probe inside its sandbox finds no way out. `auto` tries the first three backends on this machine,
+in this order, and takes the first that holds. If none holds, the start is refused. Results name the backend that ran.
 """
 
 import warnings
@@ -25,13 +25,22 @@ from agentrl.tools._sandbox.session import LocalSession
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """backend: how code is confined (see the module). timeout_s: seconds per run. limits: memory, processes, files,
-    output. packages: installed distributions the code may import, with what they require; none by default. hide:
-    modules of the standard library that the code can neither import nor read; other software of the machine, which may
-    hold copies, is not shown then. python: the executable; empty takes the Python that runs agentrl, or the system's
-    where the sandbox cannot reach that. echo: print the value of the last expression, as a notebook does. stateful:
-    keep variables from call to call. convention: how the tool's answer is written: plain, torl or retool. print_last:
-    ReTool's rewrite of the last line.
+    """Options.
+
+    Attributes:
+        backend: how code is confined (see the module).
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        limits: limits of memory, processes, files and output (docs/sandbox.md).
+        packages: installed distributions that the code may import, together with the distributions that they require.
+        hide: modules of the standard library that the code can neither import nor read. If there are any, other
+            software of the machine, which may contain copies of these modules, is hidden too.
+        python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
+            cannot reach that one, the system's Python.
+        echo: return the value of the last expression, as a notebook does.
+        stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
+            new interpreter.
+        convention: how the tool's answer is written: plain, torl or retool.
+        print_last: put the last line of the code into print() unless it begins with print, as ReTool does.
     """
 
     backend: Literal["auto", "bwrap", "unshare", "landlock", "unsafe-host"] = "auto"
@@ -50,8 +59,12 @@ class Runner:
     """Opens local sessions of one configuration; see `agentrl.tool.code.CodeRunner`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox holds here, a package is not installed, or a module cannot be hidden; warns
-        of limits that the backend does not hold."""
+        """Warns of limits that the backend does not enforce.
+
+        Raises:
+            ValueError: no sandbox holds here, a package is not installed, a module cannot be hidden, or the backend has
+                no network namespace for `limits.loopback`.
+        """
         entries(config.packages)
         if config.hide:
             module_paths(find(config.python, False), config.hide)

@@ -23,8 +23,8 @@ from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, descri
 
 BACKEND = "sandbox_fusion"
 RETRIED = (429, 502, 503, 504)
-ANSWER_BYTES = 64 << 20  # of one answer, which holds what the code printed and the files asked for
-WRONG = (  # errors of a missing answer, and of one that is cut short or has values of other types
+ANSWER_BYTES = 64 << 20  # largest size of one answer, which holds what the code printed and the requested files
+WRONG = (  # errors if there is no answer, or if the answer is cut short or has values of other types
     OSError,
     http.client.HTTPException,
     ValueError,
@@ -38,10 +38,18 @@ MARK = "agentrl-replayed-until-here"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """url: address of the server, such as http://localhost:8080. timeout_s: seconds per run. memory_mb: -1 for the
-    server's own limit. retries: further requests to a lost or busy server before a run fails. replay: a stateful
-    session repeats its earlier cells before each new one (off: stateful sessions are refused). output_kb: how much is
-    kept of stdout and of stderr. convention: as in python_sandbox.
+    """Options.
+
+    Attributes:
+        url: address of the server, such as http://localhost:8080.
+        timeout_s: largest number of seconds of a run; a longer run is stopped.
+        memory_mb: largest memory of a run in MB; -1 for the server's own limit.
+        retries: largest number of further requests to a lost or busy server before a run fails.
+        replay: true: a stateful session repeats its earlier cells before each new cell; false: stateful sessions are
+            refused.
+        output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
+            off.
+        convention: how the tool's answer is written: plain, torl or retool.
     """
 
     url: str
@@ -78,7 +86,7 @@ class FusionSession:
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
     ) -> CodeResult:
-        """See CodeSession. The server does not name exceptions, so the name is read in the last line of stderr."""
+        """See CodeSession. The server does not name exceptions, so the name is read from the last line of stderr."""
         seconds, started = timeout_s or self._config.timeout_s, time.monotonic()
         marked = f"import sys as _s\nfor _f in (_s.stdout, _s.stderr):\n    print({MARK!r}, file=_f, flush=True)\n"
         program = "\n".join([*self._cells, marked, code]) if self._cells else code
@@ -169,13 +177,16 @@ def _body(response: Any, patience: float) -> bytes:
 
 
 def _text(value: object, limit: int) -> str:
-    """A stream without what replayed cells wrote."""
+    """The text of a stream without what replayed cells wrote, cut off after `limit` characters."""
     text = str(value or "").rpartition(f"{MARK}\n")[2].encode("utf-8", "replace").decode()
     return shorten(text, limit, "stream")
 
 
 def _error(stderr: str) -> tuple[str, str, str, str]:
-    """(name, message, traceback, what stood before it) of an uncaught exception."""
+    """(name, message, traceback, text before the traceback) of an uncaught exception.
+
+    The first three are empty if the last line of `stderr` names no exception.
+    """
     before, found, trace = stderr.rpartition("Traceback (most recent call last):")
     if not found:
         before, trace = "", stderr
@@ -195,7 +206,7 @@ class Runner:
         self.config = config
 
     def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
-        """See CodeRunner; ValueError for a stateful one without `replay`."""
+        """See CodeRunner; ValueError for a stateful session without `replay`."""
         return FusionSession(self.config, stateful=stateful, files=files)
 
 
@@ -226,7 +237,7 @@ class FusionTool:
         self._session.close()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the tool holds no connection."""
         self._session.close()
 
 

@@ -44,7 +44,7 @@ def check_rows(
         splits: the splits, as `read_splits` returns them.
         section: the environment's options, its name included; None checks the rows alone.
         context: how the length of a prompt is measured; None: prompts, answers and solutions are not checked.
-        most_played: most rows per split whose own solution is played.
+        most_played: largest number of rows per split whose own solution is played; the first rows are taken.
 
     Raises:
         ValueError: the environment cannot read rows of a user, or refuses its options.
@@ -138,7 +138,8 @@ def _check_division(split: Split, entry: Entry[EnvironmentFile] | None, audit: A
 
 
 def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None) -> frozenset[int]:
-    """Numbers of the test rows, if a single split is given and the environment divides it by the keys of its rows."""
+    """Numbers of the test rows if there is a single split and the environment divides it into train and test; else
+    empty."""
     if len(splits) != 1 or section is None or any(asked is None for asked in splits[0].asked):
         return frozenset()
     try:
@@ -155,7 +156,7 @@ def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None)
 def _check_tasks(
     split: Split, entry: Entry[EnvironmentFile], tasks: Sequence[Task], context: Context, most_played: int, audit: Audit
 ) -> None:
-    """Lengths of the first prompts, answers that cannot be found, and solutions that do not pass."""
+    """Add to `audit` the lengths of the first prompts, rows that no agent can solve, and solutions that do not pass."""
     places = [split.place(i) for i in range(len(split.rows))]
     lengths, found = measure(entry, tasks, places, context)
     audit.findings += found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SHOWN = 6  # most places that `listed` names
+SHOWN = 6  # largest number of places that `listed` names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 Source: Broder, "On the resemblance and containment of documents" (1997); banding as in Leskovec, Rajaraman, Ullman,
 "Mining of Massive Datasets", section 3.4. The resemblance of two texts is the Jaccard similarity of their sets of
 three-word pieces. With 32 bands of 4 hashes, a pair of resemblance 0.8 is found with a probability of
-1 - (1 - 0.8^4)^32 > 0.9999.
+1 - (1 - 0.8^4)^32 > 0.9999, unless more than NEIGHBOURS texts share a bucket.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ import numpy as np
 
 WORDS, BANDS, PER_BAND = 3, 32, 4
 PRIME = np.uint64(2**31 - 1)
-NEIGHBOURS = 50  # most texts of a bucket that a text is compared with: texts of a larger bucket share only a template
+# Largest number of earlier texts of a bucket that a text is compared with. The texts of a larger bucket usually share
+# only a template.
+NEIGHBOURS = 50
 TOKEN = re.compile(r"\w+")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 

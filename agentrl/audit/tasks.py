@@ -13,7 +13,7 @@ from agentrl.env import Env, EnvironmentFile, prompt_of
 from agentrl.rollout import ContextPolicy, History
 from agentrl.types import EnvFault, Observation, Task
 
-MOST_STEPS = 100  # most steps of a reference solution
+MOST_STEPS = 100  # largest number of steps of a reference solution; a longer solution does not pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +21,10 @@ class Context:
     """How the length of a prompt is measured, and its limits.
 
     Attributes:
-        policy: the context policy, which writes the first prompt.
+        policy: the catalogue entry of the context, which writes the first prompt.
         chat: the tokenizer of the model with its template; None counts words.
-        limit: most tokens per sequence, prompt and answer together; None for no limit.
-        answer: most tokens per answer.
+        limit: largest number of tokens of a sequence, prompt and answer together; None for no limit.
+        answer: largest number of tokens of an answer.
     """
 
     policy: Entry[ContextPolicy]
@@ -39,8 +39,11 @@ class Lengths:
 
     Attributes:
         unit: tokens, or words if there is no tokenizer.
-        median, high, longest: median, 95th percentile and largest length over the rows whose episode can begin.
-        cut: number of rows whose prompt leaves room for fewer tokens than `Context.answer`.
+        median: median length over the rows whose episode can begin.
+        high: 95th percentile of the lengths over these rows.
+        longest: largest length over these rows.
+        cut: number of rows whose prompt leaves room for fewer tokens than `Context.answer`; 0 if no tokenizer or no
+            limit is given.
     """
 
     unit: str
@@ -53,7 +56,7 @@ class Lengths:
 def measure(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str], context: Context
 ) -> tuple[Lengths | None, list[RowFinding]]:
-    """The lengths of the first prompts, and findings: rows that cannot begin, and prompts without room for an answer.
+    """The lengths of the first prompts; findings on rows whose episode cannot begin, or whose prompt is too long.
 
     The lengths are None if no row can begin an episode.
 
@@ -132,7 +135,10 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """(did the player solve the task, how the episode ended in words: reward and text of the last step, or no end)."""
+    """(True if the player solved the task, how the episode ended, in words).
+
+    The words are the reward and the text of the last step, or that there was no end.
+    """
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
         observation = result.observation
@@ -146,7 +152,10 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
 def unanswerable(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]
 ) -> tuple[list[RowFinding], str]:
-    """(findings on rows that no agent can solve, a note if the environment cannot know that; else an empty text)."""
+    """(findings on rows that no agent can solve, a note).
+
+    The note says why the environment cannot know which rows these are; it is empty if the environment can.
+    """
     if entry.hooks.unanswerable is None:
         return [], ""
     try:

@@ -10,7 +10,7 @@ def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream
 
     Args:
         text: any text.
-        chars: at least 4 for `end`, at least 1 for the others.
+        chars: number of characters; at least 4 if `how` is `end`, else at least 1.
         how: `end`: the first characters and "...", `chars` in total.
             `middle`: the first and the last characters, `chars` together, and "... [N characters left out] ..."
             between. `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of

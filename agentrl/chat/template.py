@@ -158,9 +158,9 @@ class Chat:
         return np.append(ids, self.end_id) if end else ids
 
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
-        """[T] int64 ids that continue an assistant turn by a text, of which at most `most` ids are used.
+        """[T] int64 ids that continue an assistant turn by the first `most` tokens of a text (None: by the whole text).
 
-        If the end token has `ended` the turn, the ids first open it again.
+        If the end token has `ended` the turn, the ids first open a new assistant turn.
         """
         opening = self.encode(self._after_end + self._opening()) if ended else np.zeros(0, np.int64)
         return np.concatenate([opening, self.encode_plain(text)[:most]])
@@ -239,7 +239,10 @@ def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
 
 
 def template_report(chat: Chat) -> str:
-    """A warning if the template drops the thinking of earlier turns, which a token path keeps; else empty."""
+    """A warning if the template drops the thinking of earlier turns, else empty.
+
+    A prompt that continues a path of tokens keeps this thinking.
+    """
     thought = [Message("user", "u"), Message("assistant", "<think>t</think>a"), Message("user", "v")]
     before = chat.render(thought[:2], reply=False)
     if chat.render(thought, reply=True).startswith(before):

@@ -70,7 +70,7 @@ class Trie:
         return ids
 
     def follow(self, node: int, token: int) -> int:
-        """The node after `token`; KeyError if the token is not allowed here."""
+        """The node that `token` leads to from `node`; KeyError if the token is not allowed there."""
         return self._children[node][token]
 
     def forced(self, node: int) -> Forced:
@@ -110,11 +110,12 @@ class Trie:
 
 
 class Tries:
-    """A cache of the most recent tries, by their choices: copies of one task need the same tries.
+    """A cache of the tries that were used last, by their choices, because copies of one task need the same tries.
 
     Args:
-        capacity: most nodes of all tries in the cache together; a node takes about 400 bytes. The newest trie stays in
-            the cache even if it has more nodes.
+        capacity: largest number of nodes of all tries in the cache together; a node takes about 400 bytes. Beyond this
+            number the tries that were not used for the longest time are dropped. The newest trie stays in the cache
+            even if it has more nodes.
     """
 
     def __init__(self, capacity: int = 2**16) -> None:

@@ -7,8 +7,10 @@ but it learned the task with one token per entity.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONGEST_WORD = 100  # characters; with `spells`, a longer unknown word is one unknown token: spelling is quadratic
-LONGEST_KNOWN = 1_000  # characters of a known word beyond which it is one unknown token too
+# Numbers of characters. With `spells`, a word becomes `<unk>` if it is longer than LONGEST_KNOWN, or if it is longer
+# than LONGEST_WORD and longer than every known word. The time to spell a word is quadratic in its length.
+LONGEST_WORD = 100
+LONGEST_KNOWN = 1_000
 PRINTABLE = "".join(map(chr, range(32, 127)))
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<|im_end|>"
 ENTITY = r"[a-z]+ \d+"
@@ -45,10 +47,10 @@ def build_word_tokenizer(
 ) -> Any:
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
-    Decoding restores every text whose words are all known; an unknown word becomes `<unk>`, or is spelled. With
-    `spells`, a word that is longer than LONGEST_WORD characters and than every known word becomes `<unk>`, and so does
-    every word of more than LONGEST_KNOWN characters. Ids are in alphabetical order after the
-    special tokens, so they do not depend on the order of the texts.
+    Decoding restores every text whose words are all known. Without `spells`, an unknown word becomes `<unk>`. With
+    `spells` it is spelled, unless it is longer than LONGEST_WORD characters and longer than every known word; and every
+    word of more than LONGEST_KNOWN characters, even a known one, becomes `<unk>`. Ids are in alphabetical order after
+    the special tokens, so they do not depend on the order of the texts.
 
     Args:
         texts: all texts that the model will read or write.

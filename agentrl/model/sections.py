@@ -13,7 +13,7 @@ class Lora(BaseModel):
     Attributes:
         r: rank of the adapters.
         alpha: the adapters' output is multiplied by alpha / r.
-        dropout: dropout of the adapters' input in training.
+        dropout: share of the adapters' input that is set to 0 in training, at random.
         target_modules: names of the adapted layers; empty for all linear layers except the output layer.
     """
 
@@ -34,12 +34,13 @@ class NewModel(BaseModel):
         heads: number of attention heads; each head is hidden / heads wide.
         kv_heads: number of heads for keys and values; it must divide `heads`.
         intermediate: width of the feed-forward layers.
-        max_positions: largest number of tokens per context.
+        max_positions: largest number of tokens of a sequence, prompt and answer together.
         init_std: standard deviation of the random weights.
-        tied: the output layer has the weights of the embedding.
+        tied: true: the output layer has the weights of the embedding; false: it has weights of its own.
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
-        compose_entities: initialise an entity's embedding as the sum of its words' embeddings.
+        compose_entities: true: the embedding of an entity, and its weights in the output layer, begin as the sum of
+            those of its words; false: they begin at random.
         vocabulary: words that are tokens. `closed`: the words of the expert's episodes (of random episodes if there is
             no expert); all other words become the same unknown token. `open`: the words of the expert's and of random
             episodes; every other word is written in the longest known pieces, down to characters.
@@ -88,7 +89,7 @@ class ModelConfig(BaseModel):
         new: shape of a new model with random weights.
         dtype: type of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
         device: auto is CUDA if torch finds a CUDA device, else the CPU.
-        lora: train adapters instead of the weights.
+        lora: adapters that are trained instead of the weights; none trains the weights.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""Servers: the inspector of a run, an environment by MCP or OpenEnv, a retriever, and a policy's recorded episodes."""
+"""Servers: the inspector of a run; an environment by MCP or OpenEnv; a retriever; a policy that programs ask."""
 
 from agentrl.serve.inspector import Inspector, serve_inspector
 from agentrl.serve.mcp import McpTable, serve_mcp

@@ -2,7 +2,7 @@
 
 All routes are GET and lie below /TOKEN/, where TOKEN is random: the page itself; `run`, the state of the run and its
 stored graphs; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a
-search. A request names stored steps by a key, such as `iteration:12`, and never by a path.
+search for episodes. A request names stored steps by a key, such as `iteration:12`, and never by a path.
 """
 
 import hmac
@@ -21,7 +21,7 @@ from agentrl.serve.credit_worker import CreditWorker, TookTooLong
 from agentrl.serve.inspected_run import InspectedRun, Refused, method_forms
 
 HOSTS = ("127.0.0.1", "localhost")  # the host names that a request may have in its Host header
-AT_ONCE = 16  # most requests that are answered at the same time; further ones are refused
+AT_ONCE = 16  # largest number of requests answered at the same time; connections of further requests are closed
 MOST_QUERY_CHARS = 20_000
 HEADERS = {
     "cache-control": "no-store",  # the address holds the token, and the answers hold texts of models

@@ -1,4 +1,5 @@
-"""An MCP server that offers the tools of an environment, or one tool that takes actions if it has no tools."""
+"""An MCP server that offers the tools of an environment. An environment without tools gets one tool, `act`, that takes
+an action as text."""
 
 import asyncio
 import json
@@ -70,8 +71,8 @@ class McpTable:
         return self._step(tool_action.call(name, **arguments))
 
     def begin(self, key: str | None) -> str:
-        """Begin an episode of the task with this key, or of the current task if there is no key; returns its first
-        message."""
+        """Begin an episode of the task with this key, or of the current task if there is no key; returns the text of
+        the first observation."""
         self.task = panel_tasks(self.entry, [key])[0] if key else self.task
         self.seen, self.over = self._slot.reset(self.task), False
         return self.shown()

@@ -28,11 +28,11 @@ from agentrl.tool import function_of
 from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 
 APP = Path(__file__).with_name("openenv_app.py")
-CALL_S = 600.0  # longest call of the environment, as for `serve mcp`
+CALL_S = 600.0  # longest time for one call of the environment, as for `serve mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
-LOG_BYTES = 4000  # so many last bytes of the server's output are read; their last line says why the server ended
+LOG_BYTES = 4000  # number of bytes read from the end of the server's output; the last line says why the server ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class OpenEnvPlace:
 
     Attributes:
         host, port: where to listen; port 0 takes any free one.
-        sessions: most sessions at a time.
+        sessions: largest number of sessions at a time; the server refuses further sessions.
         token_variable: name of the environment variable with the token that clients must send; empty: no token needed.
         python: the Python that has the package openenv; empty: the one that runs agentrl.
     """
@@ -57,8 +57,8 @@ class OpenEnvTable:
     """The environment that is served, and the tasks that its sessions play."""
 
     def __init__(self, entry: Entry[EnvironmentFile]) -> None:
-        """Raises ValueError if the environment calls agents, its first task cannot be started, or a tool of it has the
-        name of the tool for the final answer."""
+        """Raises ValueError if the environment calls agents, if its first task cannot be started, or if one of its
+        tools has the name of the tool for the final answer."""
         called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
         if called:
             raise ValueError(
@@ -295,7 +295,7 @@ class _Server:
 
 
 def _answered(session: OpenEnvSession, call: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer, or the fault as a sentence."""
+    """The session's answer to a call, or a sentence that says why the call failed."""
     try:
         return {"value": session.answer(call)}
     except (ValueError, EnvFault) as error:

@@ -95,7 +95,11 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, task: str = "", **others: Any
     ) -> TextObservation:
-        """Begin an episode of the task with the key `task`; without it, of the task at position `seed`, or the next."""
+        """Begin an episode of the task with the key `task`.
+
+        Without `task`, `seed` is the position of the task, modulo the number of tasks; without both, the next task is
+        played.
+        """
         if others:
             raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
         value = self._ask(method="reset", seed=seed, task=task)

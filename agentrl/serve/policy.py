@@ -11,8 +11,8 @@ from agentrl.graph import write_graph
 from agentrl.rollout import Actor, EpisodeRecord, Recorder, Refusal, arrange, build_graph, share_outcome
 from agentrl.types import Status, Task
 
-MOST = 100_000  # most episodes of one server
-KEY_CHARS = 200  # most characters of an API key or a task
+MOST = 100_000  # largest number of episodes that one server begins
+KEY_CHARS = 200  # largest number of characters of an API key, and of a task
 
 
 class Guests:
@@ -48,7 +48,7 @@ class Guests:
             return self._open[key]
 
     def end(self, key: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """End an episode; returns its task and the number of its steps."""
+        """End the episode of an API key; returns the episode's task and number of steps."""
         reward, task = body.get("reward", 0.0), body.get("task", key)
         if not isinstance(reward, int | float) or isinstance(reward, bool) or not math.isfinite(reward):
             raise Refusal(400, f"reward = {reward!r:.50} is no finite number")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agentrl.tool import Passage, Retriever, ToolFault
 
-BODY_BYTES = 64 << 20  # longest request body
+BODY_BYTES = 64 << 20  # largest size of a request's body
 MAX_TOPK = 1000  # largest number of passages per query, if the caller of `serve_retriever` sets none
 
 
@@ -35,9 +35,9 @@ def serve_retriever(
         retriever: carries out the searches.
         host: address to bind.
         port: port to bind; 0 for any free port.
-        topk: passages per query if the request names no number.
-        max_batch: most queries per request.
-        max_topk: most passages per query.
+        topk: number of passages per query if the request names no number, or 0.
+        max_batch: largest number of queries per request; the server refuses a request with more queries.
+        max_topk: largest number of passages per query; the server refuses a request for more passages.
     """
 
     class Handler(BaseHTTPRequestHandler):

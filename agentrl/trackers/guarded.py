@@ -17,7 +17,7 @@ from agentrl.files import write_atomically
 from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
 
 FILE = "trackers.json"
-GIVE_UP = 20  # failures of one tracker in a row, after which it gets no more lines
+GIVE_UP = 20  # a tracker whose last GIVE_UP calls all failed gets no more lines
 
 
 class Trackers:
@@ -29,7 +29,7 @@ class Trackers:
         say: prints a sentence.
 
     Attributes:
-        failures: name -> how often it failed.
+        failures: name of a tracker -> number of its calls that failed.
     """
 
     def __init__(self, entries: Sequence[Entry[TrackerFile]], run: Tracked, say: Callable[[str], None]) -> None:
@@ -43,7 +43,10 @@ class Trackers:
                 self._open[entry.name] = opened
 
     def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
-        """Give the numbers of one line of metrics to every tracker; infinities, which charts cannot show, as NaN."""
+        """Give the numbers of one line of metrics to every tracker.
+
+        An infinite number is given as NaN, because charts cannot show it.
+        """
         numbers = {
             name: float(value) if math.isfinite(value) else math.nan
             for name, value in values.items()
@@ -54,7 +57,7 @@ class Trackers:
                 self._try(name, "store a line of metrics", partial(tracker.log, stage, step, numbers))
 
     def close(self) -> None:
-        """Close every tracker, and store how often each failed."""
+        """Close every tracker. If calls failed, store their numbers in the run's folder."""
         for name, tracker in self._open.items():
             self._try(name, "be closed", tracker.close)
         self._open = {}
@@ -91,7 +94,10 @@ def check_packages(entries: Sequence[Entry[TrackerFile]]) -> None:
 
 
 def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
-    """The id of a run in its trackers, and whether it is an old one; a new one is stored in the run's folder."""
+    """(the id of a run in its trackers, True if the run's folder held this id before).
+
+    If the folder holds no id, a new one is made and stored there.
+    """
     try:
         known = str(json.loads((folder / FILE).read_text("utf-8"))["id"])
         if re.fullmatch(r"[\w.-]{1,120}", known, re.ASCII):

@@ -19,9 +19,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """Options of the tracker.
 
     Attributes:
-        project: the project that runs are shown in.
-        group: runs with the same group are shown together; empty: none.
-        space_id: USER/SPACE of the Hugging Face hub; empty: local only.
+        project: name of the trackio project to which the run belongs.
+        group: name of a group of runs, which trackio shows together; empty: the run is in no group.
+        space_id: the Space of the Hugging Face hub that gets the metrics, as USER/SPACE; empty: the metrics stay on
+            this machine.
     """
 
     project: str = Field("agentrl", min_length=1)

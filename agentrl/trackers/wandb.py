@@ -1,4 +1,4 @@
-"""Weights & Biases. With `mode` auto, lines go to the server if there is an API key, else to files in RUN/wandb.
+"""Weights & Biases. With `mode` auto, metrics go to the server if there is an API key, else to files in RUN/wandb.
 
 The key comes from WANDB_API_KEY or from `wandb login`, never from a recipe. `wandb sync RUN/wandb/offline-*` sends an
 offline run later. If the environment variable WANDB_MODE is set, it overrides `mode`.
@@ -17,17 +17,18 @@ from agentrl.trackers.entry import Tracked
 
 PACKAGE, EXTRA = "wandb", "wandb"
 HOST = "api.wandb.ai"
-START_S = 30.0  # longest time to reach the server
+START_S = 30.0  # longest time that `wandb.init` may take to reach the server
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
     """Options of the tracker.
 
     Attributes:
-        project: the project that runs are shown in.
-        entity: the user or team; empty: the account's own.
-        group: runs with the same group are shown together; empty: none.
-        mode: auto, online or offline.
+        project: name of the Weights & Biases project to which the run belongs.
+        entity: the user or team that owns the project; empty: the default of the account to which the API key belongs.
+        group: name of a group of runs, which Weights & Biases shows together; empty: the run is in no group.
+        mode: where metrics go: to the server (online), to files in RUN/wandb (offline), or to the server if there is an
+            API key, else to files (auto).
     """
 
     project: str = Field("agentrl", min_length=1)

@@ -1,14 +1,15 @@
 """Entropy bonus with a band around the mean entropy of past updates: EPO's term, and the history of entropies.
 
-Formula: `-coef * (H - weight * w * band)` per token, H its entropy in nats.
+Formula: `-coef * (H - weight * w * band)` per token, H the token's entropy in nats.
 
-Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (entropy - weight * w * band),
-with the band of `entropy_band` and w of `band_weight`. The released code also has a gate that switches the term by the
-KL; it is not built here.
+Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (H - weight * w * band), where
+`entropy_band` computes the penalty `band` and `band_weight` the factor w. The released code also has a gate that
+switches the term on and off by the KL; this gate is not built here.
 
-Departures: entropies are those of the update's own passes, which for a single optimiser step are the sampling policy's,
-as in the released code. An update adds nothing to the history of a turn that did not occur in it, and a turn without a
-history has no band; the released code takes an entropy of 1.0 nat in both cases.
+Departures: the entropies are computed in the forward passes of the update itself. If an update has a single optimiser
+step, they are the entropies of the policy that sampled, as in the released code. An update adds nothing to the history
+of a turn that did not occur in the update, and on a turn without a history the penalty is 0; the released code takes an
+entropy of 1.0 nat in both cases.
 
 Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
 """
@@ -35,13 +36,16 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """See the module.
 
     Attributes:
-        coef: weight of entropy bonus and band together, beside update.entropy_coef; 0.001 is the paper's. The term is
-            always on: the gate of the released code, which switches it by the KL, is not built.
-        weight: weight of the band inside the term.
-        low, high: the band, as multiples of the mean entropy of past updates at the same turn.
-        penalty: penalty per token outside the band; with `differentiable`, per nat outside the band.
-        mode: judge each token's entropy, or each step's mean.
-        anneal: let the weight w of the band fall over the updates of the run; false keeps w = 1.
+        coef: weight of the entropy bonus and the penalty together; the default is the paper's. The bonus of
+            update.entropy_coef is added to this one. The term is always on: the gate of the released code, which
+            switches the term by the KL, is not built.
+        weight: weight of the penalty inside the term.
+        low: lower end of the band, as a multiple of the mean entropy of past updates at the same turn.
+        high: upper end of the band, as a multiple of the mean entropy of past updates at the same turn.
+        penalty: penalty of a token whose entropy is outside the band; with differentiable = true, penalty per nat of
+            distance to the band.
+        mode: which entropy is compared with the band: that of each token (token), or the mean of each step (step).
+        anneal: true: the factor w of the penalty falls over the updates of a stage; false: w is 1.
         differentiable: true: the penalty grows with the distance to the band and has a gradient, as the paper may be
             read; false: the penalty is constant, as in the released code.
     """
@@ -65,12 +69,12 @@ class EntropyBand:
         self.updates: list[int] = []
 
     def begin(self, moment: Moment) -> "Term":
-        """The term of an update: its band comes from the updates before, and its entropies are kept for later
+        """The term of an update: the band comes from earlier updates, and this update's entropies are stored for later
         updates."""
         return Term(self, moment)
 
     def at(self, turn: np.ndarray) -> np.ndarray:
-        """[C] float64 history at `turn` [C]; NaN where nothing is known."""
+        """[C] float64 mean entropy of past updates at `turn` [C]; NaN for a turn that no update had."""
         updates = np.array([*self.updates, 0])  # [turns + 1]
         with np.errstate(invalid="ignore"):
             mean = np.array([*self.total, 0.0]) / updates  # [turns + 1]
@@ -78,7 +82,7 @@ class EntropyBand:
         return known
 
     def add(self, mean: np.ndarray) -> None:
-        """Add an update to the history: its mean entropy at each turn [turns], NaN for turns without a decision."""
+        """Add an update to the history: the update's mean entropy at each turn [turns], NaN for turns that it lacks."""
         longer = max(0, len(mean) - len(self.total))
         self.total += [0.0] * longer
         self.updates += [0] * longer
@@ -96,7 +100,7 @@ class EntropyBand:
 
 
 class Term:
-    """The band in one update."""
+    """The term in one update."""
 
     def __init__(self, past: EntropyBand, moment: Moment) -> None:
         import torch
@@ -110,7 +114,7 @@ class Term:
         self.seen = torch.zeros(2, turns, dtype=torch.float64)  # sum and count of each turn
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """The term [T] of a micro-batch, times `inputs.weight`; the band's penalty is logged as `epo_band`."""
+        """The term [T] of a micro-batch, times `inputs.weight`; the penalty is logged as `epo_band`."""
         assert inputs.entropy is not None
         history = self.history.to(inputs.entropy)[inputs.step]  # [T]
         band = entropy_band(
@@ -154,16 +158,17 @@ def entropy_band(
 ) -> "Tensor":
     """[T] penalty on tokens whose entropy is outside the band around the history.
 
-    `penalty` where the entropy is outside [low, high] * history (strictly), 0 inside. In the released code it is a
-    constant: it changes the logged loss and has no gradient. `differentiable=True` is the reading of the paper that
-    smooths the entropy: penalty times the distance to the band.
+    The result is `penalty` where the entropy is below low * history or above high * history, else 0. As in the released
+    code, it is a constant: it changes the logged loss and has no gradient. With `differentiable=True`, another reading
+    of the paper, the result is `penalty` times the distance of the entropy to the band.
 
     Args:
         entropy: [T] nats.
         history: [T], mean over past updates of the mean entropy at the token's turn.
         low, high: the band, as multiples of `history`.
         penalty: see above.
-        step: [T] int64, the row of each token: the band then judges each row's mean entropy (official mode "seq").
+        step: [T] int64, the step of each token: the mean entropy of each step is then compared with the band (mode
+            "seq" of the released code). None compares the entropy of each token.
         differentiable: see above.
     """
     import torch
@@ -179,9 +184,10 @@ def entropy_band(
 
 
 def band_weight(epoch: int, epochs: int) -> float:
-    """EPO's weight of the band: from 1 to 0.827 in the first half of training, then from 0.8 to 0.04 in the second.
+    """EPO's factor w of the penalty, which falls from 1 to 0.04 during training.
 
-    1 - 0.2 (1 - exp(-2x)) and 0.8 exp(-3x), x the share of the half that is done.
+    w falls from 1 to 0.827 in the first half of training and from 0.8 to 0.04 in the second half: w is
+    1 - 0.2 (1 - exp(-2x)), then 0.8 exp(-3x), where x is the share of the half that is done.
     """
     half = epochs / 2
     if epoch <= half:

@@ -1,19 +1,19 @@
 """Imitation of the demonstrations in a group, beside the policy gradient of the chains that the policy played.
 
-Source: for `shape = "bounded"` LUFFY, arXiv:2504.14945, section 3.2, policy shaping: -f(pi) with f(x) = x / (x + gamma)
-and gamma = 0.1, whose gradient in log pi, gamma pi / (pi + gamma)^2, is largest at tokens of probability gamma; checked
-against the released code (mix_core_alg.py, `p_div_p_0.1`), which takes the probability of the demonstrator as 1, as
-here. `shape = "log"` is cross-entropy, -log pi, beside the policy loss, as UFT (arXiv:2505.16984) has it on the part
-of a solution that it shows.
+Source: `shape = "bounded"` is the policy shaping of LUFFY, arXiv:2504.14945, section 3.2: -f(pi) with f(x) = x / (x +
+gamma) and gamma = 0.1. The gradient of f(pi) in log pi, gamma pi / (pi + gamma)^2, is largest at tokens of probability
+gamma. This was checked against the released code (mix_core_alg.py, `p_div_p_0.1`), which takes the probability of the
+demonstrator as 1, as this file does. `shape = "log"` is cross-entropy, -log pi, beside the policy loss; UFT
+(arXiv:2505.16984) uses it on the part of a solution that it gives to the policy as a hint.
 
 Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens y_t of demonstrations, times 1 or the
 advantage A.
 
-`by = "advantage"` multiplies a token's term by the advantage of its step in the group, as in LUFFY's mixed-policy
-objective; `by = "one"` imitates every demonstration alike.
+`by = "advantage"` multiplies a token's term by the advantage of the token's step, as in LUFFY's mixed-policy objective;
+`by = "one"` imitates every demonstration alike.
 
-The tokens of demonstrations count in the denominators of `update.aggregation`, as in LUFFY (Z of its Eq. 4 sums the
-lengths of both kinds).
+The tokens of demonstrations count in the denominators of `update.aggregation`, as in LUFFY, where Z of Eq. 4 sums the
+lengths of demonstrations and of sampled answers.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -38,7 +38,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         coef: weight of the term.
         shape: `log` is -log pi; `bounded` is -pi / (pi + smoothing), where smoothing is the paper's gamma.
         smoothing: probability at which the gradient of `bounded` is largest.
-        by: what multiplies the term: 1 (one), or the advantage of the demonstration in its group (advantage).
+        by: what multiplies the term of a token: 1 (one), or the advantage of the token's step (advantage).
     """
 
     coef: float = Field(1.0, gt=0)
@@ -58,7 +58,7 @@ class Imitation:
         return self
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """The term [T]; logged: `imitation`, and the share of tokens that are imitated."""
+        """The term [T], logged as `imitation`; `imitation_share` is the share of tokens that are imitated."""
         shown = inputs.columns["demonstrated"]  # [T]
         often = shown * inputs.columns["advantage"] if self.config.by == "advantage" else shown  # [T]
         term = -self.config.coef * often * shaped(inputs.logprob, self.config)  # [T]

@@ -1,13 +1,15 @@
-"""Guards the likelihood of good answers: where a step of advantage >= 0 became less likely, the loss of likelihood is
-added to the loss.
+"""Guards the likelihood of good answers: where a step of advantage >= 0 became less likely, the fall of its tokens'
+log-probabilities is added to the loss.
 
-Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell.
+Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell, W the
+weight of the step.
 
-Source: LLDS, arXiv:2512.04220. From the abstract of its second version and its released model card: an action (the
-tokens of a step) is regularised if its advantage is >= 0 and its likelihood fell, and only at the tokens that fell. (In
-the first version the likelihood of the whole trajectory must have fallen; the card calls that gate R and the action's
-gate A, which does best.) Not checked against the paper's equations: the penalty of a token, old - new where it fell,
-and how tokens are averaged, which is `update.aggregation` here.
+Source: LLDS, arXiv:2512.04220. The abstract of the paper's second version and the released model card say: an action
+(the tokens of a step) is regularised if its advantage is >= 0 and its likelihood fell, and only at the tokens whose
+probability fell. In the paper's first version the likelihood of the whole trajectory must have fallen. The card calls
+the condition on the trajectory gate R and the condition on the action gate A, and reports the best results for gate A.
+Two things were not checked against the paper's equations: the penalty of a token, here old_logprob - logprob, and how
+the tokens are averaged, here as `update.aggregation` says.
 """
 
 from typing import TYPE_CHECKING
@@ -24,8 +26,7 @@ PAPER = "LLDS, arXiv:2512.04220"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """coef: weight of the term; the default 0.1 was not checked against the paper. The gate is per action, see the
-    module."""
+    """coef: weight of the term; the default 0.1 was not checked against the paper."""
 
     coef: float = Field(0.1, gt=0)
 
@@ -41,7 +42,7 @@ class LikelihoodGuard:
         return self
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """coef * W * fall of each token; logged as `llds`."""
+        """coef * W * fall of each token [T]; the fall is logged as `llds`."""
         fell = fall(inputs.logprob, inputs.old_logprob, inputs.positive, inputs.negative, inputs.step)
         return LossOutput(self.config.coef * inputs.weight * fell, {"llds": fell.detach()})
 
@@ -53,7 +54,7 @@ def fall(logprob: "Tensor", old_logprob: "Tensor", positive: "Tensor", negative:
     """[T] fall of each token's log-likelihood, in nats; 0 outside actions of advantage >= 0 whose likelihood fell."""
     import torch
 
-    # Limit: on a step that several paths share, the sign is that of their pooled advantage.
+    # Limit: on a step that several paths share, the sign of the paths' pooled advantage decides.
     fell = torch.relu(old_logprob - logprob)  # [T]
     _, key = torch.unique(step, return_inverse=True)
     change = torch.zeros(int(key.max()) + 1 if len(key) else 0, dtype=logprob.dtype, device=logprob.device)

@@ -1,21 +1,21 @@
 """Distillation on the policy's own samples: the reverse KL to a teacher, token by token, beside the policy loss.
 
-Formula: `coef * x^2 / 2` (k2), `coef * (exp(-x) + x - 1)` (k3) or `coef * r x_old` (ratio) per token.
+Formula: `coef * x^2 / 2` (k2), `coef * (exp(-x) + x - 1)` (k3) or `coef * r x_old` (ratio) per token, with
+x = log pi - log pi_teacher.
 
-The teacher of `guide.name = "teacher"` reads what the policy sampled, and says the log-prob of each token: the column
-`teacher_logprob`.
-
-Formula: with x = log pi - log pi_teacher of a token that pi sampled, the term is coef times one of
+The teacher of `guide.name = "teacher"` reads what the policy sampled, and computes the log-prob of each token: the
+column `teacher_logprob`. For a token that pi sampled, the term is coef times one of
 
     k2      x^2 / 2: its gradient is x grad log pi, whose mean is the gradient of KL(pi || teacher) at that token
     k3      exp(-x) + x - 1: a KL estimate of low variance whose mean gradient is that of KL(teacher || pi)
     ratio   r x_old: r = pi / pi_old, and x_old = log pi_old - log pi_teacher a constant; the policy gradient of the
             reward -x_old, whose gradient at pi = pi_old is that of k2
 
-Source: KDRL, arXiv:2506.02208 (GRPO with the reverse KL to a teacher, k2 and k3 compared, a coefficient that falls,
-distillation where the reward is missing: `form`, `end`, `only`); Thinking Machines, "On-Policy Distillation" (2025):
-`ratio`. Their equations were written from memory and not compared with the papers; the tests check the gradients above
-by exact sums. As in both papers, the term of a token depends on this token alone, not on later tokens.
+Source: KDRL, arXiv:2506.02208, adds the reverse KL to a teacher to GRPO. It compares k2 and k3 (option `form`), lets
+the coefficient fall (`end`), and distils only answers without a reward (`only`). The form `ratio` is from Thinking
+Machines, "On-Policy Distillation" (2025). The formulas were written from memory and not compared with these sources;
+the tests check the gradients above by exact sums. As in both sources, the term of a token depends on this token alone,
+not on later tokens.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAPER = "KDRL, arXiv:2506.02208; Thinking Machines, On-Policy Distillation"
 READS = ("teacher_logprob", "succeeded")
-LIMIT = 20.0  # of k3's log-ratio, in nats
+LIMIT = 20.0  # nats; k3 clips x to [-LIMIT, LIMIT]
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -38,9 +38,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         coef: weight of the term, at the first update.
-        end: weight at the last update, to which it moves in a straight line; None keeps `coef`.
-        form: k2, k3 or ratio.
-        only: distil all chains (all), or those that failed (failed).
+        end: weight of the term at the last update; from `coef` to `end` the weight changes linearly with the updates.
+            None: the weight is always `coef`.
+        form: which of the three formulas is the term: k2, k3 or ratio.
+        only: which chains are distilled: every chain (all), or the chains that failed (failed).
     """
 
     coef: float = Field(0.1, gt=0)
@@ -69,7 +70,8 @@ class Term:
         self.config, self.coef = config, coef
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """The term [T]; logged: `teacher_kl`, the mean of x over all tokens, and the share of tokens with a teacher."""
+        """The term [T]; logged: `teacher_kl`, x where a token is distilled and 0 elsewhere, and `teacher_share`, the
+        share of tokens that are distilled."""
         teacher = inputs.columns["teacher_logprob"]  # [T] NaN where there is no teacher
         taught = ~teacher.isnan()  # [T]
         if self.config.only == "failed":
@@ -89,7 +91,7 @@ def divergence(logprob: "Tensor", old_logprob: "Tensor", teacher: "Tensor", form
     if form == "k2":
         return 0.5 * x**2
     if form == "k3":
-        near = x.clamp(-LIMIT, LIMIT)  # [T] exp of a larger one would overflow
+        near = x.clamp(-LIMIT, LIMIT)  # [T] without the limit, exp could overflow
         return (-near).exp() + near - 1
     return (logprob - old_logprob).exp() * (old_logprob - teacher).detach()
 

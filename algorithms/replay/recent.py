@@ -1,12 +1,11 @@
 """The latest rollouts of earlier batches join the groups of their tasks and are trained again.
 
-Formula: the `copies` latest stored rollouts of the task join its group.
+Formula: the `copies` latest stored rollouts of a task join the task's group.
 
-Source: RePO, arXiv:2506.09340, its recency-based retrieval from a buffer per prompt. Departure: RePO computes the
-advantages of replayed rollouts within the replayed ones and adds a second objective for them; here they are compared
-with the fresh group (`statistics = false`: its mean and standard deviation are those of the fresh rollouts alone), and
-all rows share one objective. Older data need `loss.name = "m2po"`, or the capped importance weights of
-`update.importance`.
+Source: the recency-based retrieval of RePO, arXiv:2506.09340, from a buffer per prompt. Departure: RePO compares
+replayed rollouts only with each other and adds a second objective for them. Here they are compared with the fresh group
+(with `statistics = false` the mean and standard deviation are those of the fresh rollouts alone), and all rows share
+one objective. For older rollouts use `loss.name = "m2po"`, or the capped importance weights of `update.importance`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,8 @@ class Config(ReplayOptions, frozen=True):
     """See the module.
 
     Attributes:
-        max_age: iterations after which a rollout is dropped; None for never.
+        max_age: largest age in iterations of a rollout that joins a batch; None for no limit. Rollouts of other runs
+            have no age.
         statistics: whether replayed rollouts count in the group's mean and standard deviation.
     """
 
@@ -32,7 +32,7 @@ class Config(ReplayOptions, frozen=True):
 
 
 def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
-    """The last `copies` rollouts."""
+    """The indices of the `copies` latest stored rollouts."""
     return [*range(max(0, len(stored) - config.copies), len(stored))]
 
 

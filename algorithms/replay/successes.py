@@ -2,12 +2,13 @@
 
 Formula: `copies` stored successes of the task, drawn at random, join its group.
 
-Source: RLEP, arXiv:2507.07451 (experience replay of verified successes): of each question a pool of solved answers is
-kept, `copies` of them are drawn at random and join the fresh group, and the group's mean and standard deviation are
-those of both together. A replayed answer keeps the log-probs of the policy that gave it.
+Source: RLEP, arXiv:2507.07451 (experience replay of verified successes). RLEP stores a pool of right answers per
+question. Some of them are drawn at random and join the fresh group, and the group's mean and standard deviation are
+those of the fresh and the replayed answers together. A replayed answer keeps the log-probs of the policy that gave it.
 
-Departures: RLEP collects its pool once, by a policy trained before; here it grows with the run, and `runs` adds that of
-other runs. `when = "failed"` replays only where all fresh copies failed, so that such a group has a gradient.
+Departures: RLEP collects the pool once, with a policy that was trained before. Here the pool grows during the run, and
+the option `runs` adds the successes of other runs. `when = "failed"` replays only where all fresh copies failed, so
+that such a group has a gradient.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ class Config(ReplayOptions, frozen=True):
     """See the module.
 
     Attributes:
-        when: join every group (always), or those whose fresh copies all failed (failed).
+        when: which groups stored successes join: every group (always), or groups whose fresh copies all failed
+            (failed).
         statistics: whether replayed successes count in the group's mean and standard deviation.
     """
 
@@ -33,12 +35,12 @@ class Config(ReplayOptions, frozen=True):
 
 
 def worth(config: Config, rollout: Stored) -> bool:
-    """Solved rollouts are kept."""
+    """Only successful rollouts are stored."""
     return rollout.succeeded
 
 
 def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
-    """At most `copies` of the stored successes, at random."""
+    """The indices of at most `copies` stored successes, drawn at random."""
     if config.when == "failed" and fresh.succeeded.any():
         return []
     return sorted(int(i) for i in rng.permutation(len(stored))[: config.copies])

@@ -5,12 +5,12 @@ Formula: `executed = argmax over K candidates of reward`.
 Source: AT-GRPO, arXiv:2510.11062 (PettingLLMs): at each turn K candidates are sampled from one state and the best is
 executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each scored at once by an evaluator. A
 candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own, and each
-candidate costs a call of the environment. `choose=first` executes the first candidate whatever the scores are, which
-keeps the chain a sample of the policy. Equal rewards go to the earlier candidate. A candidate in which the environment
-fails is left out; if all candidates of a state are left out, the chain is lost.
+candidate costs a step of the environment. `choose=first` executes the first candidate whatever the rewards are, which
+keeps the chain a sample of the policy. Among candidates with equal rewards, `choose=best` executes the earliest. A
+candidate that a fault ended is never executed; if faults ended all candidates of a state, the chain is lost.
 
-Credit methods that compare such actions see and train the candidates (`role_grpo`, `tl_grpo`); all other methods do not
-see them.
+Credit methods that compare the actions of one state (`role_grpo`, `tl_grpo`) see and train the candidates; all other
+methods do not see them.
 """
 
 from typing import Literal
@@ -26,7 +26,12 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """candidates: K, candidates per state. choose: which candidate is executed."""
+    """Options.
+
+    Attributes:
+        candidates: K, number of candidates per state.
+        choose: which candidate is executed: the one with the highest reward (best), or the first one (first).
+    """
 
     candidates: int = Field(4, ge=2, le=1000)
     choose: Literal["best", "first"] = "best"

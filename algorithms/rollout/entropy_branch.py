@@ -3,14 +3,15 @@
 Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, u uniform in [0, 1].
 
 Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes per task, m begin at
-once. H_t is the entropy of turn t: the sum over the answer's first 20 tokens of -sum p log p / log V over the ten most
-probable tokens (a sum, not a mean), H_0 that of the first turn on its path. After each turn that did not end its
-episode, every chain that is going on is copied there with u ~ U(0, 1), as long as episodes are left: a copy is made iff
-clip(u - weight * (H_t - H_0), 0, 1) <= threshold, with beam - 1 tries per turn. A task whose chains have all ended, and
-which has episodes left, gets one fresh chain.
+once. H_t is the entropy of turn t: the sum (not the mean) over the answer's first tokens (20; option `tokens`) of
+-sum p log p / log V, where this sum is over the ten most probable tokens and V is the size of the vocabulary. H_0 is
+the entropy of the first turn on the path. After each turn t that did not end its episode, a number u is drawn from
+U(0, 1) beam - 1 times. Each time that clip(u - weight * (H_t - H_0), 0, 1) <= threshold, a copy of the chain begins
+there, as long as the task has fewer than n episodes. If all chains of a task have ended and the task has fewer than n
+episodes, one fresh chain begins.
 
-The released code moves all chains turn by turn. Here a chain is played to its end before its turns are looked at. Both
-give the same distribution of rollouts, because the turns of a chain do not depend on its copies.
+The released code plays all chains turn by turn. Here a chain is played to its end, and then its turns are examined in
+order. Both give the same distribution of rollouts, because the turns of a chain do not depend on the chain's copies.
 """
 
 from collections.abc import Sequence
@@ -26,9 +27,16 @@ ENTROPY = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """initial: m, chains that begin at once; 0 takes half of batch.copies. tokens: first tokens of an answer over which
-    its entropy is summed. weight: factor of the rise of entropy. threshold: an answer branches if a number drawn from
-    [0, 1), minus weight times the rise of entropy, is at or below it. beam: 1 + the most copies per turn."""
+    """Options.
+
+    Attributes:
+        initial: m, number of chains per task that begin at once, at most batch.copies; 0 takes half of batch.copies.
+        tokens: number of first tokens of an answer over which the entropy of the answer is summed.
+        weight: factor of the rise of entropy since the first turn.
+        threshold: a copy of a chain begins after an answer if a number drawn from [0, 1), minus weight times the rise
+            of entropy, is at most this threshold.
+        beam: one more than the largest number of copies that begin after one answer of a chain.
+    """
 
     initial: int = Field(0, ge=0)
     tokens: int = Field(20, ge=1)
@@ -38,7 +46,7 @@ class Config(RolloutOptions, frozen=True):
 
 
 class Going(NamedTuple):
-    """A chain, and the round in which its turn 0 was played."""
+    """A chain, and the round `start` to which its turn 0 belongs: turn t is examined in round start + t."""
 
     record: EpisodeRecord
     start: int
@@ -74,13 +82,16 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
 
 
 def goes_on(chain: Going, number: int) -> bool:
-    """Did the chain play a turn in this round that did not end it? A copy plays its first turn one round later."""
+    """True if the chain played a turn in this round, another turn followed, and no fault ended the chain.
+
+    Turns that a copy shares with its parent do not count: a copy plays its first turn one round after it is made.
+    """
     turn = number - chain.start
     return not lost(chain.record) and chain.record.inherited <= turn < len(chain.record.steps) - 1
 
 
 def branches(chain: Going, number: int, config: Config, batch: Expansion) -> list[Branch]:
-    """The copies made of the chain after its turn in this round."""
+    """One branch per copy of the chain that begins after the chain's turn of this round."""
     record, turn = chain.record, number - chain.start
     rise = entropy(record.steps[turn], config.tokens) - entropy(record.steps[0], config.tokens)
     u = batch.rng(record.group, record.copy, turn).random(config.beam - 1)  # [beam - 1]
@@ -89,7 +100,7 @@ def branches(chain: Going, number: int, config: Config, batch: Expansion) -> lis
 
 
 def entropy(step: StepRecord, tokens: int) -> float:
-    """The entropy of an answer, summed over its first tokens.
+    """The entropy of an answer, summed over the first `tokens` tokens of the answer.
 
     Raises:
         ValueError: the policy does not report entropies.

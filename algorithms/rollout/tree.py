@@ -6,13 +6,14 @@ Source: Tree-GRPO, arXiv:2509.21240, section 3 and AMAP-ML/Tree-GRPO. A node is 
 observation), the root is the prompt, a leaf is a step that ended its episode. From M roots one chain each is played.
 Then, L times, N nodes per tree are drawn uniformly and with replacement from the root and all nodes that are not
 leaves, and from each of them a new chain is played to its end; all new chains of all trees and tasks run together. Of a
-tree's 1 + N L leaves k are kept at random, and steps that lead to no kept leaf are left out. This is what the released
-code does; its options for other ways to choose nodes have no effect.
+tree's 1 + N L leaves k are kept at random, and steps that lead to no kept leaf are left out. The released code does the
+same; its options for other ways to choose nodes have no effect.
 
-A chain in which the environment fails gives no nodes, and is reported beside the kept leaves. `limits.turns` ends every
-path alike; the released code adds one forced answer without tools to paths that reach it.
+A chain that a fault ended gives no nodes, and is returned beside the kept leaves. `limits.turns` ends every path in the
+same way; the released code adds one forced answer without tools to the paths that reach this limit.
 
-Cost: M + M N L f chains per task, f = (T + 1) / (2 T) for chains of T steps at L = 1; the paper says 1/2.
+Cost: M + M N L f chains per task, where f is the mean share of a chain that a new chain plays itself. For chains of T
+steps and L = 1, f = (T + 1) / (2 T); the paper says 1/2.
 """
 
 from itertools import groupby
@@ -26,9 +27,14 @@ FILLS = ("tree",)
 
 
 class Config(RolloutOptions, frozen=True):
-    """trees: M, roots per task (`batch.copies` is not used). nodes: N, nodes drawn per tree and round. rounds: L,
-    rounds of growing. leaves: k, leaves kept per tree. The defaults are the published setting: six episodes per task
-    for the cost of about four chains."""
+    """Options. The defaults are the setting of the paper: six episodes per task for the cost of about four chains.
+
+    Attributes:
+        trees: M, number of roots per task (`batch.copies` is not used).
+        nodes: N, number of nodes drawn per tree and round.
+        rounds: L, number of rounds in which trees grow.
+        leaves: k, number of leaves kept per tree, at most 1 + nodes * rounds.
+    """
 
     trees: int = Field(2, ge=1, le=1000)
     nodes: int = Field(2, ge=1, le=1000)
@@ -72,7 +78,7 @@ def by_tree(records: list[EpisodeRecord]) -> list[list[EpisodeRecord]]:
 
 
 def nodes(tree: list[EpisodeRecord]) -> list[Branch]:
-    """The root and every node that is no leaf, each once, as the turn that follows it."""
+    """The root and every node that is no leaf, each once, as the branch that begins after the node."""
     inner = [Branch(record, turn) for record in tree if not lost(record) for turn in own_nodes(record)]
     return [Branch(tree[0], 0), *inner]
 
@@ -83,7 +89,7 @@ def own_nodes(record: EpisodeRecord) -> range:
 
 
 def kept(tree: list[EpisodeRecord], count: int, batch: Expansion) -> list[EpisodeRecord]:
-    """`count` random leaves in the order they were played, and the chains that were lost."""
+    """`count` random leaves in the order in which they were played, then the chains that faults ended."""
     scored = [record for record in tree if not lost(record)]
     rng = batch.rng(tree[0].group, tree[0].copy, -1 % 2**32)
     chosen = np.sort(rng.permutation(len(scored))[:count]).tolist()

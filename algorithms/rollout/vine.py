@@ -1,13 +1,13 @@
-"""Chains, and Monte Carlo values of their states from probes that are scored and never trained.
+"""Chains, and Monte Carlo values of their states from probes, which are never trained.
 
 Formula: `V(s) = mean return of K continuations from s`.
 
 Source: VinePPO, arXiv:2410.01679, section 4: V(s_t) is the mean return of K fresh continuations from s_t. With `every`
 = m only every m-th state is probed. A state in between has the value V = r + V(next), which gives its step the
-advantage 0, so that the advantage of all m steps is on the first of them. The states after an episode's last estimate
-get their values in the same way. Official code (McGill-NLP/VinePPO): K = 9, and continuations cut off by a limit get a
-penalty, here `unfinished`. A probe in which the environment fails is left out of the mean; a chain with a state whose
-probes all failed is lost.
+advantage 0, so that the advantage of all m steps is on the first of them. The states after the last probed state of an
+episode get their values in the same way. In the official code (McGill-NLP/VinePPO) K is 9, and a continuation that a
+limit cut off gets a penalty as its return; here the option `unfinished` sets this return. A probe that a fault ended is
+left out of the mean. If faults ended all probes of a state, the chain of this state is lost.
 """
 
 import numpy as np
@@ -22,8 +22,14 @@ UNEVEN = True
 
 
 class Config(RolloutOptions, frozen=True):
-    """probes: continuations per state. every: turns between probed states. unfinished: return of a probe that a limit
-    ended; None takes the sum of its rewards."""
+    """Options.
+
+    Attributes:
+        probes: K, number of probes per probed state.
+        every: m, number of turns from one probed state to the next, from the first state of a chain on; 1 probes every
+            state.
+        unfinished: return of a probe that a limit or a content filter ended; None takes the sum of the probe's rewards.
+    """
 
     probes: int = Field(9, ge=1, le=10_000)
     every: int = Field(1, ge=1)
@@ -36,7 +42,7 @@ def leaves(config: Config, copies: int) -> int:
 
 
 async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-    """See `agentrl.rollout.expansion`. Probes follow the chains."""
+    """See `agentrl.rollout.expansion`. The records of the chains come first, then those of the probes."""
     chains = await batch.begin(1, groups=batch.spread(copies), remember=True)
     at = [Branch(r, t) for r in chains if not lost(r) for t in range(0, len(r.steps), config.every)]
     probes = await batch.go_on([branch for branch in at for _ in range(config.probes)], kind=PROBE)
@@ -53,14 +59,14 @@ async def rollout(config: Config, batch: Expansion, copies: int) -> list[Episode
 
 
 def worth(probe: EpisodeRecord, unfinished: float | None) -> float:
-    """The return of a continuation: its own rewards."""
+    """The return of a probe: the sum of the rewards of its own steps, or `unfinished` if it did not end by itself."""
     if unfinished is not None and probe.ending != Status.DONE:
         return unfinished
     return sum(step.reward for step in probe.own)
 
 
 def fill(record: EpisodeRecord) -> None:
-    """Values of the states between two estimates, and after the last one."""
+    """Set the values of the states that were not probed, from the end of the record to its beginning."""
     following = 0.0
     for step in reversed(record.steps):
         if np.isnan(step.value):

@@ -3,14 +3,15 @@
 Formula: `signal_i = 1 if answer_i is the most frequent answer of the group, else 0`.
 
 Source: TTRL, arXiv:2504.16084, section 2.2, Eq. 1: the answer that most copies give is the pseudo-label, and a copy is
-paid 1 if it gives that answer. `tie=none` (ours) pays no copy where two answers are equally frequent; `tie=first` pays
-the one that came first, as the released code does. `agreement_share` says how certain the label is: the share of the
-majority among all copies, with and without an answer. The label can be wrong and then rewards a shared mistake: watch
-success beside it.
+paid 1 if it gives that answer. If several answers are the most frequent, `tie=none` (ours) pays no copy, and
+`tie=first` takes the answer of the earliest copy among these answers, as the released code does. `agreement_share` says
+how certain the label is: it is the share of the copies that give the most frequent answer, among all copies with and
+without an answer. The label can be wrong: then a mistake that most copies share is paid. Watch the success rate, too.
 
-Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: there an absent answer counts
-as an answer and may be the majority; a verifier of mathematics says whether an answer equals the label, here equal
-text does; and the label comes from more votes than copies that are trained.
+Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: in the released code an
+absent answer counts as an answer and may be the majority; here it never is. There a verifier of mathematics decides
+whether an answer equals the label; here the texts must be equal. There more answers vote for the label than are
+trained; here the copies that vote are the copies that are trained.
 """
 
 from collections import Counter
@@ -29,10 +30,11 @@ class Config(ScoreOptions, frozen=True):
     """Options.
 
     Attributes:
-        signal: name of the signal; the share of the majority is reported beside it as SIGNAL_share.
-        tie: where several answers are equally frequent, pay none of them (none), or those that gave the first one in
-            the order of the copies (first).
-        min_share: share of the copies that must agree, else no copy is paid.
+        signal: name of the signal; the share of the copies that give the most frequent answer is the signal
+            SIGNAL_share.
+        tie: who is paid if several answers are the most frequent: no copy (none), or the copies that give the answer
+            which, among these, the earliest copy gave (first).
+        min_share: smallest share of the copies that must give the most frequent answer; below it no copy is paid.
     """
 
     signal: str = "agreement"
@@ -64,10 +66,10 @@ def make(config: Config) -> Agreement:
 
 
 def majority(answers: Sequence[str], *, tie: str = "none", min_share: float = 0.0) -> tuple[list[float], float]:
-    """(1 per answer that equals the majority's, share of the majority among all copies).
+    """(1 for each answer that is paid and 0 for each other, the share of the most frequent answer among all copies).
 
     Args:
-        answers: the answers of the copies of one task; an empty one is no answer, and never the majority.
+        answers: the answers of the copies of one task; an empty text means no answer, and is never the majority.
         tie, min_share: see `Config`.
     """
     counts = Counter(answer for answer in answers if answer)
@@ -84,8 +86,8 @@ def majority(answers: Sequence[str], *, tie: str = "none", min_share: float = 0.
 def final_answer(action: str) -> str:
     """The answer in a chain's last action, in lower case and with single blanks; empty if the action is no answer.
 
-    It is the content of `<answer>`, or the final answer of a tool environment; a last tool call is no answer. Any other
-    text is taken as it is.
+    The answer is the content of `<answer>`, or the final answer of a tool environment. An action that searches or calls
+    a tool is no answer. Any other text is an answer as a whole.
     """
     found = first_tagged(action, ["answer", "search"])
     if found is not None:

@@ -6,14 +6,16 @@ Source: Zheng et al., "Judging LLM-as-a-judge", arXiv:2306.05685: a grade for on
 asked in both orders because judges favour a position (section 4.1: a win counts if it holds in both orders). A pair
 whose two verdicts differ is a tie here, and `score_position_bias` is the share of such pairs.
 
-Against answers that are written for the judge (arXiv:2507.08794 shows how little it takes):
-- what the agent wrote goes to the judge as one JSON text between marks that hold a number which the agent cannot know,
-  so that it can close no quotation and begin no new message;
-- the verdict is read from the judge's last line alone, and only after the same number: text that the judge repeats is
-  never a verdict;
-- an answer without a verdict after the number is asked for again with other noise, up to `retries` times, and then the
-  chain ends as `env_error` (pairwise: all chains of the group). It is never given 0, and never the lowest grade.
-None of this keeps a weak model from being persuaded. `agentrl check RECIPE.toml --reward` measures how often it is.
+Measures against answers that are written to deceive the judge (arXiv:2507.08794 shows that a few words can be enough):
+- what the agent wrote goes to the judge as JSON text between marks. The marks hold a number that the agent cannot know,
+  so no text of the agent can end the data or begin a new message;
+- the verdict is read from the judge's last line alone, and only after the same number, so text of the agent that the
+  judge repeats is never a verdict;
+- if an answer of the judge has no verdict after the number, the judge is asked again with other noise, up to `retries`
+  times. If no answer has a verdict, the chain ends as `env_error` (pairwise: all chains of the group). The chain never
+  gets the value 0 or the lowest grade instead.
+These measures do not keep an agent from persuading a weak judge. `agentrl check RECIPE.toml --reward` measures how
+often a wrong answer is paid like a right one.
 
 The judge is a served model (`model = "openai:NAME@URL"`), or an agent of the recipe (`judge = "NAME"`), whose policy
 answers with its present weights.
@@ -38,7 +40,7 @@ from agentrl.types import NO_ANSWER, EnvFault, Generation, Message, Observation,
 SCOPE = "group"
 PAPER = "arXiv:2306.05685"
 RUBRIC = "How well does the work solve the task? Judge what was achieved, not how it is presented."
-LINE = 200  # characters of a last line that may be a verdict
+LINE = 200  # characters; a longer last line is not read as a verdict
 
 
 class Config(ScoreOptions, frozen=True):
@@ -48,20 +50,26 @@ class Config(ScoreOptions, frozen=True):
         model: a served model, openai:NAME or openai:NAME@URL; empty if an agent judges.
         judge: the agent of the recipe that judges; empty if a served model does.
         endpoint: options of the served model, as in the section [endpoint] of `agentrl eval`, such as price_in.
-        rubric: what to judge by: a text, or a file that ends in .md or .txt.
+        rubric: what to judge by: a text, or the name of a file that ends in .md or .txt.
         signal: name of the signal, from 0 to 1.
         mode: pointwise (a whole number from `lowest` to `highest`, scaled to 0..1) or pairwise (the share of won
             comparisons with other copies of the task, a tie counting one half).
-        lowest, highest: the grades.
-        opponents: how many of the copies after it each copy is compared with, in pairwise mode; 0 for all others.
-        shows: the whole chain, or its last answer alone.
+        lowest: the worst grade in pointwise mode; its signal is 0.
+        highest: the best grade in pointwise mode; its signal is 1.
+        opponents: in pairwise mode, each copy is compared with this number of copies after it, where the first copy
+            follows the last one; 0 compares each copy with all others.
+        shows: what the judge sees: all observations and answers of the chain (chain), or the first observation and the
+            last answer (answer).
         reference: the entry of the task's `params` with the right answer, which the judge then sees; empty for none.
-        max_chars: longer texts lose their middle.
-        max_tokens: most tokens per verdict.
-        retries: further requests for a verdict, if none can be read from an answer.
-        share: share of the groups that are judged, for a second judge that is held out. The other groups have no
-            signal.
-        seed: seed of the number that agents cannot know.
+        max_chars: limits the characters that the judge sees. With shows = "answer" it is the largest number of
+            characters of the observation, and of the answer. With shows = "chain" every text of the chain may have
+            max_chars / (2 * turns) characters, but at least 50. A longer text loses its middle.
+        max_tokens: largest number of tokens of one answer of the judge, its reasons included; a longer answer is cut
+            off before its verdict.
+        retries: largest number of further requests to the judge if no verdict can be read from its answer.
+        share: share of the tasks that are judged; the chains of the other tasks have no signal. A share below 1 suits
+            a second judge whose signal no reward reads.
+        seed: seed of the number that agents cannot know, of the judge's noise, and of the choice of judged tasks.
     """
 
     model: str = ""
@@ -103,7 +111,7 @@ def make(config: Config) -> "Judge":
     """See `agentrl.scoring.entry`.
 
     Raises:
-        ValueError: the rubric's file, or the key of the served model, is missing.
+        ValueError: the rubric's file cannot be read, or the key of the served model is missing.
     """
     return Judge(config)
 
@@ -149,7 +157,7 @@ class Judge:
         return (int(number) - low) / (high - low)
 
     async def _compare(self, a: Chain, b: Chain, desk: Desk) -> float:
-        """1 if a is better than b in both orders, 0 if b is, else one half."""
+        """1 if a is better than b in both orders, 0 if b is better than a in both orders, else one half."""
         mark = _mark(self.config.seed, [a.content(), b.content()])
         task = "Which work is better? Answer FIRST, SECOND or TIE. The order means nothing."
         prompts = [
@@ -200,10 +208,10 @@ class Judge:
         return Message("system", rules), Message("user", shown)
 
     async def _verdict(self, messages: tuple[Message, ...], mark: str, known: Sequence[str], desk: Desk) -> str:
-        """One of the known verdicts.
+        """The verdict of the judge, one of `known`.
 
         Raises:
-            ScoreFault: no answer of the judge has one.
+            ScoreFault: the judge gave no answer, or no verdict of `known` in any of its answers.
         """
         who = self._who(desk)
         for attempt in range(self.config.retries + 1):
@@ -223,7 +231,7 @@ class Judge:
         )
 
     def _who(self, desk: Desk) -> dict[str, Any]:
-        """What an answer depends on besides the messages, without secrets."""
+        """What the judge's answers depend on besides the messages and the attempt, without secrets."""
         limit = self.config.max_tokens
         if self._policy is None:
             return {**desk.speaker(self.config.judge).key, "max_tokens": limit}
@@ -247,7 +255,7 @@ class Judge:
         return answer
 
     def _paid(self, answer: Generation) -> Paid:
-        """The text without secrets of the endpoint, its tokens and its price."""
+        """The text of an answer without the secrets of the endpoint, with the tokens and the price of the request."""
         secrets = self._policy.secrets if self._policy is not None else ()
         usage = answer.usage
         tokens = usage.get("prompt_tokens", 0.0) + usage.get("completion_tokens", float(len(answer.token_ids)))
@@ -255,9 +263,10 @@ class Judge:
 
 
 def read_verdict(text: str, mark: str, known: Sequence[str]) -> str | None:
-    """The verdict on the last line of a judge's answer, which must be the mark and the verdict; None if it is not.
+    """The verdict on the last line of a judge's answer; None if this line is not the mark and a known verdict.
 
-    Asterisks, quotation marks, backquotes and a full stop around either are left out. Linear in the text's length.
+    Colons in the line, and asterisks, quotation marks, backquotes and full stops around its words, are ignored. The
+    time is linear in the length of the text.
     """
     last = text.rstrip().rpartition("\n")[2]
     words = last.replace(":", " ").split() if len(last) <= LINE else []
@@ -267,14 +276,17 @@ def read_verdict(text: str, mark: str, known: Sequence[str]) -> str | None:
 
 
 def opponents(copies: int, most: int) -> list[tuple[int, int]]:
-    """Pairs (i, j) of copies to compare, each pair once: i with the `most` copies after it, in a circle; 0: all."""
+    """Pairs (i, j) of copies to compare, i < j, each pair once.
+
+    Each copy is compared with the `most` copies after it, where copy 0 follows the last copy. 0 gives all pairs.
+    """
     reach = copies - 1 if most == 0 else min(most, copies - 1)
     pairs = {(min(i, j), max(i, j)) for i in range(copies) for d in range(1, reach + 1) for j in [(i + d) % copies]}
     return sorted(pairs)
 
 
 def won_share(copies: int, pairs: Sequence[tuple[int, int]], wins: Sequence[float]) -> list[float]:
-    """[G] share of its comparisons that each copy won; one half for a copy without any.
+    """[G] share of its comparisons that each copy won; a tie counts one half. A copy without comparisons has one half.
 
     Args:
         copies: G.
@@ -289,7 +301,7 @@ def won_share(copies: int, pairs: Sequence[tuple[int, int]], wins: Sequence[floa
 
 
 def _rubric(given: str) -> str:
-    """The rubric itself, read from its file if it is the name of one."""
+    """The text of the rubric. A single line that ends in .md or .txt is the name of the file that holds the text."""
     if not given.endswith((".md", ".txt")) or "\n" in given:
         return given
     try:

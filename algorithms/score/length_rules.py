@@ -1,15 +1,16 @@
 """How long answers are, by rules: too short, too long, repeating themselves, long or short relative to the group.
 
-Formula: `long = -clip((tokens - max_length) / margin, 0, 1)`, `short` likewise,
+Formula: `long = -clip((length - max_length) / margin, 0, 1)`, `short = -clip((min_length - length) / margin, 0, 1)`,
 `repeats = -(share of repeated n-grams)`, `relative` as below.
 
-Source: four rules of four papers, each a signal of its own. `short` and `long` count how far the tokens of a chain lie
-outside [`min_length`, `max_length`], in units of `margin`, from 0 to -1: the soft form of DAPO, arXiv:2503.14476,
-Eq. 13, on both sides. `repeats` is minus the share of n-grams of words that an answer has said before (Yeo et al.,
-arXiv:2502.03373, section 4.1 penalise them). `relative` compares the lengths of all chains of a group: Kimi k1.5,
-arXiv:2501.12599, section 2.3.3: lambda = 0.5 - (len - min) / (max - min), lambda itself if the chain is right, min(0,
-lambda) if it is wrong, 0 if all are equally long. Lengths are in sampled tokens or in words, as the option `unit`
-says; words also suit a model without a tokenizer.
+Source: four rules from three papers; each rule gives a signal of its own. `short` and `long` say how far the length of
+a chain lies outside [`min_length`, `max_length`]: they fall from 0 at the bound to -1 at the distance `margin`. This is
+the soft penalty of DAPO, arXiv:2503.14476, Eq. 13, which has it for long answers only. `repeats` is minus the share of
+n-grams of words that occurred earlier in the same answer; Yeo et al., arXiv:2502.03373, section 4.1, penalise such
+n-grams. `relative` compares the lengths of all chains of a group as Kimi k1.5 does, arXiv:2501.12599, section 2.3.3:
+with lambda = 0.5 - (len - min) / (max - min), the signal is lambda if the chain is right and min(0, lambda) if it is
+wrong; it is 0 if all chains have the same length. The length of a chain is the number of its sampled tokens or of the
+words of its answers, as the option `unit` says; words also suit a model without a tokenizer.
 """
 
 from collections.abc import Sequence
@@ -30,12 +31,12 @@ class Config(ScoreOptions, frozen=True):
 
     Attributes:
         rules: which of short, long, repeats and relative are computed.
-        unit: what is counted: sampled tokens, or words of the answers.
-        min_length, max_length: bounds of a chain's length; `short` is negative below the first, `long` above the
-            second.
-        margin: units outside the bounds at which the penalty reaches -1.
-        ngram: number of words that are compared by `repeats`.
-        prefix: beginning of the signals' names, such as length in length_short.
+        unit: what the length of a chain counts: sampled tokens, or words of the answers.
+        min_length: length below which the signal `short` is negative.
+        max_length: length above which the signal `long` is negative.
+        margin: distance from the bound, in tokens or words, at which `short` or `long` reaches -1.
+        ngram: number of words of the n-grams that `repeats` compares.
+        prefix: beginning of the signals' names, such as length_ in length_short.
     """
 
     rules: tuple[Literal["short", "long", "repeats", "relative"], ...] = Field(("long", "repeats"), min_length=1)
@@ -90,7 +91,7 @@ def relative(length: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def repeated(answers: Sequence[str], n: int) -> float:
-    """Share, in 0..1, of the n-grams of words that have occurred earlier in the same answer."""
+    """Share, in 0..1, of the n-grams of words of all answers that occurred earlier in the same answer."""
     total = again = 0
     for answer in answers:
         words = answer.lower().split()

@@ -9,16 +9,17 @@ Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d
     redundancy = share of the r_j that were returned before, by this search or an earlier one
     keys = 1/M sum over key terms k_i of max over queries q of F1(q, k_i)
 
-The released code (verl/utils/reward_score/qa_step.py and submodule.py) settles these details: texts lose case,
-punctuation and articles; tf-idf counts words of two letters or more, with idf over the n gold documents and the
-document that is compared with them, log((2 + n) / (1 + df)) + 1. The reward of a search step is gain - redundancy, and
-keys join the final reward with a weight, 0.618 in the released code: `weights = { search_gain = 1.0, search_redundancy
-= -1.0, search_keys = 0.618, env_reward = 1.0 }`.
+Some details come from the released code (verl/utils/reward_score/qa_step.py and submodule.py): texts are compared in
+lower case, without punctuation and articles; tf-idf counts words of two letters or more; its idf is
+log((2 + n) / (1 + df)) + 1, over the n gold documents and the document that is compared with them. In the paper the
+reward of a search step is gain - redundancy, and the final reward contains keys with a weight, which is 0.618 in the
+released code. The reward transform `weighted_sum` builds this reward with the option `weights = { search_gain = 1.0,
+search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
 
-Departures: the released code gives each query to its best key alone, and a later query overwrites an earlier and better
-one; here each key takes its best query, as the paper's formula does. A key is one text there and here; several wordings
-of one key, which the released data have, are several keys here. A search whose results the agent never saw, because a
-limit ended the episode, has neither gain nor redundancy.
+Departures: the released code assigns each query only to the key that it fits best, and a later query overwrites the
+value of an earlier query even if that was better. Here each key takes its best query, as in the paper's formula. Where
+the released data have several wordings of one key, each wording is a key of its own here. A search in the last turn of
+a chain, whose results the agent never saw, has neither gain nor redundancy.
 """
 
 import json
@@ -45,7 +46,8 @@ class Config(ScoreOptions, frozen=True):
 
     Attributes:
         documents: the entry of the task's `params` with the texts of the gold documents.
-        keys: the entry with the key terms, a list of texts; empty leaves the signal out.
+        keys: the entry of the task's `params` with the key terms, a list of texts; empty leaves out the signal
+            that reads them.
         search_tools: names of the tools that search, in tool environments.
         prefix: beginning of the signals' names, such as search_ in search_gain.
     """
@@ -57,7 +59,7 @@ class Config(ScoreOptions, frozen=True):
 
 
 class Search(NamedTuple):
-    """One search of a chain: its turn, its query, and the documents it returned; None if the agent never saw them."""
+    """One search of a chain: its turn, its query, and the documents `found`, None if the agent never saw them."""
 
     turn: int
     query: str
@@ -100,11 +102,11 @@ def make(config: Config) -> SearchSteps:
 
 
 def steps(gold: Sequence[str], results: Sequence[Sequence[str] | None]) -> tuple[list[float], list[float]]:
-    """(gain, redundancy) of each search, NaN where its results are None.
+    """(gain of each search, redundancy of each search); both are NaN for a search whose results are None.
 
     Args:
         gold: texts of the gold documents.
-        results: the documents that each search returned.
+        results: the documents that each search returned, or None.
     """
     best, seen = [0.0] * len(gold), set[str]()
     gains: list[float] = []
@@ -190,7 +192,7 @@ def _texts(chain: Chain, entry: str) -> list[str]:
 
 
 def similarities(text: str, gold: Sequence[str]) -> list[float]:
-    """The cosine of a document to each gold document, of tf-idf vectors whose idf is over all of these texts."""
+    """The cosine of a document's tf-idf vector with that of each gold document; the idf is over all of these texts."""
     counts = [Counter(word for word in _words(one) if len(word) > 1) for one in (text, *gold)]
     df = Counter(word for own in counts for word in own)
     idf = {word: math.log((1 + len(counts)) / (1 + count)) + 1 for word, count in df.items()}

@@ -13,8 +13,9 @@ where P_i is the call that a one-to-one matching gives to G_j. The paper takes t
 does this file, among calls of one name. The released code matches greedily: `matching=greedy`. Two calls without
 parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
 that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
-r_name, as a superfluous call does. The formula does not see a superfluous call of a tool that a gold call names; the
-signal SIGNAL_extra therefore says by how much the number of calls exceeds the number of gold calls.
+r_name, as does any call of a tool that no gold call names. The formula has no penalty for a superfluous call of a
+tool that a gold call does name. The signal SIGNAL_extra therefore says by how much the number of calls exceeds the
+number of gold calls.
 """
 
 import json
@@ -37,9 +38,11 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         signal: name of the signal; the number of calls beyond the number of gold calls is reported as SIGNAL_extra.
         gold: the entry of the task's `params` that lists the gold calls, as `{"name": ..., "arguments": {...}}`.
-        range: `paper`, from -3 to 3; or `unit`, from 0 to 1.
-        matching: best (the paper's) or greedy (the released code's).
-        max_calls: calls beyond this number are not compared with the gold calls; SIGNAL_extra counts them too.
+        range: range of the signal: -3 to 3 (paper), or 0 to 1 (unit).
+        matching: how calls are matched with gold calls: by the matching with the largest sum, as in the paper (best),
+            or greedily, as in the released code (greedy).
+        max_calls: largest number of calls of a chain that are compared with the gold calls; later calls are not
+            compared, but SIGNAL_extra counts them.
     """
 
     signal: str = "tool_match"
@@ -71,8 +74,8 @@ class ToolMatch:
         """See `Scorer`.
 
         Raises:
-            ScoreFault: the gold calls of the task are no calls.
-            ValueError: the task has none.
+            ScoreFault: the entry of the task with the gold calls is not a list of calls.
+            ValueError: the task has no such entry.
         """
         config, found = self.config, []
         for chain in chains:
@@ -116,13 +119,13 @@ def _gold(one: Any) -> GoldCall | None:
 
 
 def calls_of(chain: Chain) -> list[GoldCall]:
-    """The calls of a chain in order; one that cannot be read has the name UNREAD."""
+    """The calls of a chain in order; a call that cannot be read has the name UNREAD and no arguments."""
     items = [item for turn in chain.turns for item in tool_action.read(turn.action).items]
     return [GoldCall(i.name, i.arguments) if isinstance(i, Call) else GoldCall(UNREAD, {}) for i in items]
 
 
 def match(made: Sequence[GoldCall], gold: Sequence[GoldCall], *, matching: str = "best") -> float:
-    """Share of the largest possible sum r_name + r_param + r_value, in 0..1; 1 where neither has a call."""
+    """Share of the largest possible sum r_name + r_param + r_value, in 0..1; 1 if both `made` and `gold` are empty."""
     if not gold:  # the paper's formula with |G| = 0: only the names count
         return float(not made)
     names, golden = {one.name for one in made}, {one.name for one in gold}
@@ -154,7 +157,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _best(pairs: Sequence[tuple[int, int, float]]) -> float:
-    """Sum of the matching of largest sum, of (gold, made, weight)."""
+    """The largest sum of weights that a one-to-one matching reaches; `pairs` holds (gold, made, weight)."""
     import networkx
 
     graph = networkx.Graph()
@@ -164,7 +167,10 @@ def _best(pairs: Sequence[tuple[int, int, float]]) -> float:
 
 
 def _greedy(pairs: Sequence[tuple[int, int, float]]) -> float:
-    """Sum of the greedy matching: each gold call in turn takes the best remaining call, the first of equal calls."""
+    """The sum of weights of the greedy matching: each gold call in turn takes the remaining call of largest weight.
+
+    Among calls of equal weight it takes the first.
+    """
     total, taken = 0.0, set[int]()
     for j in sorted({j for j, _, _ in pairs}):
         free = [(weight, -i) for k, i, weight in pairs if k == j and i not in taken]

@@ -27,7 +27,7 @@ __all__ = [
 
 HEAVY = False
 REFERENCE = "expert"
-WAITS = True  # a step waits for the sandbox, from 30 ms up to the time-out
+WAITS = True  # a step that runs code waits for the sandbox, 30 ms or longer
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeMath-v0": {}})

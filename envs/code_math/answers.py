@@ -10,7 +10,8 @@ seldom agree on units: "5" = "5 km", "5%" = "5" (and not 0.05). With `units = "a
 is converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
 MATH (Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which remove units without comparing them.
 
-Every function takes time linear in its text, or looks at LONGEST characters at most: a model may write any text.
+Every function takes time linear in its text, or looks at no more than LONGEST characters, because a model may write any
+text.
 """
 
 import re
@@ -40,7 +41,7 @@ UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is equal to every unit
     for word in words.split(",")
 }
 LONGEST = 1000  # characters; if an answer is longer, the two answers are compared letter by letter
-LONGEST_NUMBER = 60  # characters
+LONGEST_NUMBER = 60  # largest number of characters of a number
 DEEPEST = 20  # levels of lists inside lists; a list below them is compared letter by letter
 RELATIVE, ABSOLUTE = Fraction(1, 10**9), Fraction(1, 10**12)  # differences of numbers that are equal but for rounding
 

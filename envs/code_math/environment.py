@@ -32,7 +32,7 @@ make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeMath(Listed):
-    """The environment. With the prompts compact and instruct, every observation lists the actions that may be taken."""
+    """The environment. With the prompts compact and instruct, every observation but the last one lists the actions."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
@@ -58,7 +58,7 @@ class Compact(Bare):
         return f"run {getattr(turn.items[0], 'arguments', {}).get('code', '')}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """Any answer and any code may be given in these words."""
+        """The answer after `answer`, or the code after `run`; neither has to be listed."""
         verb, _, rest = text.strip().partition(" ")
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)
@@ -127,7 +127,7 @@ class _FileRows(Sequence[Mapping[str, Any]]):
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Generated problems; a problem is written when it is read."""
+    """Rows of generated problems; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3, 4) if config.level == 0 else (config.level,)

@@ -25,7 +25,7 @@ from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d+")
 OPERATORS = ("+", "-", "*", "//", "%")
-KNOWN = 8  # the compact form combines the numbers seen last, at most so many
+KNOWN = 8  # largest number of numbers, those seen last, that the actions of the compact form combine
 
 
 class Config(ToolConfig, frozen=True):
@@ -34,7 +34,7 @@ class Config(ToolConfig, frozen=True):
     level: difficulty of generated problems, 1 to 4: one operation, two operations, three operations, or a loop. 0: all
         four levels.
     count: number of generated problems per level.
-    seed: seed of the first problem.
+    seed: seed of the first generated problem of each level.
     rows: a file of problems, with the columns of GSM8K, MATH or DAPO, instead of generated problems.
     convention: how results are written: plain, torl (fenced code and output) or retool.
     reward: exact (1 for a right answer, else 0), torl (1 for a right answer, else -1, and 0.5 less if code was run and
@@ -45,7 +45,7 @@ class Config(ToolConfig, frozen=True):
         compared, as in the released scorers of MATH). If one of the two has no unit, units do not matter.
     stateful: variables of one run exist in the next runs of the episode.
     print_last: put the last line of the code into print(), as ReTool does.
-    max_calls: largest number of runs of code per episode; 0: no limit.
+    max_calls: largest number of runs of code per episode; a further run is an error. 0: no limit.
     prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
         for language models). Compact and instruct list the actions: operations on two of the numbers seen last, and
         each of these numbers as the answer.

@@ -1,7 +1,8 @@
 """Generated problems with one right answer, in four levels; and the columns of common files of problems.
 
-Level 1 is one operation on two numbers, level 2 two operations, level 3 three operations in a short story, level 4
-needs a loop (sums, counts, primes, digits). Numbers are large enough that they are better computed than guessed.
+Level 1 is one operation on two numbers, level 2 two operations, level 3 three operations in a short story. Level 4 asks
+about many numbers or a large power (sums, counts, digits, remainders), which a loop can compute. The numbers are so
+large that they are better computed than guessed.
 """
 
 import math
@@ -83,7 +84,7 @@ def _three(rng: np.random.Generator) -> Problem:
 
 
 def _loop(rng: np.random.Generator) -> Problem:
-    """Something to loop over."""
+    """A question about many numbers, or about a large power."""
     n, k, m = int(rng.integers(200, 3000)), int(rng.integers(3, 20)), int(rng.integers(2, 12))
     primes = "sum(p for p in range(2, {n}) if all(p % d for d in range(2, int(p**0.5) + 1)))"
     asked: list[tuple[str, str, str]] = [

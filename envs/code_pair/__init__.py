@@ -1,10 +1,10 @@
 """Code repair by two agents: one writes, one tests.
 
-The writer (`main`) reads and changes the files of `code_repair`'s tasks and cannot run anything; `ask_tester` sends the
-code as it is to the tester, an agent of its own that plays `code_test` on it: it reads, writes and runs tests, and
-reports. Hidden checks decide whether the code is solved, and whether a report was true. Both agents report the signal
-`format` (something was handed in, or reported); `[reward] name="m_grpo_reward"` with correct = "solved" and expert =
-"right" composes M-GRPO's rewards (arXiv:2511.13288).
+The writer (`main`) reads and changes the files of `code_repair`'s tasks and cannot run code. With `ask_tester` it sends
+the present code to the tester, another agent, which plays `code_test` on this code: the tester reads the code, runs
+tests, and reports. Hidden checks decide whether the writer solved the task, and whether the tester's report is right.
+Both agents have the signal `format`: 1 if the writer handed in, or if the tester reported. `[reward]
+name="m_grpo_reward"` with correct = "solved" and expert = "right" composes M-GRPO's rewards (arXiv:2511.13288).
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ __all__ = [
     "tasks",
 ]
 
-WAITS = True  # for a sandbox
+WAITS = True  # a step that runs code waits for the sandbox
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 

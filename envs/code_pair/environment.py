@@ -63,7 +63,7 @@ class CodePair(Listed):
 
 
 def finding(reply: Reply) -> str:
-    """A tester's report in words; a lost or empty report is named as such."""
+    """The result of `ask_tester`: the tester's report in words, or that the tester failed or came to no conclusion."""
     if reply.status == Status.ENV_ERROR:
         return "The tester failed."
     turn = tool_action.read(reply.text)
@@ -86,8 +86,9 @@ def told_by(observation: Observation, told: str) -> Observation:
 
 
 class Player:
-    """Has the code tested and undoes one of the task's mistakes, until the tests pass; then it hands in. With
-    probability `slips` it takes any offered action instead."""
+    """In turns, asks the tester and undoes one of the task's mistakes. Hands in when the tester reports that the code
+    passes, or when no mistake is left that it can undo. When it may ask no more, it only undoes mistakes. With
+    probability `slips` it takes a random action of the compact form instead."""
 
     def __init__(self, env: CodePair, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -160,7 +161,7 @@ def _rows(config: Config) -> _Rows:
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
-    """The tester, with the same sandbox and prompt."""
+    """The tester; its prompt, call format, sandbox and time limit are those of the writer."""
     own = config.model_dump(include={"prompt", "sandbox", "timeout_s", "call_format"})
     return {TESTER: {"env": {"name": "code_test", **own}, "expert": "expert", "limits": {"turns": 8}}}
 
@@ -171,6 +172,6 @@ def prompt(config: Config) -> Prompt:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    """`expert`, `careless:P` (a random action with probability P, by default 0.3), or `random` (as careless:1)."""
     assert isinstance(env, CodePair)
     return Player(env, seed, random_share(name, "code_pair", EXPERTS))

@@ -21,7 +21,17 @@ PENDING = "The tester is at work."
 
 
 class Config(code_repair.Config, frozen=True):
-    """Options of `code_repair` and the following. asks: how often the tester may be asked."""
+    """The options of `code_repair`, and the following.
+
+    asks: largest number of times that the writer may ask the tester in an episode; a further call is an error.
+    prompt: chat (tool calls), or compact (few words, for small models); the tester has the same prompt. Under compact
+        the writer's first observation shows the code, and the listed actions are to ask the tester, to hand in, and
+        single changes of the code; tasks that such changes cannot solve are left out.
+    reward: reward of the writer: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks
+        that pass; those that a visible test shows do not count).
+    timeout_s: seconds that one run of the tests by the tester may take. The hidden calls of a verdict together, and
+        each run of a hidden test program, may take as long.
+    """
 
     asks: int = Field(3, ge=0)
 
@@ -77,12 +87,12 @@ class Writer(View):
         return "submitted"
 
     def state_key(self) -> str:
-        """States with the same files and the same reports of the tester are one state."""
+        """A digest of the files, of the tester's reports, and of whether the repository was handed in."""
         text = json.dumps([sorted(self._now().items()), self._heard, self.done])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def reward(self) -> dict[str, float]:
-        """The signals of `code_repair`, and `format`: was the repository handed in?"""
+        """The reward and the signals of `code_repair`, and `format`: 1 if the repository was handed in, else 0."""
         return {**self._work.reward(), "format": float(self.done)}
 
     def success(self) -> bool:
@@ -93,7 +103,7 @@ class Writer(View):
         return {path: self._work.read_file(path) for path in self._work.list_files().split("\n")}
 
     def _question(self) -> dict[str, Any]:
-        """What the tester gets: the code as it is, and the tests as they were."""
+        """The parameters of the tester's task: the code as it is now, and the tests as the writer's task gave them."""
         own = {path: text for path, text in self._now().items() if not path.startswith("test_")}
         given = {path: text for path, text in self._files.items() if path.startswith("test_")}
         return ask({**own, **given}, self._hidden)
@@ -102,7 +112,7 @@ class Writer(View):
         self._asking, self._heard = False, (*self._heard, finding)
 
     def _choices(self) -> list[str]:
-        """The compact form's actions: the tester, to hand in, and every single change of an expression."""
+        """The actions of the compact form: ask the tester (if allowed), hand in, or make one of the `changes`."""
         found = [tool_action.call("ask_tester")] if len(self._heard) < self._config.asks else []
         found.append(tool_action.call("submit"))
         return found + changes(self._now())

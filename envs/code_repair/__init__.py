@@ -1,8 +1,9 @@
 """Code repair: a small repository with a failing test, tools to look and change, hidden checks that decide.
 
-Generated: single mistakes (in the manner of mutation testing) in 48 small programs, in three levels; or the functions
-of HumanEval (arXiv:2107.03374), MBPP (arXiv:2108.07732) and like files. Code runs in a sandbox of `agentrl.tools`,
-verdicts in a fresh one (see `judge`).
+A generated task has one or three of 48 small programs, with one or two mistakes in them. A mistake is a small change,
+as in mutation testing. Instead of generated tasks, the functions of HumanEval (arXiv:2107.03374) or MBPP
+(arXiv:2108.07732) or the rows of another file can be played. Code runs in a sandbox of `agentrl.tools`; each run of the
+tests gets a new sandbox, and so does the verdict (see `judge`).
 
 | piece | module |
 | --- | --- |
@@ -44,7 +45,7 @@ __all__ = [
 
 HEAVY = False
 REFERENCE = "expert"
-WAITS = True  # a step waits for the sandbox, from 30 ms up to the time-out
+WAITS = True  # a step that runs code waits for the sandbox, 30 ms or longer
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepair-v0": {}})
@@ -52,7 +53,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType({"veri
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code, and which limits it does not hold."""
+    """The name of the sandbox that runs the code, and the limits that it does not enforce strictly."""
     return runner_facts(runner_of(config))
 
 

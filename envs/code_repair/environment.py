@@ -1,4 +1,4 @@
-"""The environment: the workspace's tools through the core's tool calling, and a form of it that lists its actions."""
+"""The environment: a tool environment over `Workspace`. With the compact prompt it lists its actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeRepair(Listed):
-    """The environment; with the compact prompt every observation lists the actions that may be taken."""
+    """The environment; with the compact prompt every observation but the last one of an episode lists the actions."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
@@ -41,12 +41,12 @@ class CodeRepair(Listed):
         return dict(self.inner.instance._files)
 
     def choices(self) -> list[str]:
-        """See the function of this name."""
+        """The actions that the function `choices` finds for the present files."""
         return choices(self.files)
 
 
 def choices(files: Mapping[str, str]) -> list[str]:
-    """What the compact form offers: every single change of an expression, the tests, and to hand in."""
+    """The actions of the compact form: hand in, run the tests, or make one of the `changes` of the files."""
     found = [tool_action.call("submit"), tool_action.call("run_tests")]
     return list(dict.fromkeys(found + changes(files)))
 
@@ -74,7 +74,7 @@ class Compact(Bare):
         return f"replace in {arguments.get('path', '')}\n{old}\nby\n{new}"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action of these words."""
+        """The listed action that is written like the answer; without one, the status is `parse_error`."""
         said = text.strip("\n")
         for action in observation.actions:
             if self.answer(action) == said:
@@ -88,8 +88,9 @@ def prompt(config: Config) -> Prompt:
 
 
 class Repairer:
-    """Knows the answer: it undoes the task's mistakes through the tools. In the compact form it takes offered changes
-    that mean the same; if there are none, it hands in the files as they are."""
+    """Knows the answer: it undoes the task's mistakes through the tools, runs the tests and hands in. In the compact
+    form it takes the listed change that means the same. If there is none, it runs the tests and hands in the files as
+    they are."""
 
     def __init__(self, env: CodeRepair) -> None:
         self._env, self._fixes, self._tested = env, list[tuple[str, str, str]](), False

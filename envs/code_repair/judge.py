@@ -1,8 +1,9 @@
-"""Running visible tests for the agent, and hidden ones for the verdict: each in a sandbox of its own.
+"""Runs the tests for the agent, and the hidden checks for the verdict, each time in new sandboxes.
 
-A process that runs the agent's code never says whether a check passed. Calls with known values: the sandbox gets only
-the calls, and the values are compared here. Test programs (HumanEval, MBPP): they run in one sandbox, the agent's
-functions in another, and only literals pass between them.
+A process that runs the agent's code never decides whether a hidden check passed. If the hidden checks are calls with
+known values, the sandbox gets only the calls, and this module compares the values that the sandbox returns. If they are
+test programs (HumanEval, MBPP), these run in one sandbox and the agent's functions in another, and only literals pass
+between the two.
 """
 
 import ast
@@ -63,16 +64,16 @@ def _stand_in(name):
         return value
     return call
 """
-LONGEST = 20_000  # characters of a literal that passes between the sandboxes
-MOST_CALLS = 300  # most calls of the agent's functions by one test program
+LONGEST = 20_000  # largest number of characters of a literal that passes between the sandboxes
+MOST_CALLS = 300  # largest number of runs of one test program; each run asks for one more value of the agent's code
 
 
 class Verdict:
-    """How many hidden checks passed, of how many.
+    """The number of hidden checks that passed, and the number of all of them.
 
     Args:
-        passed, total: of all checks.
-        unseen: the outcomes of the checks whose values no visible test shows; None for all.
+        passed, total: number of checks that passed, and number of all checks.
+        unseen: the outcomes of the checks that no visible test shows, one per check; None: no test shows any check.
     """
 
     def __init__(self, passed: int, total: int, unseen: Sequence[bool] | None = None) -> None:
@@ -86,13 +87,13 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """From 0 to 1, of the unseen checks alone: code that has the visible values written into it earns none of it.
-        Where every check is visible, 1 if all passed, else 0."""
+        """The share of the unseen checks that passed, from 0 to 1; so values of visible tests that are written into the
+        code earn nothing. If the visible tests show every check: 1 if all checks passed, else 0."""
         return sum(self._unseen) / len(self._unseen) if self._unseen else float(self.solved)
 
 
 def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) -> CodeResult:
-    """The visible tests of a workspace, in a fresh sandbox; ToolFault if that fails."""
+    """The result of running the files test_*.py in a new sandbox. Raises ToolFault if the sandbox fails."""
     with _closing(runner.session(files, stateful=False)) as session:
         return without_infra_error(session.run(RUN_TESTS, timeout_s))
 
@@ -104,12 +105,18 @@ def check_calls(
     timeout_s: float,
     visible: Sequence[str] = (),
 ) -> Verdict:
-    """Calls (module, expression, text of the expected value) in a fresh sandbox, compared here.
+    """Evaluate calls in a new sandbox and compare their values with the expected ones.
 
     Args:
-        runner, files, timeout_s: where the calls are carried out.
-        calls: every hidden call.
-        visible: texts of the tests that the agent could read; a call whose expression occurs in them is not unseen.
+        runner: opens the sandbox.
+        files: the agent's code by path.
+        calls: every hidden call, as (module, expression, repr of the expected value).
+        timeout_s: seconds for all calls together.
+        visible: texts of the tests that the task gave to the agent. A call whose expression occurs in one of them is
+            not counted as unseen; white space does not matter.
+
+    Raises:
+        ToolFault: the sandbox failed.
     """
     pairs = [[module, expression] for module, expression, _ in calls]
     with _closing(runner.session(files, stateful=False)) as session:
@@ -143,11 +150,15 @@ def check_program(
     tests: Sequence[str],
     timeout_s: float,
 ) -> Verdict:
-    """Test programs that call functions of the agent's module by name; each counts as one check.
+    """Run test programs, which call functions of the agent's module by name; each program counts as one check.
 
-    The tests run apart from the agent's code. Where they call one of its functions the call is carried out in the
-    other sandbox and the test run again with the value; arguments and values must be literals, and what a function
-    does to its arguments is not seen.
+    The test programs run in another sandbox than the agent's code. When a test program calls one of the agent's
+    functions with new arguments, it stops, the call is carried out in the agent's sandbox, and the test program runs
+    again from its beginning with the value. Arguments and values must be literals. A test program does not see whether
+    a function changes its arguments.
+
+    Raises:
+        ToolFault: a sandbox failed.
     """
     passed = 0
     with _closing(runner.session(files)) as theirs, _closing(runner.session({})) as ours:
@@ -174,7 +185,7 @@ def _one_program(ours: CodeSession, theirs: CodeSession, names: Sequence[str], t
 
 
 def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object]:
-    """A call carried out by the agent's code: ("value", literal) or ("raised", the exception's name)."""
+    """Have the agent's code carry out a call; returns ("value", literal) or ("raised", the exception's name)."""
     try:
         name, args, kwargs = _literal(asked)
     except (ValueError, TypeError):
@@ -193,8 +204,12 @@ def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object
 
 
 def _literal(text: str) -> Any:
-    """The value of a text that the agent's code may have made up; ValueError if it is no literal that can be written
-    again: a set of lists, or a number in hexadecimal of more digits than Python writes in decimal, are none."""
+    """The value of a text that the agent's code may have made up.
+
+    Raises:
+        ValueError: the text is no literal (a set of lists is none), or its value cannot be written again, such as a
+            hexadecimal number that has more digits in decimal than Python writes.
+    """
     try:
         value = ast.literal_eval(text)
         repr(value)

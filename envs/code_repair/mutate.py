@@ -1,7 +1,8 @@
-"""Small mistakes in correct programs, one expression each, written so that all other characters stay.
+"""Small mistakes in correct programs. A mistake rewrites one expression or augmented assignment and no other text.
 
-The kinds are those of mutation testing (Offutt et al., "An experimental determination of sufficient mutant operators",
-TOSEM 1996): relations, arithmetic, logic and constants replaced, plus a few that people make.
+As in mutation testing (Offutt et al., "An experimental determination of sufficient mutant operators", TOSEM 1996), a
+mistake replaces a relation or an arithmetic operator by another one, or exchanges `and` and `or`. Other mistakes change
+a constant, exchange `min` and `max`, or leave out a `not`.
 """
 
 import ast
@@ -28,8 +29,9 @@ ARITHMETIC: dict[type, tuple[type, ...]] = {
     ast.Mod: (ast.FloorDiv, ast.Mult),
 }
 NAMES = {"min": "max", "max": "min"}
-LONGEST = 20_000  # characters of a program
-_LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # Python's own; `splitlines` cuts strings at U+2028 too
+LONGEST = 20_000  # largest number of characters of a program
+# Lines as Python counts them. `splitlines` would also cut at U+2028, which a string of the program may contain.
+_LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 
 
 class Mutation(NamedTuple):
@@ -45,8 +47,17 @@ class Mutation(NamedTuple):
 
 
 def mutations(source: str, longest: int = LONGEST, part: tuple[int, int] | None = None) -> list[Mutation]:
-    """Every mistake of these kinds in a program, or in `part` = (begin, end) of its text, in the order of the text; []
-    if it does not parse, has more than `longest` characters, or is nested too deeply."""
+    """Every mistake that can be made in a program, in the order of the text.
+
+    Args:
+        source: the program.
+        longest: largest number of characters of the program.
+        part: (begin, end) of the text in which mistakes are made; None: all of it.
+
+    Returns:
+        The mistakes. The list is empty if the program does not parse, has more than `longest` characters, or is nested
+        too deeply.
+    """
     if len(source) > longest:
         return []
     try:
@@ -58,7 +69,7 @@ def mutations(source: str, longest: int = LONGEST, part: tuple[int, int] | None 
 
 
 def _mutations(source: str, part: tuple[int, int] | None) -> Iterator[Mutation]:
-    """In the order of the tree."""
+    """The mistakes in the order of the tree; some may be equal, or may leave the text as it is."""
     span = spans(source)
     for node in nodes(source, part):
         for kind, changed in _changes(node):
@@ -67,7 +78,7 @@ def _mutations(source: str, part: tuple[int, int] | None) -> Iterator[Mutation]:
 
 
 def nodes(source: str, part: tuple[int, int] | None = None) -> Iterator[ast.AST]:
-    """The nodes of a program's tree; those alone that lie in a part of the text, if one is given.
+    """The nodes of a program's tree; with `part`, only the expressions and statements inside this part of the text.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: the program does not parse.
@@ -86,7 +97,7 @@ def nodes(source: str, part: tuple[int, int] | None = None) -> Iterator[ast.AST]
 
 
 def spans(source: str) -> Callable[[ast.expr | ast.stmt], tuple[int, int]]:
-    """A function that says where a node of the tree, whose columns count bytes, begins and ends in the text."""
+    """A function from a node to its (begin, end) in the text, in characters; the columns of a node count bytes."""
     lines = _LINES.findall(source)
     starts = list(accumulate(map(len, lines), initial=0))
 

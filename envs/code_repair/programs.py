@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agentrl.envs.code_repair.corpus.calls import CALLS
 
 FILES = ("words", "numbers", "lists", "puzzles")
-VISIBLE = 3  # calls that become visible tests; the others are hidden
+VISIBLE = 3  # the first calls of a program become visible tests; all calls are hidden checks
 
 
 class Call(NamedTuple):
@@ -32,7 +32,7 @@ class Program(NamedTuple):
         return ast.get_docstring(ast.parse(self.source).body[0]) or ""  # type: ignore[arg-type]
 
     def test_file(self) -> str:
-        """The visible tests."""
+        """The text of the file with the visible tests."""
         lines = [f"from {self.name} import {self.name}\n"]
         for number, (expression, expected) in enumerate(self.calls[:VISIBLE], 1):
             before, after = repr(f"{expression} returned "), repr(f", it should return {expected}")

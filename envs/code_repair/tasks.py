@@ -1,4 +1,4 @@
-"""Tasks: mistakes in programs of the corpus, by level; and the functions of HumanEval, MBPP and like files."""
+"""Tasks: programs of the corpus with mistakes, by level; or the functions of HumanEval, MBPP and files like them."""
 
 import ast
 import functools
@@ -26,7 +26,7 @@ WRITE = """\
 
 Write this to {path}, which is there as a beginning. Checks that you do not see decide.
 When you are done, call submit."""
-HELD_OUT = 0.25  # of the programs
+HELD_OUT = 0.25  # share of the programs that are test programs, approximately
 FILES_OF_LEVEL = {1: 1, 2: 3, 3: 3}
 MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
 
@@ -35,7 +35,7 @@ def tasks(config: Config) -> RowTasks:
     """The tasks of a configuration.
 
     Raises:
-        ValueError: there are no tasks, or no sandbox works, which is thus found before anything is played.
+        ValueError: there are no tasks, or no sandbox works; so a missing sandbox is noticed before the first episode.
     """
     runner_of(config)
     rows = _file_rows(config) if config.rows else _Generated(config)
@@ -45,7 +45,11 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """Level and kind of the mistake, for tables."""
+    """The group of a task in tables.
+
+    It is level and kind of the (first) mistake of a generated task, the option `mode` for a function of HumanEval or
+    MBPP, and the `kind` of any other row.
+    """
     return str(task.params.get("kind", "code_repair"))
 
 
@@ -60,7 +64,7 @@ def _mistakes(name: str) -> list[Mutation]:
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Rows of the corpus; a row is written when it is read."""
+    """Rows made from the corpus; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3) if config.level == 0 else (config.level,)
@@ -114,7 +118,7 @@ def _row(key: str, level: int, chosen: Sequence[Program], wrong: Sequence[tuple[
 
 
 def _file_rows(config: Config) -> list[dict[str, Any]]:
-    """Rows of a file: HumanEval, MBPP, or rows that have our own columns."""
+    """The rows of a file that has the columns of HumanEval, of MBPP, or of this environment."""
     rows = []
     for number, row in enumerate(read_rows(config.rows)):
         name = f"{Path(config.rows).stem}-{number}"
@@ -123,7 +127,11 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
-    """What a row of a file asks, its files included, and its solution; ValueError says what it lacks."""
+    """The question of a row of a file (its statement and its files) and its solution.
+
+    Raises:
+        ValueError: the row lacks columns, or they cannot be used.
+    """
     made = _checked(dict(row), "", config.mode, where)
     return Asked(f"{made['statement']}\n{sorted(dict(made['files']).items())}", tuple(map(str, made["fixes"])))
 
@@ -173,9 +181,12 @@ def _read(row: dict[str, Any], name: str, mode: str) -> dict[str, Any]:
 
 
 def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:
-    """The task of repairing the row's own solution, in which the key chooses a mistake.
+    """The task of repairing the row's own solution after a mistake was put in. The row's key decides which mistake.
 
-    Limit: nothing makes sure that a check finds the mistake. Rows without any possible mistake are refused.
+    Limit: nothing makes sure that a check finds the mistake.
+
+    Raises:
+        ValueError: no mistake can be made in the solution.
     """
     found = mutations(source)
     if not found:
@@ -190,13 +201,13 @@ def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def edits(path: str, source: str) -> Iterator[tuple[str, str]]:
-    """Every single change of a file that might undo a mistake, as the pieces of `replace`."""
+    """Every change of a file that might undo a mistake, as the arguments (old, new) of `replace`."""
     for mistake in mutations(source):
         yield unique_edit(source, mistake.start, mistake.end, mistake.text)
 
 
 def changes(files: Mapping[str, str]) -> list[str]:
-    """The calls of `replace` that make each of the `edits` of the files that are no tests."""
+    """The calls of `replace` for all `edits` of the Python files that are no tests."""
     found: list[str] = []
     for path in sorted(path for path in files if path.endswith(".py") and not path.startswith("test_")):
         found += [tool_action.call("replace", path=path, old=old, new=new) for old, new in edits(path, files[path])]
@@ -210,7 +221,10 @@ def solvable(task: Task) -> bool:
 
 
 def offered_edit(path: str, source: str, old: str, new: str) -> tuple[str, str] | None:
-    """The offered change of a file that means what the replacement of `old` by `new` means; None if there is none."""
+    """The change among the `edits` of a file after which the file means the same as with `old` replaced by `new`.
+
+    None if no change does, or if `old` does not occur exactly once.
+    """
     offered = list(edits(path, source))
     if (old, new) in offered or source.count(old) != 1:
         return (old, new) if (old, new) in offered else None

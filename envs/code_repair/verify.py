@@ -1,7 +1,10 @@
-"""Which mistakes make a task: the original passes all its calls, the mutant fails a visible test and ends in time.
+"""Finds the mistakes that make a task.
 
-`agentrl envs code_repair verify` runs them all in the sandbox and writes `verified.json`, which is what tasks are made
-of; a test does the same with a sample.
+A program with such a mistake ends in time, returns a wrong value for at least one visible call (one of the first three)
+and for at least one other call. The correct program must pass all of its calls.
+
+`agentrl envs code_repair verify` tries every mistake in the sandbox and writes `verified.json`, from which tasks are
+made. A test tries a sample of them again.
 """
 
 import json
@@ -17,14 +20,14 @@ TIMEOUT_S = 2.0
 
 
 def verified() -> dict[str, list[int]]:
-    """Program name -> the numbers of its mutations that make a task."""
+    """Program name -> the numbers of its mistakes that make a task, as places in the list `mutations` of its source."""
     text = files("agentrl.envs.code_repair").joinpath("verified.json").read_text("utf-8")
     found: dict[str, list[int]] = json.loads(text)
     return found
 
 
 def outcomes(runner: CodeRunner, program: Program, source: str) -> list[bool]:
-    """Whether each call of a program gives its value with this source; all False if it hangs."""
+    """Whether each call of a program returns the right value with this source; empty if the run fails or hangs."""
     calls = [(program.name, call.expression, call.expected) for call in program.calls]
     pairs = [[module, expression] for module, expression, _ in calls]
     session = runner.session({f"{program.name}.py": source}, stateful=False)
@@ -37,7 +40,7 @@ def outcomes(runner: CodeRunner, program: Program, source: str) -> list[bool]:
 
 
 def tasks_of(runner: CodeRunner, program: Program) -> Iterator[int]:
-    """The numbers of the mutations that make a task."""
+    """The numbers of the mistakes that make a task."""
     assert all(outcomes(runner, program, program.source)), program.name
     for number, mutation in enumerate(mutations(program.source)):
         passed = outcomes(runner, program, apply(program.source, mutation))
@@ -46,7 +49,7 @@ def tasks_of(runner: CodeRunner, program: Program) -> Iterator[int]:
 
 
 def verify(argv: object = ()) -> int:
-    """Write `verified.json` beside this file's package."""
+    """Write `verified.json` into the folder of this package."""
     runner = open_runner({"name": "python_sandbox", "echo": False})
     found = {name: list(tasks_of(runner, program)) for name, program in programs().items()}
     path = files("agentrl.envs.code_repair").joinpath("verified.json")

@@ -1,5 +1,5 @@
-"""The workspace of an episode and the tools on it. Files live here as text, so no path can lead out of them; code runs
-in a sandbox that gets a copy."""
+"""The workspace of an episode, and the tools on it. The files are texts in memory, so that no path leads to a file of
+this machine. Code runs in a sandbox, on a copy of the files."""
 
 import hashlib
 import json
@@ -15,21 +15,36 @@ from agentrl.envs.code_repair import judge
 from agentrl.tool import CodeRunner, describe_code, shared_runner
 from agentrl.tool_env import ToolConfig
 
-FILE_LIMIT = 100_000  # characters
-FILES_LIMIT = 100
-TOTAL_LIMIT = 2_000_000  # characters of all files, 8 MB at most
-PATH_LIMIT, DEPTH_LIMIT = 200, 10  # bytes, folders and file
-OUTPUT_LIMIT = 2000  # characters of run_tests
+FILE_LIMIT = 100_000  # characters of one file
+FILES_LIMIT = 100  # number of files
+TOTAL_LIMIT = 2_000_000  # characters of all files together, at most 8 MB
+PATH_LIMIT, DEPTH_LIMIT = 200, 10  # bytes of a path; its parts, which are the folders and the name of the file
+OUTPUT_LIMIT = 2000  # characters of the result of run_tests
 
 
 class Config(ToolConfig, frozen=True):
-    """level: 1 one file; 2 three files, one with the mistake; 3 three files with two mistakes; 0 all levels. programs:
-    all, or the training or held-out share of the programs (mistakes of one program are never in both). kinds: kinds of
-    mistakes, empty for all. prompt: chat, or compact (everything at once, and a choice among single edits). reward:
-    solved pays 1 when every hidden check passes; share pays the share of passed checks among those that no visible test
-    shows (so that code with the visible values written into it earns nothing). sandbox: the tool that runs code.
-    timeout_s: seconds per run of tests. rows: HumanEval or MBPP as JSONL or Parquet, or rows with files of their own.
-    mode: what the agent does with the functions of `rows`: write them, or repair them after a mistake was put in.
+    """The options.
+
+    level: level of the generated tasks: 1 (one program with one mistake), 2 (three programs, one of them with one
+        mistake), 3 (three programs, two of them with one mistake each) or 0 (all three levels).
+    programs: generated tasks use all programs (`all`), only the training programs (`train`) or only the held-out
+        programs (`test`). No program is in both parts.
+    split: all tasks, or their training or test part; the key of a task decides its part. Generated tasks of both parts
+        use the same programs; `programs` separates programs.
+    kinds: kinds of the generated mistakes: relation, arithmetic, logic, constant, name, negation; empty: all kinds. The
+        second mistake of level 3 can be of any kind.
+    prompt: chat (tool calls), or compact (few words, for small models). Under compact the first observation shows the
+        code and the result of the tests, and the listed actions are to hand in, to run the tests, and single changes of
+        the code.
+    reward: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks that pass; those that
+        a visible test shows do not count).
+    sandbox: the tool that runs the code, a table with its name and its options.
+    timeout_s: seconds that one run of the tests may take. The hidden calls of the verdict together, and each run of a
+        hidden test program, may take as long.
+    rows: a file of tasks instead of generated tasks, with the columns of HumanEval, of MBPP, or statement, files and
+        hidden.
+    mode: what the agent does with the functions of a file (`rows`) of HumanEval or MBPP: it writes them, or it repairs
+        them after a mistake was put in.
     """
 
     level: Literal[0, 1, 2, 3] = 1
@@ -43,25 +58,26 @@ class Config(ToolConfig, frozen=True):
 
 
 def runner_of(config: Config) -> CodeRunner:
-    """The sandbox of a configuration, one per process; ValueError if it has none."""
+    """The sandbox of a configuration, opened once per process. Raises ValueError if it does not work."""
     return shared_runner(config.sandbox, "env.sandbox")
 
 
 def checked_file(files: Mapping[str, str], path: str, content: str, most: int = FILES_LIMIT) -> str:
-    """The path of a file that is to be written among these, in plain form.
+    """Check that a file may be written, and return its path in plain form.
 
     Args:
-        files: the files by path.
-        path, content: of the file, new or not.
-        most: how many files there may be.
+        files: the texts of the present files by path.
+        path, content: path and text of the file to write; a file of this path may exist.
+        most: largest number of files.
 
     Raises:
-        ValueError: no path inside the repository, or a limit is passed.
+        ValueError: the path is no path inside the repository, is that of a folder, or has a file as a folder; or a
+            limit would be exceeded.
     """
     clean = str(PurePosixPath(path))
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):
         raise ValueError(f"{path!r:.80} is no path inside the repository")
-    # If the sandbox failed on such a path, the failure would count as the sandbox's and the episode would be lost.
+    # Refused here: if the sandbox could not write such a path, this would be a fault, and the episode would be lost.
     if len(clean.encode()) > PATH_LIMIT or clean.count("/") >= DEPTH_LIMIT:
         raise ValueError(f"{path!r:.80} is too long: a path has at most {PATH_LIMIT} bytes and {DEPTH_LIMIT} parts")
     if len(content) > FILE_LIMIT:
@@ -212,11 +228,13 @@ class View:
 
 
 def unique_edit(source: str, start: int, end: int, text: str) -> tuple[str, str]:
-    """The pieces (old, new) of `Workspace.replace` that put `text` at source[start:end]: whole lines, as many before
-    them as make the old piece stand once."""
+    """Arguments (old, new) of `Workspace.replace` that put `text` in the place of source[start:end].
+
+    `old` is the lines of source[start:end] and as many lines before them as are needed to make it occur only once.
+    """
     last = source.find("\n", end)
     last = len(source) if last < 0 else last
     begins = [0, *(found.end() for found in re.finditer("\n", source[:start]))]
-    # The longer the old piece, the rarer: the latest beginning that makes it unique.
+    # A longer `old` never occurs more often, so a binary search finds the latest line with which it occurs once.
     first = begins[max(bisect_right(begins, 1, key=lambda at: source.count(source[at:last])) - 1, 0)]
     return source[first:last], source[first:start] + text + source[end:last]

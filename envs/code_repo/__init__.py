@@ -1,8 +1,9 @@
 """Repositories with failing tests, edited with file tools and a shell in a sandbox; hidden tests decide.
 
-SWE-bench's form (arXiv:2310.06770) at small scale. Mistakes are put into pure-Python modules of the standard library,
-whose originals the sandbox hides, or into a user's git repositories (`agentrl envs code_repo prepare`). The result
-of an episode is a patch; its similarity to the gold patch is a signal (SWE-RL, arXiv:2502.18449).
+The tasks have the form of those of SWE-bench (arXiv:2310.06770) at a smaller scale. A repository has one or two
+mistakes. They were put into pure-Python modules of the standard library, whose originals the sandbox hides, or into a
+user's git repositories (`agentrl envs code_repo prepare`). The result of an episode is a patch. Its similarity to the
+gold patch is a signal (SWE-RL, arXiv:2502.18449).
 
 | piece | module |
 | --- | --- |
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 REFERENCE = "expert"
-WAITS = True  # a step waits for the sandbox
+WAITS = True  # a step that runs code waits for the sandbox
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeRepo-v0": {}})
@@ -56,7 +57,7 @@ commands: Mapping[str, Callable[[Sequence[str]], int]] = MappingProxyType(
 
 
 def facts(config: Config) -> Mapping[str, str]:
-    """Which sandbox runs the code, and which limits it does not hold."""
+    """The name of the sandbox that runs the code, and the limits that it does not enforce strictly."""
     return runner_facts(runner_of(config))
 
 

@@ -27,7 +27,7 @@ def collect(words: Sequence[str]) -> int:
 
 
 def verify(words: Sequence[str]) -> int:
-    """Write mistakes.json: the mistakes that make a task, each of them tried in the sandbox."""
+    """Try the mistakes of each module in the sandbox, and write those that make a task to mistakes.json."""
     Parser("agentrl envs code_repo verify", verify.__doc__).parse_args(list(words))
     found = {}
     for name, module in modules.modules().items():

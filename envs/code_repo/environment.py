@@ -1,4 +1,4 @@
-"""The environment: the repository's tools through the core's tool calling, and a form of it that lists its actions."""
+"""The environment: a tool environment over `Repository`. With the compact prompt it lists its actions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,8 +35,8 @@ make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeRepo(Listed):
-    """The environment; the last step's `info["result"]` is the patch. With the compact prompt every observation lists
-    the actions that may be taken."""
+    """The environment; the last step's `info["result"]` is the patch. With the compact prompt every observation but the
+    last one of an episode lists the actions."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
@@ -50,7 +50,7 @@ class CodeRepo(Listed):
         return found
 
     def choices(self) -> list[str]:
-        """See the function of this name."""
+        """The actions that the function `choices` finds for the present repository."""
         return choices(self.repository)
 
     def step(self, action: str) -> StepResult:
@@ -62,7 +62,7 @@ class CodeRepo(Listed):
         return result._replace(info={**result.info, "result": self.repository._patch()})
 
     def cut(self) -> Verdict:
-        """The verdict on an episode that a limit ended, as if it had been handed in."""
+        """The verdict on an episode that a limit ended: the one that its files would get if they were handed in."""
         was_over = self.inner.over
         found = super().cut()
         return found if was_over else Verdict(found.reward, {**found.info, "result": self.repository._patch()})
@@ -107,9 +107,9 @@ def prompt(config: Config) -> Prompt:
 
 
 class Player:
-    """Knows the answer: it applies the gold patch through the tools, runs the tests and hands in. With probability
-    `slips` it takes any offered action instead. If a slip made the patch impossible, it hands in the files as they
-    are."""
+    """Knows the answer: it makes the task's `fixes` through the tools, runs the tests and hands in. In the compact form
+    it makes the listed changes that mean the same, and leaves out a fix that has none. With probability `slips` it
+    takes a random action of the compact form instead. If a slip made a listed change impossible, it hands in."""
 
     def __init__(self, env: CodeRepo, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -144,7 +144,10 @@ class Player:
         return Move(action)
 
     def _listed(self, path: str, source: str, old: str, new: str) -> list[str]:
-        """The definition that holds the mistake, and the offered change that means the same as the patch."""
+        """The calls that view the definition with the mistake and make the listed change that means the same as a fix.
+
+        Empty if there is no such change.
+        """
         at = source.find(old)
         if at < 0 or not old:
             return []
@@ -158,9 +161,10 @@ class Player:
         return [view, _edit(path, source, change)] if name else []
 
     def _seen_again(self, action: str) -> str:
-        """The call that views the definition of a change again; empty if it is in view.
+        """The call that views the definition of a change again.
 
-        A change is offered only while its definition is in view, and a slip may have viewed another one.
+        A change is listed only while its definition is in view, and a slip may have viewed another definition. Empty if
+        the definition is in view, or if no definition contains the text to replace.
         """
         turn = tool_action.read(action)
         arguments: Mapping[str, Any] = getattr(turn.items[0], "arguments", {}) if turn.items else {}
@@ -174,6 +178,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    """`expert`, `careless:P` (a random action with probability P, by default 0.3), or `random` (as careless:1)."""
     assert isinstance(env, CodeRepo)
     return Player(env, seed, random_share(name, "code_repo", EXPERTS))

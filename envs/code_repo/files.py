@@ -17,12 +17,12 @@ RUNNERS = (
     *("pytest.py", "unittest.py"),
 )
 RUNNER_FOLDERS = ("pytest", "_pytest", "unittest", "pluggy")
-PATCH_LINES = 4_000  # most lines of both versions together; the patch of a longer file replaces the whole file
-PATCH_CHARS = 200_000  # longest patch that is kept
+PATCH_LINES = 4_000  # largest number of lines of both versions together; above it, the patch replaces the whole file
+PATCH_CHARS = 200_000  # largest number of characters of a patch; the rest is cut off
 
 
 def protected(path: str) -> bool:
-    """Is the file a test, or does it say how tests run? Edits of such files do not count; new ones are removed."""
+    """Is the file a test, or does it change how tests run? The verdict ignores changes of such files, and new ones."""
     *folders, name = path.split("/")
     if any(folder in TEST_FOLDERS for folder in folders) or (folders and folders[0] in RUNNER_FOLDERS):
         return True
@@ -85,8 +85,9 @@ def similarity(patches: Mapping[str, str], gold: Mapping[str, str]) -> float:
     """How similar a patch is to the gold patch, from 0 to 1.
 
     Source: SWE-RL (arXiv:2502.18449), Eq. 1 and its released code: difflib's ratio of the two diffs of each file, 0 for
-    a file that only one of them changes, averaged over the files. Departure: if a diff is much longer than the gold
-    one, only its beginning is compared, because a hostile text could take hours; the ratio counts its whole length.
+    a file that only one of the patches changes, averaged over the files. Departure: if a diff is much longer than the
+    gold one, only its beginning is compared, because the comparison of a hostile text could take hours. The ratio still
+    counts the whole length of the diff.
     """
     paths = {*patches, *gold}
     if not paths:

@@ -1,9 +1,10 @@
-"""Judges a repository: by calls with known values, or by a user's own tests, which must pass and be able to fail.
+"""Judges a repository by calls with known values, or by a user's own tests.
 
-A user's tests run in one process with the agent's code, so what that process says may be forged: an exit code by
-`os._exit(0)`, a patched test runner, a `conftest.py`. Two measures prevent this. Tests, their settings and files that
-Python or a test runner reads at its start are put back as they were. And after the tests have passed they run again
-with one more test that must fail, of each form the tests have: code that makes it pass too has forged the first result.
+A user's tests run in one process with the agent's code, so the code may forge the result of the process: by the exit
+code of `os._exit(0)`, a patched test runner, or a `conftest.py`. There are two measures against this. First, tests,
+their settings, and files that Python or a test runner reads at its start are put back as they were. Second, after the
+tests have passed, they run again with one more test that must fail, once for each form (function or method) that the
+tests have. If the command succeeds with this test too, the code has forged the first result.
 
 Limit: code that searches its process for the tests, and recognises the test that must fail, is not stopped.
 """
@@ -26,7 +27,10 @@ TRAPS = {  # a test that fails, in each form that test runners know
 
 
 class Verdict(NamedTuple):
-    """Is the repository repaired (`solved`), which share of the unseen checks passes, and was a result forged?"""
+    """Is the repository repaired (`solved`), which share of the unseen checks passes, and was a result forged?
+
+    A user's own tests count as one check.
+    """
 
     solved: bool
     share: float
@@ -39,9 +43,10 @@ def verdict(runner: CodeRunner, original: Files, now: Files, hidden: Mapping[str
     Args:
         runner: opens the sandboxes.
         original, now: the repository as it was given, and as it is.
-        hidden: `calls`, [module, expression, repr of its value] each; or `files`, the tests as they are,
-            `command`, and `forms` of tests that the command runs (see `forms`).
-        timeout_s: seconds per run.
+        hidden: either `calls`, a list of [module, expression, repr of its value]; or `files` (texts of the tests by
+            path), `command` (which runs them), and `forms` (the forms of tests that the command runs; if it is missing
+            or empty, those that the function `forms` finds).
+        timeout_s: seconds of one run of the command, or of all calls together.
 
     Raises:
         ToolFault: the sandbox failed.

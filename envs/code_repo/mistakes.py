@@ -1,8 +1,9 @@
-"""Mistakes in modules: those of expressions (`code_repair.mutate`), and those of statements: a condition negated,
-`break` for `continue`, a statement left out, a value not returned, two arguments in the wrong order.
+"""Mistakes in modules: those of `code_repair.mutate`, and others: a condition is negated, `break` and `continue` are
+exchanged, a statement is left out, a value is not returned, or the first two arguments of a call are exchanged.
 
-`mistakes.json` lists, per module, the mistakes that make a task: the original passes every call, and the mutant fails
-a visible call and a hidden one. The file has the text of each mistake, so that tasks are the same under every Python.
+`mistakes.json` lists, per module, the mistakes that make a task: the original passes every call, and the mutant fails a
+call that is a visible test and a call that is not, but not all calls. The file has the text of each mistake, because
+`ast.unparse` may write it differently under another version of Python.
 """
 
 import ast
@@ -17,21 +18,23 @@ from agentrl.envs.code_repair.mutate import Mutation, apply, mutations, nodes, s
 from agentrl.envs.code_repo.modules import Module, values
 from agentrl.tool import CodeRunner
 
-LONGEST = 100_000  # characters of a module
-MOST = 40  # tasks per module
+LONGEST = 100_000  # largest number of characters of a module
+MOST = 40  # largest number of mistakes per module that make tasks
 LEFT_OUT = (ast.Expr, ast.Assign, ast.AugAssign)  # statements that a mistake may leave out
 
 
 class Mistake(NamedTuple):
-    """A mutation that makes a task; `undo` says whether one offered change takes it back."""
+    """A mistake that makes a task; `undo` says whether a single change that the compact form lists undoes it."""
 
     mutation: Mutation
     undo: bool
 
 
 def mistakes(source: str, part: tuple[int, int] | None = None) -> list[Mutation]:
-    """Every mistake in a program, or in `part` = (begin, end) of its text, in the order of the text; [] if it does not
-    parse or is too long."""
+    """Every mistake that can be made in a program, or in `part` = (begin, end) of its text, in the order of the text.
+
+    The list is empty if the program does not parse, has more than LONGEST characters, or is nested too deeply.
+    """
     if len(source) > LONGEST:
         return []
     try:
@@ -73,7 +76,7 @@ def _text(source: str, span: tuple[int, int]) -> str:
 
 
 def undoing(source: str, mutation: Mutation) -> Mutation | None:
-    """The mutation after which the broken program means the same as the original; None if there is none."""
+    """The first mutation of the broken program after which it means the same as the original; None if there is none."""
     return next(
         same_meaning(apply(source, mutation), mutation.start, mutation.start + len(mutation.text), source), None
     )
@@ -117,12 +120,14 @@ def makes_a_task(runner: CodeRunner, module: Module, mutation: Mutation) -> bool
     right = [value == expected for value, (_, expected) in zip(given, module.calls, strict=True)]
     visible = set(module.visible())
     failed = {number for number, one in enumerate(right) if not one}
-    # A module that cannot be imported at all is no puzzle.
+    # A mistake that breaks all calls, such as one that prevents the import, makes no task.
     return bool(failed & visible) and bool(failed - visible) and len(failed) < len(right)
 
 
 def verified(runner: CodeRunner, module: Module) -> list[Mistake]:
-    """At most MOST mistakes that make a task, in an order that follows from their texts alone.
+    """At most MOST mistakes that make a task, in the order of the text.
+
+    If there are more, hashes of the mistakes choose among them, so that the choice is the same in every run.
 
     Raises:
         ValueError: the original fails a call.

@@ -1,8 +1,8 @@
 """The modules of the generated repositories: pure Python of the standard library (CPython 3.11, see NOTICE.txt).
 
-`calls.json` has calls for each module: expressions with the module's own names. Their values (`repr`) tell a right
-module from a wrong one. Every third call becomes a visible test; the others are hidden. `agentrl envs code_repo
-collect` writes sources and values to `modules.json.gz`.
+`calls.json` has calls for each module: expressions that use the module's own names. The values of the calls (`repr`)
+tell a right module from a wrong one. Every third call becomes a visible test. All calls are hidden checks. `agentrl
+envs code_repo collect` writes the sources and the values to `modules.json.gz`.
 """
 
 import ast
@@ -28,7 +28,7 @@ ORIGINS = {  # name -> name in the standard library, for modules that have anoth
     "util": "unittest.util",
 }
 TIMEOUT_S = 5.0
-ODD = ("raised NameError", "raised SyntaxError")  # values of calls that are mistakes in calls.json
+ODD = ("raised NameError", "raised SyntaxError")  # values that show a mistake in calls.json
 RUNNER = '''"""Runs the tests: python -m tests"""
 
 import importlib
@@ -91,7 +91,7 @@ class Module:
 
     @functools.cached_property
     def test_file(self) -> str:
-        """The visible tests."""
+        """The text of the file with the visible tests."""
         asked = [ast.parse(self.calls[number][0]) for number in self.visible()]
         used = {node.id for tree in asked for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names = sorted(used & _globals(self.source))
@@ -102,7 +102,7 @@ class Module:
 
 
 def _globals(source: str) -> set[str]:
-    """The names that a module's own statements bind."""
+    """The names that a module's top-level statements define or assign; imported names are not among them."""
     found: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):

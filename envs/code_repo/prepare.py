@@ -23,13 +23,13 @@ from agentrl.envs.code_repo.tasks import STATEMENT
 from agentrl.files import write_atomically
 from agentrl.tool import CodeRunner, open_runner
 
-HIDDEN_SHARE = 0.5  # of the test functions
-TRIES = 8  # mistakes tried per task that is asked for
-LONGEST_FILE = 200_000  # bytes of a file that is read
+HIDDEN_SHARE = 0.5  # share of the test functions of a file that the agent does not see, rounded down
+TRIES = 8  # largest number of mistakes that are tried, per task that is asked for
+LONGEST_FILE = 200_000  # bytes; longer files are left out of the repository
 
 
 class Given(NamedTuple):
-    """A repository: its name, all its files, and those of them that hold tests."""
+    """A repository: its name, the texts of its files by path, and the paths of the files that hold tests."""
 
     name: str
     files: dict[str, str]
@@ -42,9 +42,9 @@ def prepare(words: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="a git repository, or a folder of git repositories")
     parser.add_argument("--command", default="python -m unittest -q", help="runs the tests; exit code 0 if all pass")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl, for env.rows")
-    parser.add_argument("--count", type=int, default=20, help="tasks per repository at most")
+    parser.add_argument("--count", type=int, default=20, help="largest number of tasks per repository")
     parser.add_argument("--seed", type=seed, default=0, help="chooses the mistakes and the hidden tests")
-    parser.add_argument("--packages", default="", help="installed packages the tests need, such as pytest,numpy")
+    parser.add_argument("--packages", default="", help="installed packages that the tests need, such as pytest,numpy")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds of one run of the tests")
     given = parser.parse_args(list(words))
     if given.out.suffix != ".jsonl" or given.count < 1 or not given.timeout > 0:
@@ -184,7 +184,7 @@ def _tests(source: str) -> list[ast.FunctionDef]:
 
 
 def shown(source: str, path: str, number: int) -> str:
-    """A test file without the hidden half of its tests, which the seed and the path choose; a lone test stays."""
+    """A test file without the hidden half of its tests. The seed and the path choose this half; a single test stays."""
     tests = _tests(source)
     rng = np.random.default_rng([number, *path.encode()])
     out = set(rng.permutation(len(tests))[: int(len(tests) * HIDDEN_SHARE)].tolist())

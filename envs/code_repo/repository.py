@@ -1,5 +1,5 @@
-"""The repository of an episode and the tools on it. The files are kept here as texts; commands and tests run in a
-sandbox, which gets a copy of them."""
+"""The repository of an episode and the tools on it. The files are texts in memory; commands and tests run in a sandbox,
+which gets a copy of the files."""
 
 import ast
 import functools
@@ -16,19 +16,31 @@ from agentrl.envs.code_repo.files import file_patches, patch, protected, similar
 from agentrl.tool import CodeRunner, ToolError, shared_runner
 from agentrl.tool_env import ToolConfig
 
-VIEW_LINES = 200  # most lines of a file that are shown at once
-HITS = 50  # lines that a search shows
-SHOWN = 4_000  # characters of files that a message shows
+VIEW_LINES = 200  # largest number of lines of a file that are shown at once
+HITS = 50  # largest number of lines that a search shows
+SHOWN = 4_000  # largest number of characters of an error message that lists definitions
 
 
 class Config(ToolConfig, frozen=True):
-    """level: 1 one module; 2 four modules, one with the mistake; 3 four modules, two with one mistake each; 0 all.
-    split: all, or the training or held-out share of the modules, or of the repositories of `rows` (a module is never in
-    both). kinds: kinds of mistakes, empty for all. prompt: chat, or compact (the agent views definitions, and their
-    single changes are listed). reward: solved pays 1 if all hidden checks pass; share pays the passed share of the
-    checks that no visible test shows; similarity pays the similarity to the gold patch (SWE-RL). sandbox: the tool that
-    runs code. timeout_s: seconds per command. rows: tasks of `agentrl envs code_repo prepare`, or rows with the same
-    columns.
+    """The options.
+
+    level: level of the generated tasks: 1 (one module with one mistake), 2 (four modules, one of them with one
+        mistake), 3 (four modules, two of them with one mistake each) or 0 (all three levels).
+    split: all tasks, or their training or test part. Generated tasks are divided by module and tasks of a file (`rows`)
+        by repository, so that no module and no repository is in both parts.
+    test_share: share of the repositories of a file (`rows`) that are in the test part, between 0 and 1. It has no
+        effect on generated tasks, which have fixed parts.
+    kinds: kinds of the generated mistakes: relation, arithmetic, logic, constant, name, negation, condition, jump,
+        return, argument, missing; empty: all kinds. The second mistake of level 3 can be of any kind.
+    prompt: chat (tool calls), or compact (few words, for small models). Under compact the listed actions are to hand
+        in, to run the tests, to view a definition, and single changes of the definition that was viewed last; generated
+        tasks are those that such changes can solve.
+    reward: solved (1 if all hidden checks pass, else 0), share (the share of the hidden checks that pass; those that a
+        visible test shows do not count) or similarity (that of the patch to the gold patch, from 0 to 1, as in SWE-RL).
+    sandbox: the tool that runs the code, a table with its name and its options.
+    timeout_s: seconds that a command, a run of the tests, or all hidden calls of the verdict together may take.
+    rows: a file of tasks that `agentrl envs code_repo prepare` wrote, or of rows with the same columns, instead of
+        generated tasks.
     """
 
     level: Literal[0, 1, 2, 3] = 1
@@ -60,7 +72,7 @@ def runner_of(config: Config, hide: tuple[str, ...] = ()) -> CodeRunner:
 
 @functools.lru_cache(maxsize=64)
 def _first_tests(section: str, hide: tuple[str, ...], files: tuple[tuple[str, str], ...], command: str) -> str:
-    """The output of a task's tests at its beginning, which is the same for every copy of the task."""
+    """The output of a task's tests before any change. It is cached, because every copy of the task begins with it."""
     config = Config.model_validate_json(section)
     return shell.run(runner_of(config, hide), dict(files), command, config.timeout_s, keep=False).output
 
@@ -216,10 +228,10 @@ class Repository:
         return f"{tree_hash(self._files)}{'+' * self.done}{shown and ' '}{shown}"
 
     def reward(self) -> dict[str, float]:
-        """The reward of the configuration, and the other rewards as signals of weight 0.
+        """The reward of the configuration, and with weight 0 the signals `solved`, `share`, `similarity` and these two.
 
-        `forged`: the code made a test runner report success. `tests_edited`: the agent changed tests or their settings;
-        such changes do not count.
+        `forged`: 1 if the tests passed, but also together with a test that must fail. `tests_edited`: 1 if the agent
+        changed tests or their settings; the verdict ignores such changes.
         """
         found = self._judged()
         gold = dict(self._original)
@@ -251,7 +263,7 @@ class Repository:
         return shown[1] in definitions(self._files.get(shown[0], ""))
 
     def _code(self) -> list[str]:
-        """The Python files that are the agent's."""
+        """The paths of the Python files that are not protected."""
         return [path for path in sorted(self._files) if path.endswith(".py") and not protected(path)]
 
     def _known(self, path: str) -> str:
@@ -263,8 +275,10 @@ class Repository:
 
 @functools.lru_cache(maxsize=256)
 def definitions(source: str) -> dict[str, tuple[int, int]]:
-    """Functions, classes and methods of a file, by name: where they begin and end in the text; a class with methods
-    ends before its first method. {} if the file does not parse."""
+    """The (begin, end) in the text of each top-level function, class and method of a file, by name.
+
+    A class with methods ends before its first method. The mapping is empty if the file does not parse.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

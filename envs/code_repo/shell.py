@@ -1,4 +1,4 @@
-"""Runs a shell command on a repository, in a fresh sandbox; the files come back as the command left them."""
+"""Runs a shell command on a repository in a new sandbox. The text files come back as the command left them."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from agentrl.chat import shorten
 from agentrl.envs.code_repair.workspace import checked_file
 from agentrl.tool import CodeRunner, without_infra_error
 
-FILES_LIMIT = 400
+FILES_LIMIT = 400  # largest number of files of a repository
 OUTPUT_LIMIT = 4_000  # characters of a command's output that are shown
-GRACE_S = 3.0  # after the command's own time, for collecting files
+GRACE_S = 3.0  # seconds for collecting the files, besides the command's own time
 TREE = ".agentrl-tree.json"
 # Folders that programs leave behind; they are not part of a repository.
 IGNORED = ("__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache", ".git")
@@ -66,8 +66,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         output: what the command printed, shortened, with a line on how it ended.
-        code: its exit code; 124 if it took too long and was stopped, None if the sandbox had to be ended.
-        files: the repository after the command; as before it if the sandbox had to be ended.
+        code: its exit code; 124 if it took too long and was stopped, None if the sandbox ended without a report.
+        files: the repository after the command; the one before it if the sandbox ended without a report, or if the
+            files were not to be brought back.
     """
 
     output: str
@@ -83,7 +84,7 @@ def run(runner: CodeRunner, files: Mapping[str, str], command: str, timeout_s: f
         files: the repository.
         command: for bash, or sh where there is none; `python` is the sandbox's.
         timeout_s: seconds after which the command is stopped.
-        keep: bring the files back.
+        keep: bring the files back as the command left them.
 
     Raises:
         ToolFault: the sandbox itself failed.

@@ -20,11 +20,13 @@ The tests of this repository fail. Find the cause in the code and repair it; the
 of tests do not count. Tests that you do not see decide. Files: {files}. Tests run by: {command}"""
 README = "# {package}\n\nPure-Python modules.\n\n{purposes}\n\nTests: `{command}`\n"
 COMMAND = "python -m tests"
-HELD_OUT = 0.25  # of the modules
+HELD_OUT = 0.25  # share of the modules that are test modules, approximately
 WANTED = {"all": (False, True), "train": (False,), "test": (True,)}
 MODULES_OF_LEVEL = {1: 1, 2: 4, 3: 4}
 MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
-NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}  # module -> an original that it imports: never hide that one
+# Module -> the original of another module that it imports. The two are never in one repository, because the sandbox
+# hides the originals of all modules of a repository.
+NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}
 COLUMNS = ("statement", "files", "command", "hidden")
 
 
@@ -32,7 +34,7 @@ def tasks(config: Config) -> RowTasks:
     """The tasks of a configuration.
 
     Raises:
-        ValueError: there are no tasks, or no sandbox works, which is thus found before anything is played.
+        ValueError: there are no tasks, or no sandbox works; so a missing sandbox is noticed before the first episode.
     """
     runner_of(config)
     rows = _of_split(_own_rows(config.rows), config) if config.rows else _Generated(config)
@@ -45,7 +47,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """Level and kind of the mistake, for tables."""
+    """The group of a task in tables: its `kind`, which names the (first) mistake; `repository` if it has none."""
     return str(task.params.get("kind") or "repository")
 
 
@@ -55,13 +57,13 @@ def held_out(name: str) -> bool:
 
 
 def _of_split(rows: list[dict[str, Any]], config: Config) -> list[dict[str, Any]]:
-    """The rows of the repositories of a split; repositories are never divided."""
+    """The rows of a split. All rows of one repository are in one part."""
     sides = [share_of_key(f"repository {row.get('repository') or row['key']}") < config.test_share for row in rows]
     return [row for row, test in zip(rows, sides, strict=True) if test in WANTED[config.split]]
 
 
 class _Generated(Sequence[Mapping[str, Any]]):
-    """Rows of the modules; a row is written when it is read."""
+    """Rows made from the modules; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
         levels = (1, 2, 3) if config.level == 0 else (config.level,)
@@ -102,7 +104,7 @@ def _usable(name: str, listed_edits: bool) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _broken(name: str, mistake: Mistake) -> tuple[str, str, str]:
-    """A module with a mistake, and the pieces (old, new) that mend it."""
+    """A module with a mistake, and the arguments (old, new) of `str_replace` that mend it."""
     source, mutation = modules()[name].source, mistake.mutation
     broken = apply(source, mutation)
     right = source[mutation.start : mutation.end]
@@ -138,14 +140,18 @@ def _row(key: str, level: int, chosen: Sequence[Module], wrong: Sequence[tuple[s
 
 
 def _own_rows(path: str) -> list[dict[str, Any]]:
-    """Rows of a file, with the columns that `prepare` writes; ValueError names the first that is wrong."""
+    """The rows of a file, with the columns that `prepare` writes. Raises ValueError for the first wrong row."""
     return [
         {"key": f"{number}", **_read(row, f"{path}: row {number}")} for number, row in enumerate(read_rows(path), 1)
     ]
 
 
 def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
-    """What a row of a file asks, its files included, and its patch; ValueError says what it lacks."""
+    """The question of a row of a file (its statement and its files) and its fixes.
+
+    Raises:
+        ValueError: the row lacks columns, or they cannot be used.
+    """
     made = _read(row, where)
     return Asked(f"{made['statement']}\n{sorted(made['files'].items())}", tuple(map(str, made["fixes"])))
 

@@ -1,8 +1,8 @@
 """Testing code: read a small program, write and run tests, and say whether it is right.
 
-The programs are those of `code_repair`, each once with its mistakes and once without. A report is compared with hidden
-checks of the code. So a report is judged in the same way wherever the code comes from; in `code_pair`, the writer sends
-the code.
+The repositories are those of `code_repair`'s tasks, each once with its mistakes and once without them. A report says
+that the code passes or fails, and it is right if the hidden checks say the same. So a report is judged in the same way
+wherever the code comes from; in `code_pair`, the writer sends the code.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ __all__ = [
     "tasks",
 ]  # fmt: skip
 
-WAITS = True  # for a sandbox
+WAITS = True  # a step that runs code waits for the sandbox
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeTest-v0": {}})
 

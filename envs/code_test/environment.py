@@ -1,4 +1,4 @@
-"""The environment: the tester's tools through the core's tool calling, and a form of it that lists its actions."""
+"""The environment: a tool environment over `Tester`. With the compact prompt it lists its actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ When you know, call report."""
 
 
 class CodeTest(Listed):
-    """The tester's environment; with the compact prompt every observation lists the actions that may be taken."""
+    """The tester's environment; with the compact prompt every observation but the last one lists the actions."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
@@ -31,7 +31,7 @@ class CodeTest(Listed):
 
 
 class Compact(Words):
-    """Few words: a report is its verdict and its line."""
+    """The compact prompt of `code_repair`; a report is written as `passes` or `fails`, and its finding."""
 
     def answer(self, action: str) -> str:
         """The call in words."""
@@ -45,7 +45,7 @@ class Compact(Words):
 
 
 class _Both(Sequence[Mapping[str, Any]]):
-    """Rows of `code_repair`'s tasks, each once with its mistakes and once without."""
+    """Rows of `code_repair`'s tasks, each once with its mistakes and once with the task's `fixes` made."""
 
     def __init__(self, listed: Sequence[Task]) -> None:
         self._listed = listed
@@ -70,7 +70,7 @@ def ask(files: Mapping[str, str], hidden: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind(task: Task) -> str:
-    """Level and kind of the mistake, for tables."""
+    """The group of a task in tables, as in `code_repair`; right code has the group of the mistake that was undone."""
     return str(task.params.get("kind", "code_test"))
 
 
@@ -85,7 +85,8 @@ def prompt(config: Config) -> Prompt:
 
 
 class Player:
-    """Runs the tests and reports the first line that failed; takes a random listed action with probability `slips`."""
+    """Runs the tests, then reports the first failure that they print, or that the code passes. With probability `slips`
+    it takes a random action of the compact form instead."""
 
     def __init__(self, env: CodeTest, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips = env, seed, slips
@@ -110,6 +111,6 @@ class Player:
 
 
 def expert(env: Env, name: str, seed: int) -> Player:
-    """`expert`, `careless:P` (any offered action with probability P; 0.3 if left out) or `random`."""
+    """`expert`, `careless:P` (a random action with probability P, by default 0.3), or `random` (as careless:1)."""
     assert isinstance(env, CodeTest)
     return Player(env, seed, random_share(name, "code_test", EXPERTS))

@@ -11,8 +11,19 @@ SYSTEM = "You test Python code that others write. Read it, write tests, run them
 
 
 class Config(code_repair.Config, frozen=True):
-    """Options of `code_repair`. `level`, `programs`, `kinds`, `rows` and `mode` choose the programs; `reward` has no
-    effect. With the compact prompt the tester writes no tests: it runs the given ones and chooses a report."""
+    """The options of `code_repair`; some of them mean something else here.
+
+    level: level of the generated repositories, each of which is tested once with its mistakes and once without: 1 (one
+        program with one mistake), 2 (three programs, one of them with one mistake), 3 (three programs, two of them with
+        one mistake each) or 0 (all three levels).
+    prompt: chat (tool calls), or compact (few words, for small models). Under compact the first observation shows the
+        code, and the tester writes no tests; the listed actions are to run the given tests and to report.
+    reward: has no effect. A right report gets the reward 1, a wrong report or none gets 0.
+    timeout_s: seconds that one run of the tests may take. The hidden calls of a verdict together, and each run of a
+        hidden test program, may take as long.
+    mode: which code is tested with a file (`rows`) of HumanEval or MBPP: `write` takes each solution and the file
+        without the solution; `repair` takes each solution and the solution with a mistake in it.
+    """
 
 
 class Tester(View):
@@ -59,22 +70,25 @@ class Tester(View):
         return "reported"
 
     def state_key(self) -> str:
-        """States with the same files and the same output of the last test run are one state."""
+        """A digest of the files, the output of the last run of the tests, and whether there was a report."""
         return f"{self._work.state_key()} {'|'.join(self._seen)} {self.done}"
 
     def reward(self) -> dict[str, float]:
-        """right: the report is true. format: there was a report."""
+        """right: 1 if the report is right. format: 1 if there was a report. The reward is `right`."""
         return {"right": self._right, "format": float(self.done)}
 
     def _choices(self) -> list[str]:
-        """The compact form's actions: the tests, and reports that name one of their lines."""
+        """The actions of the compact form: run the tests (once), and reports with and without a printed failure."""
         call = tool_action.call
         told = [call("report", passes=False, finding=line) for line in self._failures()]
         run = [] if self._seen else [call("run_tests")]
         return [*run, call("report", passes=True), call("report", passes=False), *told]
 
     def _failures(self) -> list[str]:
-        """The failures that the last run of the tests printed; the last line counts them, if the run ended."""
+        """The failures that the last run of the tests printed: all lines but the last, which is their count.
+
+        If the run was stopped, the last line says so. It is a failure itself if it is the only line.
+        """
         *lines, last = self._seen or ("0 failed",)
         failed = [line for line in lines if line]
         return failed if failed or last.endswith("0 failed") else [last]

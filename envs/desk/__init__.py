@@ -1,13 +1,14 @@
-"""A service desk: tools over a database, a customer with a goal, a policy to obey; the final database decides.
+"""A service desk: tools over a database, a customer with requests, rules to obey; the final database decides.
 
-The form is that of tau-bench (arXiv:2406.12045): at the end the database must be as the right calls leave it, and the
-customer must have been told the facts that the task names. Tasks of two domains are generated; train, valid and test
-have no customer in common. tau-bench's own tasks, retail and airline, are read from its files.
+The form is that of tau-bench (arXiv:2406.12045), which calls the rules a policy. A task is solved if the conversation
+was ended, the database is as the right calls leave it, and the agent told the customer the facts that the task names.
+Tasks of two domains are generated; train, valid and test have no customer in common. tau-bench's own tasks, retail and
+airline, are read from its files.
 
 | piece | module |
 | --- | --- |
 | conversation, score, state | `counter` |
-| domains: tables, tools, policies | `retail`, `bookings`, `airline` |
+| domains: tables, tools, rules | `retail`, `bookings`, `airline` |
 | generated tasks | `people`, `retail_cases`, `booking_cases` |
 | the simulated customer | `customer`; as an agent, the environment `desk_user` |
 | files of tau-bench | `taubench` |
@@ -48,7 +49,7 @@ def expert(env: Env, name: str, seed: int) -> Player:
 
 
 def entities(config: Config) -> Sequence[str]:
-    """Names and numbers of generated tasks."""
+    """Names and numbers of generated tasks under the compact prompt; else empty."""
     if config.data or config.prompt != "compact":
         return ()
     return [*words(), *(str(number) for number in range(1, 161))]

@@ -21,7 +21,7 @@ from agentrl.envs.desk.taubench import tables
 from agentrl.tool import ToolError
 from agentrl.tool_env import environment
 
-POLICY = ""  # the published one, wiki.md
+POLICY = ""  # the rules are those of tau-bench, in its file wiki.md
 NOW = "2024-05-15T15:00:00"
 BOOKED = ("HATHAT", "HATHAU", "HATHAV")  # ids of new reservations
 CERTIFICATES = ("certificate_3221322", "certificate_3221323", "certificate_3221324")
@@ -89,7 +89,7 @@ class Airline(Counter):
         self._meet(text)
 
     def _meet(self, text: str) -> None:
-        """A customer is identified by the user id, which they say themselves: there is no tool that finds it."""
+        """Identify the customer by a user id in the text. The customer says it, because no tool finds it."""
         known = (name for name in USER_ID.findall(text) if name in self._data["users"])
         self._identified = self._identified or next(known, "")
 
@@ -340,7 +340,7 @@ class Airline(Counter):
         return priced, total
 
     def _seats(self, number: str, date: str, cabin: str, people: int) -> dict[str, Any]:
-        """Price and cities of a flight that has this many seats left."""
+        """Price and cities of a flight. Raises ToolError unless it has seats left for this many people."""
         flight = self._data["flights"].get(number)
         if flight is None:
             raise ToolError(f"flight {number} not found")
@@ -354,7 +354,7 @@ class Airline(Counter):
         return {**_plain(flight), "price": day["prices"][cabin]}
 
     def _pay(self, user_id: str, payments: Sequence[Payment], total: int | float) -> None:
-        """Pay for a new reservation; a certificate is used up."""
+        """Pay for a new reservation; a certificate is used up. Raises ToolError if the payments do not fit."""
         own = self._user(user_id)["payment_methods"]
         for payment in payments:
             method = own.get(payment["payment_id"])
@@ -374,7 +374,7 @@ class Airline(Counter):
                 del own[payment["payment_id"]]
 
     def _charge(self, reservation: Mapping[str, Any], payment_id: str, price: int | float) -> None:
-        """Pay, or pay back, the price of a change; the caller then makes the change."""
+        """Charge the price of a change, or pay it back if it is negative; the caller then makes the change."""
         methods = self._data["users"][reservation["user_id"]]["payment_methods"]
         if payment_id not in methods:
             raise ToolError("payment method not found")

@@ -7,8 +7,8 @@ from typing import Any
 
 from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
 
-PEOPLE, BOOKINGS = 5, 3
-FREE_DAYS, ROOM_DAYS = 14, 3  # in days, as the policy has them
+PEOPLE, BOOKINGS = 5, 3  # numbers of guests per database, and of bookings per guest
+FREE_DAYS, ROOM_DAYS = 14, 3  # days before its beginning at which a saver booking may be cancelled, a room changed
 ROOMS = ("single", "double", "suite")
 HOTELS = ("Astoria", "Bristol", "Carlton", "Excelsior", "Metropole", "Savoy")
 KINDS = ("cancel", "cancel", "room", "room", "breakfast", "ask price", "ask days")
@@ -21,7 +21,7 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     Args:
         part: the part (training, validation or test) from which the guests are drawn.
         number: the seed of everything in the task.
-        requests: the most that the guest asks for.
+        requests: largest number of requests of the guest.
     """
     rng = random.Random(f"desk bookings {part} {number} {requests}")
     people = draw_people(rng, part, PEOPLE)
@@ -72,13 +72,13 @@ def _tables(rng: random.Random, people: list[Person]) -> dict[str, Any]:
 
 
 def allowed(kind: str, booking: Mapping[str, Any], tier: str, free: int) -> bool:
-    """Does the policy allow this change of a booking?
+    """Do the rules allow this change of a booking?
 
     Args:
         kind: cancel, room or breakfast.
         booking: as in the database.
         tier: the guest's tier.
-        free: how many rooms of the wanted kind are free.
+        free: number of free rooms of the wanted kind in the hotel.
     """
     if booking["status"] != "booked":
         return False

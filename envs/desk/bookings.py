@@ -1,4 +1,4 @@
-"""Bookings of hotel rooms. The tools carry out every call: the policy alone says what is allowed."""
+"""Bookings of hotel rooms. The tools do not check whether the rules (POLICY) allow a change: the agent must do it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ class Bookings(Counter):
         return record
 
     def _booking(self, booking_id: str) -> dict[str, Any]:
-        """A booking that the caller changes next; whether the change is allowed is noted."""
+        """A booking that the caller changes next. Notes whether the guest was identified and had agreed."""
         booking = self._record("bookings", booking_id, "booking")
         self._changes(booking["guest"])
         return booking

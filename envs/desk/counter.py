@@ -1,4 +1,4 @@
-"""One conversation at the desk: the database, the customer, what was said; success by the database at the end."""
+"""One conversation at the desk: the options, the database, the customer, what was said, and the score at the end."""
 
 import abc
 import copy
@@ -37,16 +37,26 @@ TELL = "It is {value}. Is there anything else?"
 
 
 class Config(ToolConfig, frozen=True):
-    """domain: retail (orders and returns, tau-bench's tables and tools), bookings (of rooms; its tools check nothing,
-    so that the agent itself must obey the rules) or airline (tau-bench's flights; no generated tasks). requests: most
-    requests of one customer. count: generated tasks of each part. seed: seed of the first task. split: train, valid or
-    test, which share no customer, or all. prompt: chat (tool calls; words without a call go to the customer), instruct
-    (one line per turn, for language models), or compact (few words for small models; for generated tasks only). Under
-    instruct and compact, generated tasks list their actions: usual phrases, and calls with the names that were seen.
-    user: script (built in, not random) or agent (the agent `user`, which plays `desk_user`: give it a model in
-    [agents.user]). rules: reported or enforced. The signal `obeyed` says whether the customer was identified and
-    agreed before each change. With enforced, a task is solved only if this holds; with reported, it does not matter,
-    as in tau-bench. data: tau-bench's folder `tau_bench/envs/retail` (or `airline`) instead of generated tasks.
+    """The options.
+
+    domain: retail (orders and returns, with tau-bench's tables and tools), bookings (of hotel rooms; the tools do not
+        check the rules, so the agent itself must obey them) or airline (tau-bench's flights; needs `data`, because no
+        tasks are generated).
+    requests: largest number of requests of one customer of a generated task.
+    count: number of generated tasks in each part.
+    seed: seed of the first generated task of each part.
+    split: the part of the tasks: train, valid, test, or all three. Generated tasks of two parts have no customer in
+        common; the parts of tau-bench's tasks are its task files.
+    test_share: has no effect; the parts are fixed.
+    prompt: chat (tool calls; words without a call go to the customer), instruct (one line per turn, for language
+        models), or compact (few words, for small models; only for generated tasks). Under instruct and compact,
+        generated tasks list their actions: usual phrases, and calls with the names that were seen.
+    user: script (the customer is built in and not random) or agent (the agent `user`, which plays `desk_user`; its
+        expert, the same script, answers unless [agents.user] names a model).
+    rules: reported (a task can be solved without obeying the rules, as in tau-bench) or enforced (a task is solved only
+        if the customer was identified and had agreed before each change). The signal `obeyed` says whether this holds.
+    rows: not allowed here; name tau-bench's files by `data`.
+    data: tau-bench's folder `tau_bench/envs/retail` or `tau_bench/envs/airline`, instead of generated tasks.
     """
 
     domain: Literal["retail", "bookings", "airline"] = "retail"
@@ -136,7 +146,7 @@ class Counter(abc.ABC):
         return "Transfer successful"
 
     def _find(self, found: str | None) -> str:
-        """The customer's id, noted as identified; ToolError if there is none."""
+        """Note that the customer was identified, and return the customer's id. Raises ToolError if `found` is None."""
         if found is None:
             raise ToolError("user not found")
         self._identified = found
@@ -144,13 +154,14 @@ class Counter(abc.ABC):
         return found
 
     def _changes(self, owner: str) -> None:
-        """Note whether the agent may make the next change of this customer's records; the agreement is then used up."""
+        """Note whether the agent obeys the rules when it changes a record of `owner`. The agreement is then used up."""
         self._obeyed = self._obeyed and self._agreed and self._identified == owner
         self._agreed = False
 
     def reward(self) -> dict[str, float]:
-        """solved: the conversation was ended, the database is as after the right actions, and what had to be told was
-        told. state, told: the last two alone. obeyed: the customer was identified and had agreed before each change."""
+        """Signals that are 0 or 1. state: the database is as after the right actions. told: everything that had to be
+        told was told. obeyed: before each change of a record, its owner was identified and had agreed. solved: state
+        and told are 1 and the conversation was ended; with rules = "enforced", obeyed must be 1 too."""
         state = float(self._data == self._wanted())
         words = [content for content, _ in self._said]
         told = float(all(any(self._tells(content, output) for content in words) for output in self._case.outputs))
@@ -158,7 +169,7 @@ class Counter(abc.ABC):
         return {"solved": float(bool(solved)), "state": state, "told": told, "obeyed": float(self._obeyed)}
 
     def _tells(self, content: str, output: str) -> bool:
-        """Does a text tell this output? In tau-bench's tasks its own rule holds: the output is a part of the text."""
+        """Does a text tell this output? In tau-bench's tasks, its own rule decides: the text contains the output."""
         if self._case.published:
             return output.lower() in content.lower().replace(",", "")
         return holds(content, output)
@@ -203,7 +214,7 @@ class Counter(abc.ABC):
         """Calls of the domain's tools with the names that were seen, and phrases of the domain."""
 
     def _choices(self) -> Iterator[str]:
-        """Listed actions."""
+        """The listed actions of a generated task; tasks of tau-bench list none."""
         if self._case.published:
             return
         if not self._identified:

@@ -1,4 +1,4 @@
-"""The simulated user: what a customer wants, knows and says. It is a script: the same words get the same reply.
+"""The simulated user: what a customer wants, knows and says. It is a script, in which nothing is random.
 
 A customer answers questions, confirms when asked to, repeats a question that was not answered, and states one request
 after the other. It ends the conversation with tau-bench's mark `###STOP###`.
@@ -29,7 +29,8 @@ CLOSING = ("anything else", "something else", "sorry", "policy", "cannot", "can'
 
 
 class Mood(NamedTuple):
-    """The customer's progress: the request, how often it was repeated, and whether the conversation is over."""
+    """The customer's progress: the number of the present request, how often the customer repeated its question, and
+    whether the conversation is over."""
 
     request: int = 0
     repeated: int = 0
@@ -37,7 +38,7 @@ class Mood(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A reply, the customer after it, and whether it agrees to what was proposed."""
+    """A reply, the customer's progress after it, and whether the customer agrees to what the agent proposed."""
 
     text: str
     mood: Mood

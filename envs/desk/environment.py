@@ -1,4 +1,4 @@
-"""The environment: conversations through the core's tool calling, and errands to the customer who is an agent."""
+"""The environment: a tool environment over a conversation, errands to a customer who is an agent, and the tasks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,7 +54,7 @@ class Desk(Listed):
         return result._replace(info={**result.info, "errands": (errand,)})
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
-        """What the customer says; a customer whose episode failed says nothing."""
+        """The result of the turn with the customer's reply in it; a customer whose episode failed says nothing."""
         assert self._waiting is not None, "nobody was asked"
         result, self._waiting = self._waiting, None
         lost = replies[0].status == Status.ENV_ERROR or not replies[0].text.strip()
@@ -69,7 +69,7 @@ class Desk(Listed):
         return result._replace(observation=self._listed(self.inner._seen))
 
     def _over(self, result: StepResult, words: str) -> StepResult:
-        """The result of the turn after which the customer left."""
+        """The result of the turn after which the customer ended the conversation."""
         verdict = self.inner.cut()
         counter: Counter = self.inner.instance
         seen = replace(_told(result.observation, words.replace(STOP, "").strip(), counter.state_key()), actions=())
@@ -82,8 +82,10 @@ class Desk(Listed):
         return self._worded(super().restore(snapshot))
 
     def _worded(self, observation: Observation) -> Observation:
-        """The prompts `instruct` and `compact` write results themselves, so that a word is the same token
-        everywhere."""
+        """Under the prompts `instruct` and `compact`, the observation without its chat messages.
+
+        These prompts write the text of the results themselves, so that a word is the same token everywhere.
+        """
         return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
@@ -96,7 +98,7 @@ def _told(observation: Observation, words: str, state_key: str) -> Observation:
 
 
 def prompt(config: Config) -> Prompt:
-    """The prompt; its system message holds the policy."""
+    """The prompt. Its system message holds the rules of the desk, but under `compact` there is no system message."""
     written = taubench.policy(config.data) if config.data else DOMAINS[config.domain].POLICY
     if config.prompt == "compact":
         return Compact()
@@ -165,13 +167,13 @@ def find(config: Config, key: str) -> Task:
 
 
 def kind(task: Task) -> str:
-    """What the customer wants."""
+    """The kinds of the customer's requests, joined by " + "; `tau-bench` for a task of its files."""
     made = task.params.get("made")
     return case_of(made).kind if made else "tau-bench"
 
 
 def benchmark(config: Config) -> str:
-    """Generated tasks by their settings, or tau-bench's."""
+    """The name of the benchmark: the settings of generated tasks, or tau-bench with its domain and split."""
     rule = "" if config.rules == "reported" else ", policy enforced"
     if config.data:
         return f"tau-bench {config.domain}, {config.split}, user {config.user}{rule}"
@@ -179,7 +181,7 @@ def benchmark(config: Config) -> str:
 
 
 def agents(config: Config) -> Mapping[str, Mapping[str, Any]]:
-    """The customer, if it is an agent: not trained, unless a recipe says so."""
+    """The section of the customer, if it is an agent. It is not trained, unless a recipe says so."""
     if config.user == "script":
         return {}
     section = {"env": {"name": "desk_user"}, "expert": "expert", "trained": False, "policy": USER}

@@ -89,7 +89,7 @@ def words() -> list[str]:
 
 
 def identity(rng: random.Random, person: Person) -> dict[str, str]:
-    """The facts by which a customer can be found: a third of them do not know the email of their account."""
+    """The facts by which a customer can be found. A third of the customers do not know the email of their account."""
     known = {"name": f"I am {person.spoken}, zip code {person.zip}."}
     if rng.random() < 2 / 3:
         known["email"] = f"It is {person.email}."

@@ -1,12 +1,12 @@
 """The named players of the environment: demonstrators to clone, baselines to compare with.
 
-expert: identifies the customer, asks for what it needs, reads the records, obeys the policy, has changes confirmed. It
+expert: identifies the customer, asks for what it needs, reads the records, obeys the rules, has changes confirmed. It
     understands the scripted customer of generated tasks and knows nothing but what it was told and has read.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed action (or, if none is
-    listed, the phrase of a refusal) instead. Everything that it does is cloned, failures included.
-oracle: knows the right calls and what must be told, in tau-bench's tasks too. There expert and careless play as the
-oracle does.
-random: each listed action with the same probability.
+careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
+    action instead. If none is listed, it says that it refuses. All its episodes are cloned, failures included.
+oracle: knows the right calls and what must be told, in tau-bench's tasks too. In tau-bench's tasks, `expert` plays as
+    the oracle does, and so does `careless` in the steps that are not random.
+random: takes a random listed action at each step. If none is listed, it says that it refuses.
 """
 
 import random
@@ -45,7 +45,7 @@ class Player:
         self._rng = random.Random(seed)
 
     def reset(self, task: Task) -> None:
-        """Start the stream of this task."""
+        """Seed by the task."""
         self._rng = random.Random(f"{self._seed} {task.key}")
 
     def act(self, observation: Observation) -> Move:
@@ -60,7 +60,7 @@ class Player:
         return Move(self._identify(counter) if not counter._identified else self._serve(counter))
 
     def _recite(self, counter: Counter) -> str:
-        """Identify the customer, make the right calls, each confirmed, and tell what must be told; then close."""
+        """Identify the customer, make the right calls with each change confirmed, tell what must be told, and close."""
         case = counter._case
         made = [(call.name, dict(call.arguments)) for call in self._env.inner.log if call.ok]
         find = _find_by_email(counter)
@@ -77,7 +77,7 @@ class Player:
         return say(TELL.format(value=untold[0]) if untold else DONE)
 
     def _failed(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Was the call made, and failed? As in tau-bench, some right calls do."""
+        """Was the call made, and did it fail? Some right calls of tau-bench fail."""
         return any((c.name, dict(c.arguments)) == (name, dict(arguments)) and not c.ok for c in self._env.inner.log)
 
     def _identify(self, counter: Counter) -> str:
@@ -169,7 +169,7 @@ class Player:
         return self._change(counter, allowed("room", booking, tier, free), "change_room", room=room, **change)
 
     def _change(self, counter: Counter, fits: bool, name: str, **arguments: Any) -> str:
-        """Have the change confirmed, then make it; refuse what the policy does not allow."""
+        """Have the change confirmed, then make it; refuse the change if the rules do not allow it (`fits` is False)."""
         if not fits:
             return say(REFUSE)
         return tool_action.call(name, **arguments) if counter._agreed else say(CONFIRM)

@@ -12,16 +12,16 @@ from agentrl.tool import Call, Calls, Malformed
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status
 
-CACHED_CHARS = 400
+CACHED_CHARS = 400  # the words of shorter actions are cached, because listed actions are shorter and occur again
 PHRASES = {**{said: f"ask {what}" for what, said in ASKS.items()}, CONFIRM: "confirm", DONE: "done", REFUSE: "refuse"}
 TOLD = re.compile(re.escape(TELL).replace(re.escape("{value}"), "(.*)"), re.S)
 
 
 class Instruct:
-    """One line per turn, for language models: the system message is the policy and what may be written.
+    """One line per turn, for language models: the system message holds the rules of the desk and what may be written.
 
     Args:
-        policy: the text that the agent must obey.
+        policy: the rules of the desk, which the agent must obey.
     """
 
     rewords = True

@@ -1,7 +1,7 @@
 """Orders and returns: tau-bench's retail tables and tools.
 
 Source: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains", arXiv:2406.12045;
-github.com/sierra-research/tau-bench (MIT). Tables: users, orders, products. A tool answers with JSON as there.
+github.com/sierra-research/tau-bench (MIT). Tables: users, orders, products. As there, tools answer with JSON.
 """
 
 import json
@@ -326,7 +326,7 @@ class Retail(Counter):
         return self._end()
 
     def _order(self, order_id: str, status: str = "", otherwise: str = "") -> dict[str, Any]:
-        """An order, which must have this status."""
+        """An order. Raises ToolError with the message `otherwise` if it does not have this status."""
         order: dict[str, Any] | None = self._data["orders"].get(order_id)
         if order is None:
             raise ToolError("order not found")
@@ -345,7 +345,7 @@ class Retail(Counter):
         method["balance"] = round(method["balance"] - amount, 2)
 
     def _difference(self, order: Mapping[str, Any], item_ids: Sequence[str], new_item_ids: Sequence[str]) -> float:
-        """The prices of new items less those of the old ones."""
+        """The prices of the new items minus those of the old ones. Raises ToolError if the exchange is impossible."""
         for item_id in item_ids:
             _has_items(order, [item_id] * item_ids.count(item_id), f"{item_id} not found")
         if len(item_ids) != len(new_item_ids):

@@ -25,7 +25,7 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     Args:
         part: the part (training, validation or test) from which the customers are drawn.
         number: the seed of everything in the task.
-        requests: the most that the customer asks for.
+        requests: largest number of requests of the customer.
     """
     rng = random.Random(f"desk retail {part} {number} {requests}")
     people = draw_people(rng, part, PEOPLE)
@@ -39,7 +39,8 @@ def write_case(part: Part, number: int, requests: int) -> Case:
     outputs: list[str] = []
     kinds: list[str] = []
     methods = data["users"][person.id]["payment_methods"]
-    left = {name: method["balance"] for name, method in methods.items() if "balance" in method}  # after each request
+    # Balances of the gift cards after the requests so far.
+    left = {name: method["balance"] for name, method in methods.items() if "balance" in method}
     for order in own[: rng.randint(1, requests)]:
         kind = rng.choice(KINDS)
         request, action, output = _request(rng, kind, order, list(methods), left)
@@ -104,7 +105,7 @@ def _tables(rng: random.Random, people: list[Person]) -> dict[str, Any]:
 
 
 def _methods(rng: random.Random) -> dict[str, dict[str, Any]]:
-    """Two cards and a gift card, whose balance may be too small for an order."""
+    """A credit card, a PayPal account and a gift card, whose balance may be too small for an order."""
     card, paypal, gift = (f"{kind}_{rng.randint(10, 99)}" for kind in ("credit_card", "paypal", "gift_card"))
     return {
         card: {"source": "credit_card", "brand": "visa", "last_four": "1111", "id": card},
@@ -129,7 +130,8 @@ def _request(
 ) -> tuple[dict[str, Any], tuple[str, Mapping[str, Any]] | None, str]:
     """A request, the right call, and what must be told.
 
-    It also changes its arguments: `order` gets the status that the kind needs, and a payment is taken from `left`.
+    Changes its arguments: `order` gets the status that the kind needs, and a payment is taken from `left`, the balances
+    of the gift cards.
     """
     late = rng.choice(("processed", "delivered"))
     early = rng.choice(("pending", "processed"))

@@ -1,8 +1,9 @@
 """tau-bench's files: the tables of its two domains and their tasks, which are read as data and never run.
 
 A folder is `tau_bench/envs/retail` or `tau_bench/envs/airline` of github.com/sierra-research/tau-bench: the tables
-data/*.json; tasks_train.py, tasks_dev.py, tasks_test.py (airline: the last alone); wiki.md, the policy. A task file
-binds a list of `Task(user_id=..., instruction=..., actions=[Action(name=..., kwargs={...})], outputs=[...])`.
+data/*.json; the tasks tasks_train.py, tasks_dev.py and tasks_test.py, of which airline has only the last; and the rules
+of the desk, wiki.md. A task file binds a list of `Task(user_id=..., instruction=..., actions=[Action(name=...,
+kwargs={...})], outputs=[...])`.
 """
 
 import ast
@@ -20,8 +21,11 @@ POLICY_FILE = "wiki.md"
 
 @functools.lru_cache(maxsize=4)
 def tables(folder: str, domain: str = "retail") -> Mapping[str, Any]:
-    """The tables by name; ValueError names a file that is missing or is no JSON object of records, or the domain that
-    the folder is of."""
+    """The tables by name.
+
+    Raises:
+        ValueError: the folder holds the other domain, or a file is missing or is no JSON object of records.
+    """
     found, data = {}, Path(folder).expanduser() / "data"
     for other, names in TABLES.items():
         if other != domain and all((data / f"{name}.json").is_file() for name in names):
@@ -35,7 +39,7 @@ def tables(folder: str, domain: str = "retail") -> Mapping[str, Any]:
 
 
 def policy(folder: str) -> str:
-    """The text of the policy."""
+    """The rules of the desk, which tau-bench calls its policy."""
     return read_text(_place(folder) / POLICY_FILE, "policy of tau-bench").strip()
 
 

@@ -1,6 +1,7 @@
-"""Sokoban in text: push every box onto a target; generated and solved levels, or levels of your own.
+"""Sokoban in text: push every box onto a target; generated levels with a known solution, or levels of your own.
 
-Rules and dense reward are gym-sokoban's; see `rules`, `generate` and `files` in this folder.
+The rules and the dense reward are those of gym-sokoban. `rules` has them, `generate` makes levels, and `files` reads
+levels from files.
 """
 
 import functools
@@ -22,7 +23,7 @@ __all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "exper
 
 MEASURES = ("box_share", "pushes")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
-MARKOV = True  # the grid
+MARKOV = True  # the grid shows the whole situation
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Sokoban-v0": {}}
 
 
@@ -30,19 +31,23 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     """Options of Sokoban.
 
     Attributes:
-        level: difficulty of generated levels: easy, medium, hard, harder, large, or spelled out, such as 6x6b1p1-3
-            (rows x columns, boxes, fewest to most pushes).
-        split: train, valid or test; no layout is in two splits, also not turned or mirrored.
+        level: difficulty of generated levels: easy, medium, hard, harder, large, or a shape such as 6x6b1p1-3 (6 rows
+            and 6 columns, walls included; 1 box; at least 1 and at most 3 pushes to solve it).
+        split: part of the generated levels: train, valid or test. No layout is in two parts, not even turned or
+            mirrored. It has no effect on levels of files.
         seed: seed of generated levels; another seed gives other levels.
-        count: number of generated levels; None for an endless list.
+        count: number of generated levels; None: an endless list.
         data: a file of levels in the usual notation, or a folder of .txt files, instead of generated levels.
-        max_steps: moves until an episode is truncated; None: no limit.
-        reward: `dense` as published (-0.1 per move, +1 or -1 per box, +10 at the end), or `terminal` (1 when solved).
-        moves: `all`: the four moves are admissible; `legal`: only moves that change something.
-        moves_per_turn: most moves per answer.
-        end_when_lost: end an episode as soon as a box can never reach a target.
-        border: draw the walls around the room; without the walls a small model reads half as many tokens.
-        prompt: `verl_agent` (published) or `instruct` (few tokens) for language models, `compact` for small ones.
+        max_steps: number of moves after which an episode is truncated; None: no limit.
+        reward: `dense` (that of gym-sokoban: -0.1 per move, +1 for a box pushed onto a target, -1 for a box pushed off
+            one, +10 when all are on targets), or `terminal` (1 when all boxes are on targets, else 0).
+        moves: `all` (the four moves are admissible) or `legal` (only moves that change something are).
+        moves_per_turn: largest number of moves per answer; further moves are ignored.
+        end_when_lost: end an episode when a box is seen to be stuck: no target can be reached from its cell, or boxes
+            and walls block it. Not every level that cannot be solved any more is noticed.
+        border: draw the walls around the room; without these walls, a small model reads about half as many tokens.
+        prompt: `verl_agent` (the published form) or `instruct` (few tokens) for language models, `compact` for small
+            models.
     """
 
     level: str = "easy"
@@ -76,7 +81,7 @@ def tasks(config: Config) -> Sequence[Task]:
     """The levels of a configuration.
 
     Raises:
-        ValueError: no such level, file or folder, or a broken level in it.
+        ValueError: the level is unknown, or the file or folder is missing or has no levels or a broken one.
     """
     if not config.data:
         return Keys(shape_of(config.level), config.split, config.seed, config.count or ENDLESS)
@@ -116,7 +121,7 @@ def find(config: Config, key: str) -> Task:
 
 
 def kind(task: Task) -> str:
-    """The shape of a generated level, or the file of another."""
+    """The shape of a generated level, or the file of a level that was read from a file."""
     return str(parse(task.key)[0]) if task.key.startswith(f"{BENCHMARK}/") else task.key.rpartition("#")[0]
 
 

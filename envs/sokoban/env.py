@@ -26,12 +26,12 @@ class SokobanEnv:
     """Sokoban in text.
 
     Args:
-        open_level: a task's level.
+        open_level: a function from a task to its level.
         max_steps: moves after which an episode is truncated; None for no limit.
-        reward: `dense`, as published (see `rules`), or `terminal`: 1 when every box is on a target.
-        masked: list only the moves that change something as admissible; else all four.
-        moves_per_turn: most moves one action may hold, separated by commas; the rest is ignored.
-        end_when_lost: end the episode, unsolved, once a box is stuck for good off the targets.
+        reward: `dense` (see `rules`), or `terminal`: 1 when every box is on a target, else 0.
+        masked: list only the moves that change something as admissible; if False, or if there is none, list all four.
+        moves_per_turn: largest number of moves of one action, separated by commas; further moves are ignored.
+        end_when_lost: end the episode, unsolved, when `lost` finds that a box is stuck.
         border: draw the walls around the room.
     """
 
@@ -67,7 +67,11 @@ class SokobanEnv:
 
     @property
     def state(self) -> State:
-        """Where player and boxes are now."""
+        """Where player and boxes are now.
+
+        Raises:
+            ValueError: no level was started.
+        """
         if self._state is None:
             raise ValueError("no Sokoban level was started: call reset(task) first")
         return self._state
@@ -79,7 +83,7 @@ class SokobanEnv:
         return self.observation()
 
     def step(self, action: str) -> StepResult:
-        """Carry out a move, or several. An action that is no move changes nothing and counts as one move."""
+        """Carry out a move, or several. A word that is no move changes nothing and counts as a move."""
         words = [word.strip().lower() for word in action.split(",")][: self._moves_per_turn]
         known = all(word in ACTIONS for word in words)
         reward = 0.0
@@ -97,7 +101,7 @@ class SokobanEnv:
         return StepResult(self.observation(), reward, ended, self._out_of_steps() and not ended, info)
 
     def info(self) -> dict[str, Any]:
-        """`success`, boxes on targets (number and share), moves and pushes so far."""
+        """`success`, number and share of the boxes on targets, and the numbers of moves (`steps`) and pushes so far."""
         on = len(self.state.boxes & self.room.targets)
         return {
             "success": solved(self.room, self.state),
@@ -108,7 +112,7 @@ class SokobanEnv:
         }
 
     def observation(self) -> Observation:
-        """The grid; the state key is the grid too, since it holds all there is to know."""
+        """The grid. It is also the state key, because it shows the whole situation."""
         grid = draw(self.room, self.state, self._border)
         actions = (legal(self.room, self.state) or ACTIONS[:4]) if self._masked else ACTIONS[:4]
         return Observation(text=grid, state_key=grid, actions=actions, task=GOAL)

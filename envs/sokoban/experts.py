@@ -1,10 +1,11 @@
 """The named players of Sokoban: demonstrators to clone, baselines to compare with.
 
-expert: a solution with the fewest moves. It is searched again after a move that left it. If the level can no longer be
-    solved, moves are random.
-wander:0.3: the expert, but with that probability a random move instead; everything that it does is cloned.
-expert-noisy:0.2: the same, but random moves have weight 0 in cloning.
-random: each of the four moves as likely.
+expert: plays a solution with the fewest moves. After a random move, it searches a new solution. If the level can no
+    longer be solved, or if the search takes too many states, its moves are random.
+wander:0.3: the expert, but with this probability it makes a random move that changes something. All its moves are
+    cloned.
+expert-noisy:0.2: as wander, but with another default probability, and random moves have weight 0 in cloning.
+random: each of the four moves with the same probability.
 """
 
 from hashlib import sha256
@@ -57,7 +58,7 @@ class Player:
         seed: the seed of its slips.
         slip: probability of a random move.
         weight: weight of random moves in cloning.
-        legal_only: draw random moves among those that change something.
+        legal_only: draw random moves among those that change something, if there are any.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Player:
         self.expected: State | None = None
 
     def reset(self, task: Task) -> None:
-        """Drop what is known of the last level."""
+        """Seed by the task, and drop the plan for the last level."""
         name = sha256(f"sokoban\n{self.seed}\n{task.key}".encode()).digest()
         self.random = Random(int.from_bytes(name[:8], "big"))
         self.plan, self.expected = [], None

@@ -1,4 +1,4 @@
-"""Levels from text files in the usual notation (XSB), Boxoban's included.
+"""Levels from text files in the usual notation (XSB), such as those of Boxoban.
 
 `#` wall, `@` player, `+` player on target, `$` box, `*` box on target, `.` target, blank (`-`, `_`) floor. Levels are
 separated by empty lines or by lines that begin with `;`.
@@ -30,7 +30,7 @@ def read_levels(path: Path) -> list[Level]:
 
 
 def _blocks(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Each level's first line number (from 1) and rows."""
+    """For each level, the number of its first line (from 1) and its rows."""
     rows: list[str] = []
     first = 0
     for number, line in enumerate([*text.split("\n"), ""], 1):
@@ -66,7 +66,7 @@ def _level(path: Path, line: int, rows: list[str]) -> Level:
 
 
 def _inside(player: Cell, symbols: dict[Cell, str]) -> frozenset[Cell] | None:
-    """The cells within the walls around the player, boxes ignored; None if there is a way out."""
+    """The cells that the player could reach if there were no boxes; None if there is a way out of the room."""
     found, frontier = {player}, [player]
     while frontier:
         r, c = frontier.pop()

@@ -1,10 +1,10 @@
-"""`sokoban-gen`: levels made on the spot, each named by a key from which it can be made again.
+"""`sokoban-gen`: generated levels, each of which has a key from which it can be made again.
 
 A key reads `sokoban-gen/SHAPE/SPLIT/SEED-INDEX`, for example `sokoban-gen/6x6b1p1-3/train/0-17`: a room of 6 x 6 cells
-(walls around included), one box, a shortest solution of 1 to 3 pushes. The room is carved by a random walk, as in
-Weber et al. (arXiv:1707.06203, appendix), then boxes are pulled back from the targets; breadth-first, so the fewest
-pushes are known exactly. Which split a level belongs to is a hash of its layout up to rotation and reflection: no level
-of one split, nor a turned one, is in another.
+(walls included) with one box, which 1 to 3 pushes solve. A random walk carves the room, as in Weber et al.
+(arXiv:1707.06203, appendix). Then boxes are pulled back from the targets, breadth-first, so that the smallest number of
+pushes that solves a level is known exactly. A hash of the layout, which rotation and reflection do not change, decides
+the split of a level. So no level of one split is in another, not even turned or mirrored.
 """
 
 import re
@@ -21,8 +21,8 @@ from agentrl.types import Task
 BENCHMARK = "sokoban-gen"
 ENDLESS = 1 << 40
 SPLITS = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the layouts
-STATES = 20_000  # the search back from the solution stops after the depth at which it has seen so many states
-ATTEMPTS = 2_000
+STATES = 20_000  # the search back from the solution stops after the depth at which it has seen this many states
+ATTEMPTS = 2_000  # largest number of rooms that are carved for one level
 
 
 class Level(NamedTuple):
@@ -33,7 +33,10 @@ class Level(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Size and difficulty of a level; `str()` is what a key holds."""
+    """Size and difficulty of a level. `str()` writes it as in a key.
+
+    `fewest` and `most` limit the smallest number of pushes that solves the level.
+    """
 
     height: int
     width: int
@@ -80,7 +83,7 @@ def shape_of(level: str) -> Shape:
 
 
 class Keys(Sequence[Task]):
-    """Tasks of generated levels, each made when it is played."""
+    """Tasks of generated levels. A level is made when its task is played."""
 
     def __init__(self, shape: Shape, split: str, seed: int, size: int) -> None:
         self.shape, self.split, self.seed, self.size = shape, split, seed, size
@@ -119,7 +122,7 @@ def make_level(key: str) -> Level:
     """The level of a key.
 
     Raises:
-        ValueError: no level of this shape was found in many tries.
+        ValueError: no level of this shape and split was found in ATTEMPTS rooms.
     """
     shape, split, _ = parse(key)
     name = sha256(key.encode()).digest()
@@ -149,7 +152,7 @@ def _turned(grid: str) -> Iterator[str]:
 
 
 def _try(shape: Shape, random: Any) -> Level | None:
-    """A level of the shape, or None if this room holds none."""
+    """A level of the shape in a newly carved room; None if this room allows none."""
     floor = _carve(shape, random)
     if len(floor) < 2 * shape.boxes + 2:
         return None
@@ -168,7 +171,7 @@ def _try(shape: Shape, random: Any) -> Level | None:
 
 
 def _carve(shape: Shape, random: Any) -> frozenset[Cell]:
-    """Floor dug by a walk that turns now and then and digs a small patch at each step."""
+    """Floor cells, dug by a random walk that turns now and then and digs a small patch at each step."""
     patches = (
         ((0, 0), (0, 1)),
         ((0, 0), (1, 0)),
@@ -200,9 +203,10 @@ def _sample(cells: list[Cell], k: int, random: Any) -> list[Cell]:
 
 
 def _pulled(room: Room) -> Iterator[tuple[int, State]]:
-    """(fewest pushes to the solution, state) of the states from which the room can be solved, nearest first.
+    """(smallest number of pushes to a solution, state) of unsolved states from which the room can be solved.
 
-    States are named by the first cell of the player's region. No further depth is searched once `STATES` are seen.
+    States with few pushes come first. In place of the player's cell, a state has the first cell of the region in which
+    the player can walk. After the depth at which STATES states were seen, the search ends.
     """
     free = room.floor - room.targets
     starts = {_region(room, State(cell, room.targets)) for cell in sorted(free)}
@@ -224,7 +228,7 @@ def _pulls(room: Room, state: State) -> Iterator[State]:
     walks = distances(room, state)
     for box in sorted(state.boxes):
         for move in MOVES.values():
-            player = box[0] - move[0], box[1] - move[1]  # where the push leaves the player, and the box came from
+            player = box[0] - move[0], box[1] - move[1]  # the player's cell after the push, the box's before it
             stand = player[0] - move[0], player[1] - move[1]
             if player in walks and stand in room.floor and stand not in state.boxes:
                 yield _region(room, State(stand, state.boxes - {box} | {player}))
@@ -239,7 +243,11 @@ def _order(state: State) -> tuple[Cell, list[Cell]]:
 
 
 def lost(room: Room, state: State) -> bool:
-    """Whether a box stands where it can reach no target, or four cells of boxes and walls lock one in."""
+    """Whether a box is seen to be stuck.
+
+    Either no target can be reached from its cell, or it is on no target and fills a square of four cells together with
+    other boxes and walls. Not every state that cannot be solved is noticed.
+    """
     if state.boxes & dead_cells(room):
         return True
     blocked = state.boxes | _walls(room)

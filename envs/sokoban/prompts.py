@@ -1,4 +1,4 @@
-"""How Sokoban speaks to a model: the form of published text agents, and a short one for small models."""
+"""How Sokoban speaks to a model: in the form of published text agents, or in short forms."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,14 @@ _RULES = (
 
 
 class VerlAgent:
-    """Legend, grid, format: the structure of verl-agent's text Sokoban (its code; wording ours).
+    """The prompt of verl-agent's text Sokoban: the same parts (legend, grid, format) in other words.
 
-    The action is the first of up, down, left, right, still found inside the first <action> pair, as in the released
-    projection; thinking tags are required for the valid flag. With several moves a turn, all moves found there count.
+    As in verl-agent's code, the action is read inside the first <action> pair: it is the first of the words up, down,
+    left, right, still, in this order, that occurs there. An answer without thinking tags is played and counts as
+    invalid. With several moves per turn, all moves between commas count.
 
     Args:
-        moves_per_turn: most moves an answer may hold.
+        moves_per_turn: largest number of moves of an answer; further moves are ignored.
     """
 
     system = ""
@@ -57,11 +58,11 @@ class VerlAgent:
         return "\n".join([*head, self.turn(observation)])
 
     def answer(self, action: str) -> str:
-        """The action in the format asked for, with no thought."""
+        """The action in the format that the prompt asks for, with an empty thought."""
         return f"<think></think><action>{action}</action>"
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """See the class."""
+        """Read the answer as the docstring of the class says."""
         lowered = text.lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         inside = lowered[begin + len("<action>") : end] if 0 <= begin < end else ""
@@ -96,7 +97,7 @@ class Instruct(Compact):
     """`Compact` for language models: a system message with rules, symbols and format.
 
     Args:
-        moves_per_turn: most moves an answer may hold.
+        moves_per_turn: largest number of moves that the system message asks for.
     """
 
     def __init__(self, moves_per_turn: int = 1) -> None:

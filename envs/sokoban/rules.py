@@ -26,7 +26,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Room:
-    """What never moves: height, width, the cells that can be stood on, and the targets among them."""
+    """What never moves: height, width, the cells without a wall (`floor`), and the targets among them."""
 
     height: int
     width: int
@@ -35,7 +35,7 @@ class Room:
 
 
 class State(NamedTuple):
-    """What moves."""
+    """What moves: the player and the boxes."""
 
     player: Cell
     boxes: frozenset[Cell]
@@ -60,7 +60,7 @@ def shift(cell: Cell, move: Cell) -> Cell:
 
 
 def apply(room: Room, state: State, action: str) -> Moved:
-    """Carry out one action. If it is blocked, `still` or no move, the state stays, and the reward is that of a move."""
+    """Carry out one action. If it is blocked, `still` or unknown, the state stays; the reward is that of any move."""
     after, pushed = state, False
     if action in MOVES:
         move = MOVES[action]

@@ -1,4 +1,4 @@
-"""Optimal solutions: A* over pushes, with a lower bound from each box's own distance to the targets."""
+"""Optimal solutions by A* over pushes. The lower bound adds the distances of the boxes to their nearest targets."""
 
 import heapq
 from collections import deque
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from agentrl.envs.sokoban.rules import MOVES, Cell, Room, State, apply, shift, solved
 
 Cost = Literal["moves", "pushes"]
-LIMIT = 200_000  # states looked at before a level counts as too hard
+LIMIT = 200_000  # largest number of states that are searched; a level that needs more is too hard
 
 
 class TooHard(RuntimeError):
@@ -25,7 +25,7 @@ class Push(NamedTuple):
 
 
 def solve(room: Room, state: State, cost: Cost = "moves", limit: int = LIMIT) -> list[str] | None:
-    """The actions of a solution with the fewest moves, or pushes; None if there is none.
+    """The actions of a solution with the fewest moves, or the fewest pushes (`cost`); None if there is no solution.
 
     Raises:
         TooHard: more than `limit` states would have to be looked at.
@@ -61,7 +61,7 @@ def solve(room: Room, state: State, cost: Cost = "moves", limit: int = LIMIT) ->
 
 
 def count_pushes(room: Room, state: State, limit: int = LIMIT) -> int | None:
-    """The fewest pushes that solve the room; None if there is no solution."""
+    """The smallest number of pushes that solves the room; None if there is no solution. Raises as `solve` does."""
     actions = solve(room, state, "pushes", limit)
     return None if actions is None else sum(_replay(room, state, actions))
 
@@ -81,7 +81,7 @@ def distances(room: Room, state: State) -> Mapping[Cell, int]:
 
 
 def pushes(room: Room, state: State, walks: Mapping[Cell, int]) -> Iterator[tuple[Push, State]]:
-    """Every push that can be walked to, boxes in reading order, and the state after it."""
+    """Every push that the player can walk to, with the state after it; boxes in reading order."""
     for box in sorted(state.boxes):
         for action, move in MOVES.items():
             stand, beyond = (box[0] - move[0], box[1] - move[1]), shift(box, move)
@@ -90,13 +90,13 @@ def pushes(room: Room, state: State, walks: Mapping[Cell, int]) -> Iterator[tupl
 
 
 def _node(room: Room, state: State, cost: Cost) -> State:
-    """The node of a state: states with equal nodes are one to the search. For pushes, the player's region counts."""
+    """The node of a state in the search. If pushes are counted, only the region of the player matters, not its cell."""
     return state if cost == "moves" else State(min(distances(room, state)), state.boxes)
 
 
 @lru_cache(maxsize=256)
 def _bounds(room: Room) -> Mapping[Cell, int]:
-    """Fewest pushes that take a lone box from each cell to some target; cells without any are left out."""
+    """Smallest number of pushes of a single box from each cell to a target; cells that reach none are left out."""
     found = dict.fromkeys(sorted(room.targets), 0)
     queue = deque(found)
     while queue:
@@ -111,7 +111,7 @@ def _bounds(room: Room) -> Mapping[Cell, int]:
 
 
 def _estimate(bound: Mapping[Cell, int], state: State) -> int | None:
-    """A lower bound of the pushes left; None if a box is lost."""
+    """A lower bound of the number of pushes left; None if a box cannot reach any target."""
     total = 0
     for box in state.boxes:
         if box not in bound:

@@ -2,7 +2,8 @@
 
 Databases and questions are generated; train, valid and test have no table in common. Questions of BIRD
 (arXiv:2305.03111) and Spider (arXiv:1809.08887) are read from their files. An answer is also tried on other databases
-with the same tables, as in test-suite accuracy (arXiv:2010.02840), so that a wrong query is not right by chance.
+with the same tables, as in test-suite accuracy (arXiv:2010.02840), so that a wrong query does not pass by chance. A
+question of a file has such databases if there are further .sqlite files in the folder of its database.
 
 | piece | module |
 | --- | --- |
@@ -39,7 +40,7 @@ HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 
 
 def WAITS(config: Config) -> bool:
-    """Do its steps wait? Queries of generated databases take a fraction of a millisecond."""
+    """Do its steps wait? Only with questions of files: queries of generated databases take less than a millisecond."""
     return bool(config.data)
 
 
@@ -54,5 +55,5 @@ def expert(env: Env, name: str, seed: int) -> Player:
 
 
 def entities(config: Config) -> Sequence[str]:
-    """Every word of generated questions and databases."""
+    """The names, values and numbers of generated questions and databases, under the compact prompt; else empty."""
     return () if config.data or config.prompt != "compact" else words()

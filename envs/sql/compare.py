@@ -1,9 +1,9 @@
 """Are two results of queries the same? Execution accuracy.
 
-`rows`: as multisets of rows, in order only where the right query orders, columns in any order: the rule of test-suite
-accuracy (Zhong, Yu and Klein, "Semantic Evaluation for Text-to-SQL with Distilled Test Suites", arXiv:2010.02840).
-`bird`: as sets of rows, columns in the order of the right query (Li et al., "Can LLM Already Serve as A Database
-Interface?", arXiv:2305.03111).
+There are two rules. `rows` compares multisets of rows. The order of the rows counts only if the right query orders
+them, and the order of the columns never counts. This is the rule of test-suite accuracy (Zhong, Yu and Klein, "Semantic
+Evaluation for Text-to-SQL with Distilled Test Suites", arXiv:2010.02840). `bird` compares sets of rows, with the
+columns in the order of the right query (Li et al., "Can LLM Already Serve as A Database Interface?", arXiv:2305.03111).
 """
 
 import math
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from agentrl.envs.sql.guarded import Cell
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9  # floats with a smaller difference count as equal
-MOST_ORDERS = 5000  # orders of columns that are tried
-MOST_PAIRED = 500  # most rows that differ only in their floats and are paired one by one
+MOST_ORDERS = 5000  # largest number of orders of columns that are tried
+MOST_PAIRED = 500  # largest number of rows that differ only in their numbers and are paired one by one
 Row = tuple[Cell, ...]
 
 
@@ -23,7 +23,7 @@ def same_result(gold: Sequence[Row], given: Sequence[Row], *, ordered: bool) -> 
 
     Args:
         gold: rows of the right query.
-        given: rows of the agent's.
+        given: rows of the agent's query.
         ordered: the right query orders its rows.
     """
     if len(gold) != len(given):
@@ -49,7 +49,7 @@ def same_set(gold: Sequence[Row], given: Sequence[Row]) -> bool:
 def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[tuple[int, ...]]:
     """Orders of the given columns in which each column has the values of the right query's column at its place.
 
-    The order as given comes first.
+    If the columns as they are given are such an order, it comes first.
     """
     width = len(gold[0])
     columns = [[(row[i],) for row in given] for i in range(width)]
@@ -72,7 +72,7 @@ def _same_list(gold: Sequence[Row], given: Sequence[Row]) -> bool:
 
 
 def _same_bag(gold: Sequence[Row], given: Sequence[Row]) -> bool:
-    """Do both hold the same rows, each equally often? Rows that differ only in their floats are paired by these."""
+    """Do both hold the same rows, each equally often? Rows that differ only in numbers are paired by their numbers."""
     if Counter(map(_exact, gold)) == Counter(map(_exact, given)):
         return True
     ours, theirs = _by_exact_cells(gold), _by_exact_cells(given)

@@ -17,9 +17,9 @@ from agentrl.tool import action as tool_action
 from agentrl.tool_env import ToolConfig
 
 LIST, SCHEMA, QUERY, ANSWER = "list_tables", "schema", "query", "answer"
-LONGEST_CELL = 200  # characters of a cell that are shown
-BRIEF_ROWS = 4  # rows that the compact prompt shows
-MORE_FOR_GOLD = 10  # a right query may take so many times the steps and seconds of an agent's query
+LONGEST_CELL = 200  # largest number of characters of a cell that are shown
+BRIEF_ROWS = 4  # largest number of rows of a result that the compact prompt shows
+MORE_FOR_GOLD = 10  # a right query may take this many times the instructions and seconds of an agent's query
 CATALOGUE = (
     "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
@@ -27,18 +27,34 @@ FENCED = re.compile(r"```(?:sql|sqlite)?\s*\n?(.*?)```", re.S | re.I)
 
 
 class Config(ToolConfig, frozen=True):
-    """level: kinds of generated questions: easy (counts, aggregates, lists), medium (groups, having, nested, order),
-    hard (joins) or all. tables: number of tables of a generated database. count: generated questions of each part.
-    seed: seed of the first question. split: train, valid or test, whose databases have no table in common, or all.
-    prompt: chat (tool calls), instruct (one line per turn, for language models), or compact (few words for small
-    models; of generated questions only). Generated questions list their actions under instruct and compact. The listed
-    queries are those of the level's kinds that read only tables whose schema the agent has read; their constants are
-    words and numbers of the question. The listed answers are the queries that the agent has run. data: a JSON file of
-    questions of BIRD or Spider, or a folder with their train and dev files, instead of generated ones. databases: the
-    folder of their databases; empty looks beside the file. evidence: show BIRD's evidence with the question. compare:
-    rows (as multisets, in order where the right query orders, columns in any order) or bird (as sets, as BIRD itself
-    does). max_rows: most rows of a result that the agent sees. max_instructions: most instructions of SQLite's machine
-    per query. timeout_s: seconds per query. memory_mb: memory per query.
+    """The options.
+
+    level: kinds of generated questions: easy (counts, aggregates, lists), medium (GROUP BY, HAVING, ORDER BY, DISTINCT,
+        nested queries), hard (two tables; needs `tables` = 2 or 3) or all.
+    tables: number of tables of a generated database.
+    count: number of generated questions in each part.
+    seed: seed of the first generated question of each part.
+    split: the part of the questions: train, valid, test, or all three. No table of a generated database is in two
+        parts, and no database of files is in two parts.
+    test_share: share of the databases in the test part, between 0 and 1, if `data` names a single file; else it has no
+        effect.
+    prompt: chat (tool calls), instruct (one line per turn, for language models), or compact (few words, for small
+        models; only for generated questions). Generated questions list their actions under instruct and compact. The
+        listed queries are of the kinds of the level. They read only tables whose schema the agent has read, and their
+        constants are words and numbers of the question. The listed answers are the queries that the agent has run.
+    rows: not allowed here; name a file of questions by `data`.
+    data: a JSON file of questions in the form of BIRD or Spider, or a folder with their train and dev files, instead of
+        generated questions.
+    databases: the folder with the databases of `data`; empty: the folder beside the file that has one of the usual
+        names.
+    evidence: show the evidence of a question of BIRD with the question.
+    compare: rows (results are compared as multisets of rows; their order counts only if the right query orders them,
+        and the order of columns never counts) or bird (as sets of rows with ordered columns, as BIRD does).
+    max_rows: largest number of rows of a result that the agent sees. Under the compact prompt it sees at most 4.
+    max_instructions: largest number of instructions of SQLite's virtual machine per query; a query that needs more ends
+        with an error.
+    timeout_s: seconds that one query may take; a longer one ends with an error.
+    memory_mb: memory that SQLite may take for queries, in MiB; a query that needs more ends with an error.
     """
 
     level: Literal["easy", "medium", "hard", "all"] = "medium"
@@ -95,7 +111,7 @@ class Database:
         """Ask the question.
 
         Args:
-            made: names a generated question; the other arguments are for a question of a file.
+            made: level, tables, part and number of a generated question; the other arguments are for one of a file.
             question: the question.
             gold: its right query.
             ordered: the right query orders its rows.
@@ -154,8 +170,8 @@ class Database:
         return "answered"
 
     def reward(self, answer: str) -> dict[str, float]:
-        """correct: the answer's result is right in every database. ran: it is a query that runs. shown: its result is
-        right in the database that the agent saw."""
+        """Signals that are 0 or 1. correct: the answer's result is right in every database. ran: the answer is a query
+        that runs. shown: its result is right in the database that the agent saw."""
         given = self._submitted if self._submitted is not None else plain_sql(answer)
         if not given:
             return {"correct": 0.0, "ran": 0.0, "shown": 0.0}
@@ -168,7 +184,7 @@ class Database:
         return {"correct": float(correct), "ran": float(not first.error), "shown": float(shown)}
 
     def state_key(self) -> str:
-        """The question, and which tables, schemas and queries were seen; their order does not matter."""
+        """The question, whether the tables were listed, and which schemas and queries were seen, in any order."""
         digest = hashlib.sha256("\0".join(sorted(self._run)).encode("utf-8", "replace")).hexdigest()[:12]
         parts = [
             self._question,

@@ -1,4 +1,4 @@
-"""The environment: questions over databases through the core's tool calling, and forms that list their actions."""
+"""The environment: a tool environment over `Database`, with tool calls or with listed actions, and its tasks."""
 
 from dataclasses import replace
 from functools import partial
@@ -45,8 +45,10 @@ class Questions(Listed):
         return self._worded(super().restore(snapshot))
 
     def _worded(self, observation: Observation) -> Observation:
-        """The prompts `instruct` and `compact` write results themselves, so that a word is the same token
-        everywhere."""
+        """Under the prompts `instruct` and `compact`, the observation without its chat messages.
+
+        These prompts write the text of the results themselves, so that a word is the same token everywhere.
+        """
         return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
@@ -106,7 +108,7 @@ def find(config: Config, key: str) -> Task:
 
 
 def kind(task: Task) -> str:
-    """The kind of the right query, or BIRD's difficulty."""
+    """The kind of the right query; of a question of a file, its difficulty (BIRD), else the name of the file."""
     made = task.params.get("made")
     return problem_of(made).query.kind if made else str(task.params["kind"])
 
@@ -123,7 +125,7 @@ def gold(task: Task) -> str:
 
 
 def benchmark(config: Config) -> str:
-    """Generated questions by their settings, or the file's name."""
+    """The name of the benchmark: the settings of generated questions, or the name of the file or folder."""
     if config.data:
         return f"sql {Path(config.data).name}, {config.split}, compare {config.compare}"
     return f"sql-gen {config.level}, {config.tables} tables, {config.split}"

@@ -1,6 +1,6 @@
 """Runs queries of an agent in a process of their own (`runner`).
 
-They can read only. They end after a time, and their memory is limited.
+The queries can only read. They end after a time, and their memory is limited.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from agentrl.tool import ToolFault
 
 RUNNER = Path(__file__).with_name("runner.py")
-MOST_IDLE = 8  # processes kept for the next query
+MOST_IDLE = 8  # largest number of idle processes that are kept for later queries
 Cell = int | float | str | bytes | None
 
 
@@ -26,11 +26,11 @@ class Limits(NamedTuple):
     """What one query may take.
 
     Attributes:
-        steps: the most instructions of SQLite's machine.
-        seconds: time by the clock after which the process is killed.
-        rows: the most rows of a result.
-        memory: the most bytes of SQLite's heap.
-        longest: the most bytes of one text or blob.
+        steps: largest number of instructions of SQLite's virtual machine.
+        seconds: wall-clock seconds after which the process is killed.
+        rows: largest number of rows of a result.
+        memory: largest size of SQLite's heap, in bytes.
+        longest: largest size of one text or blob, in bytes.
     """
 
     steps: int = 5_000_000
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Columns and rows of a query, or the error if there are none."""
+    """Columns and rows of a query; or its error, and then no columns and no rows."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
@@ -75,7 +75,12 @@ class _Process:
         self._rest = b""
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The reply; TimeoutError after so many seconds, _Died if the process ends first."""
+        """The reply to a request.
+
+        Raises:
+            TimeoutError: there was no reply within `seconds`.
+            _Died: the process ended before it replied.
+        """
         assert self._child.stdin is not None and self._child.stdout is not None
         until = time.monotonic() + seconds
         try:
@@ -108,7 +113,7 @@ _lending = threading.Lock()
 
 @contextlib.contextmanager
 def _lent(memory: int) -> Iterator[_Process]:
-    """A process for one query; it is ended if the query raises."""
+    """A process for one query; if the block raises, the process is killed."""
     with _lending:
         # After a fork the processes belong to the parent.
         usable = [one for one in _idle if one.owner == os.getpid() and one.memory == memory]

@@ -3,10 +3,11 @@
 expert: lists the tables, reads the schemas of those that the question names, runs the query that the question asks for
     and answers with it. It understands generated questions and knows nothing but what it has read. For questions of
     files it is given the right query.
-careless:0.3: the imperfect demonstrator: at each step, with that probability, a random listed action (or, if none is
-    listed, an answer without a condition) instead. Everything that it does is cloned, failures included.
-oracle: knows the right query, also of questions of files.
-random: each listed action with the same probability.
+careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
+    action instead. If none is listed, it answers with the number of rows of a random table. All its episodes are
+    cloned, failures included.
+oracle: as `expert`, but it is given the right query of generated questions too.
+random: takes a random listed action at each step. If none is listed, it answers as `careless` does.
 """
 
 import random
@@ -35,7 +36,7 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
 
 
 class Player:
-    """Looks, queries, answers; takes a random listed action with probability `slips`."""
+    """Reads the schemas, runs a query and answers with it; takes a random action with probability `slips`."""
 
     def __init__(self, env: Questions, seed: int, slips: float, *, knows: bool) -> None:
         self._env, self._seed, self._slips, self._knows = env, seed, slips, knows
@@ -43,12 +44,12 @@ class Player:
         self._gold = ""
 
     def reset(self, task: Task) -> None:
-        """Start the stream of this task."""
+        """Seed by the task."""
         self._rng = random.Random(f"{self._seed} {task.key}")
         self._gold = right_query(task) if self._knows or not task.params.get("made") else ""
 
     def act(self, observation: Observation) -> Move:
-        """The next look, query or answer."""
+        """The next call."""
         database: Database = self._env.inner.instance
         if self._slips and self._rng.random() < self._slips:
             return Move(self._slip(observation, database))

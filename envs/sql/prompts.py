@@ -13,7 +13,7 @@ from agentrl.types import Observation, Status
 
 VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}
 ARGUMENTS = {SCHEMA: "table", QUERY: "sql", ANSWER: "sql"}
-CACHED_CHARS = 400  # listed actions are shorter and occur again; longer ones are a model's own
+CACHED_CHARS = 400  # the words of shorter actions are cached, because listed actions are shorter and occur again
 
 
 class Instruct:
@@ -45,7 +45,7 @@ class Instruct:
         return in_words(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The first line, without what models write around it."""
+        """The call in the first line; a `>`, `Action:` or backticks that models write around it are left out."""
         line = text.strip().partition("\n")[0].lstrip(">-* ").removeprefix("Action:").strip()
         if line.startswith("`") and line.endswith("`"):
             line = line.strip("`")

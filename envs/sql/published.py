@@ -5,8 +5,8 @@ db_id, question, evidence, SQL and difficulty. Spider (arXiv:1809.08887): train_
 beside database; a question has db_id, question and query. A database is the file FOLDER/ID/ID.sqlite; further .sqlite
 files in its folder, such as those of the test suites of arXiv:2010.02840, are tried with an answer too.
 
-Splits never share a database: dev.json is `test`; of the training files a tenth of the databases is `valid`. If one
-file alone is named, its databases are split by their names.
+Splits never share a database: dev.json is `test`; of the training files a tenth of the databases is `valid`. If a
+single file is named, a hash of the name of a database decides the split of the database.
 """
 
 import functools
@@ -23,8 +23,8 @@ TRAIN = ("train.json", "train_spider.json", "train_others.json")
 DEV = ("dev.json",)
 FOLDERS = ("databases", "database", "dev_databases", "train_databases", "test_database")
 GOLD = ("SQL", "query")  # columns of the right query: BIRD's, Spider's
-VALID_SHARE = 0.1  # of the databases of training files
-MOST_SQLITES = 500  # files of one database's folder
+VALID_SHARE = 0.1  # share of the databases of a file, or of the training files of a folder, that are `valid`
+MOST_SQLITES = 500  # largest number of further files of a database's folder that are tried with an answer
 
 
 def read_questions(data: str, databases: str, split: str, test_share: float, evidence: bool) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def _read(path: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def read_row(config: object, row: Mapping[str, Any], where: str) -> Asked:
-    """Database and question, and the right query; ValueError names a column that the row lacks."""
+    """The question of a row, with its database and evidence, and the right query; see `check_row` for ValueError."""
     check_row(row, where)
     return Asked(f"{row['db_id']}: {row['question']} {row.get('evidence') or ''}".strip(), (_gold(row),))
 
@@ -120,7 +120,7 @@ def _gold(told: Mapping[str, Any]) -> str:
 
 
 def check_row(told: Mapping[str, Any], where: str) -> None:
-    """ValueError if a question lacks a column."""
+    """Raises ValueError if a question lacks a column, or if its db_id cannot be the name of a folder."""
     absent = [name for name in ("db_id", "question") if not str(told.get(name) or "").strip()]
     if not absent and not any(str(told.get(column) or "").strip() for column in GOLD):
         absent = ["SQL (or query)"]
@@ -145,7 +145,7 @@ def _database_folder(path: Path, databases: str) -> Path:
 
 @functools.lru_cache(maxsize=4096)
 def _databases(folder: Path, db_id: str, asked_by: Path) -> tuple[str, ...]:
-    """The file of a database, then the others of its folder."""
+    """The file of a database, then the other .sqlite files of its folder. Raises ValueError if the first is missing."""
     first = folder / db_id / f"{db_id}.sqlite"
     if not first.is_file():
         raise ValueError(f"{asked_by} asks about database {db_id!r}, and there is no {first}: fetch the databases too")

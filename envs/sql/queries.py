@@ -1,4 +1,4 @@
-"""Queries with the questions that they answer: kinds of queries, and all that a schema and some values allow."""
+"""Queries with the questions that they answer: the kinds of queries, and all queries over given tables and values."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ JOINS = LEVELS["hard"]
 
 
 class Query(NamedTuple):
-    """A query, the question that it answers, its kind, and whether its rows have an order."""
+    """A query, the question that it answers, and its kind."""
 
     sql: str
     question: str
@@ -98,7 +98,7 @@ class Query(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """A condition on one column: SQL and words."""
+    """A condition on one column, which can be written as SQL and in words."""
 
     column: str
     sign: str
@@ -122,7 +122,7 @@ def kinds_of(level: str) -> tuple[str, ...]:
 
 
 def conditions(table: Table, values: Sequence[str | int]) -> Iterator[Condition]:
-    """Conditions on a table with these values: words may stand in any column of words."""
+    """Conditions on a table with these values. A word may be in any column of words, a number in any of numbers."""
     for value in values:
         if isinstance(value, int):
             yield from (Condition(column, sign, value) for column in table.numbers for sign in SIGNS.values())
@@ -135,7 +135,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
 
     Args:
         schema: the tables that may be used.
-        values: words and numbers that conditions may have.
+        values: words and numbers that may occur in the queries.
         kinds: the kinds of queries to list.
     """
     known = {table.name: table for table in schema}
@@ -155,7 +155,7 @@ def candidates(schema: Schema, values: Sequence[str | int], kinds: Sequence[str]
 
 def _single(kind: str, table: Table, values: Sequence[str | int]) -> Iterator[Query]:
     """Queries of one table. The kinds list, mean and ordered show only the label and columns of numbers, because no
-    value occurs twice in these."""
+    value occurs twice in these columns."""
     plain = {"t": table.name, "t_": table.one, "ts": table.many}
     where = [("", "", ""), *((f" WHERE {c.sql}", c.words, c.column) for c in conditions(table, values))]
     for w, w_, column in where:
@@ -198,7 +198,7 @@ def _by_number(kind: str, table: Table, told: dict[str, str]) -> Iterator[Query]
 
 
 def _joined(kind: str, table: Table, parent: Table, values: Sequence[str | int]) -> Iterator[Query]:
-    """Queries of a table and the one to which it belongs."""
+    """Queries that join a table with its parent, the table to which it belongs."""
     plain = {"t": table.name, "t_": table.one, "ts": table.many, "link": table.link}
     plain |= {"p": parent.name, "p_": parent.one, "a_p": parent.with_article, "ps": parent.many}
     where = [(f" WHERE {parent.name}.{c.sql}", c.words) for c in conditions(parent, values)]
@@ -227,10 +227,10 @@ def _write(kind: str, blanks: dict[str, str]) -> Query:
 
 
 def near_misses(query: Query, schema: Schema, values: Sequence[str | int]) -> list[str]:
-    """Slightly wrong SQL: answers to other questions, and usual mistakes."""
+    """Wrong SQL that is close to a query: all candidates for other questions, and usual mistakes in the query."""
     other = [one.sql for one in candidates(schema, values, tuple(KINDS)) if one.sql != query.sql]
     sql = query.sql
-    edits = [re.sub(r" ([<>]) (?!\()", r" \1= ", sql)]  # rows exactly at an average are too rare to tell
+    edits = [re.sub(r" ([<>]) (?!\()", r" \1= ", sql)]  # not before `(`: rows at an average are too rare to tell
     edits += [sql.replace(" > ", " < "), sql.replace(" < ", " > ")]
     edits.append(re.sub(r" WHERE .*$", "", sql))
     edits.append(re.sub(r" ORDER BY .*$", "", sql))

@@ -19,8 +19,8 @@ from agentrl.envs.sql.schema import Schema, draw_rows, draw_schema, script
 from agentrl.envs.sql.themes import VALUES, Part
 
 VARIANTS = 3  # databases beside the one that is shown
-TRIES = 200  # questions drawn for one seed
-COUNTS = (1, 2, 3, 4)  # numbers of rows that a question may ask about
+TRIES = 200  # largest number of questions that are drawn for one seed
+COUNTS = (1, 2, 3, 4)  # numbers of rows that a `having` question may name
 WORDS = frozenset(word for values in VALUES.values() for word in values)
 
 
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 def values_in(question: str) -> list[str | int]:
-    """The words and numbers of a question that conditions may have."""
+    """The words and numbers of a question that may be constants of a query."""
     found = re.findall(r"[A-Za-z]+|\d+", question)
     return list(dict.fromkeys(int(one) if one.isdigit() else one for one in found if one.isdigit() or one in WORDS))
 

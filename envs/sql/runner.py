@@ -13,10 +13,10 @@ from collections import OrderedDict
 from typing import Any
 from urllib.parse import quote
 
-OPEN_DATABASES = 64
+OPEN_DATABASES = 64  # largest number of databases that are open at once
 STEPS_PER_CALL = 1000  # instructions of SQLite's machine between two checks of the limit
 SPARE = 1 << 29  # bytes that Python and the files' pages may take beside SQLite's heap
-MOST_BYTES = 16 << 20  # of all rows of a result
+MOST_BYTES = 16 << 20  # largest size of all rows of a result
 LIMITS = {
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
     sqlite3.SQLITE_LIMIT_COLUMN: 500,
@@ -67,7 +67,7 @@ def open_database(request: dict[str, Any]) -> sqlite3.Connection:
 
 
 def run(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
-    """Columns and rows of a query; Refused if it goes beyond a limit."""
+    """Columns and rows of a query. Raises Refused if the query goes beyond a limit."""
     steps, spent = int(request["steps"]), 0
 
     def over_budget() -> bool:
@@ -90,7 +90,7 @@ def run(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, An
 
 
 def fetched(cursor: sqlite3.Cursor, most: int) -> list[list[Any]]:
-    """The rows; Refused if there are more than `most`, or if they are too long together."""
+    """The rows. Raises Refused if there are more than `most` rows, or if their sizes add up to more than MOST_BYTES."""
     rows: list[list[Any]] = []
     size = 0
     for row in cursor:

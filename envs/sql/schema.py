@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from agentrl.envs.sql.themes import ENTITIES, VALUES, Part, choose
 
-MOST_NUMBER = 99
-ROWS = (9, 14)  # fewest and most rows of a table that belongs to no other table
-CHILD_ROWS = (12, 18)
-SHOWN_VALUES = 4  # most different words of a column
+MOST_NUMBER = 99  # largest number in a column of numbers
+ROWS = (9, 14)  # smallest and largest number of rows of a table that belongs to no other table
+CHILD_ROWS = (12, 18)  # the same for a table that belongs to another table
+SHOWN_VALUES = 4  # largest number of different words of a column
 
 
 class Table(NamedTuple):
@@ -17,7 +17,7 @@ class Table(NamedTuple):
 
     Attributes:
         name: such as club_member.
-        holds: such as member.
+        holds: what a row is, such as member.
         label: column whose values name the rows.
         texts: columns of words, with the words that occur.
         numbers: columns of whole numbers, no number twice.
@@ -91,7 +91,7 @@ def draw_schema(rng: random.Random, part: Part, tables: int) -> Schema:
 
 
 def draw_rows(rng: random.Random, schema: Schema) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of every table. If a table has a parent, a fifth or more of the parent's rows have no row in the table."""
+    """Rows of every table. At least one in five (rounded down) of a parent's rows have no row in the table below it."""
     rows: dict[str, list[tuple[object, ...]]] = {}
     for table in schema:
         count = rng.randint(*(CHILD_ROWS if table.parent else ROWS))

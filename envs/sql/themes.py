@@ -101,12 +101,12 @@ def part_of(theme: str, entity: str) -> Part:
 
 
 def entities_of(theme: str, part: Part) -> list[str]:
-    """What a database of a theme may hold in this part."""
+    """The entities that a database of this theme may have in this part."""
     return [entity for entity in ENTITIES if part_of(theme, entity) == part]
 
 
 def words() -> list[str]:
-    """Every word that a generated question or value may have, and the numbers 1 to 99."""
+    """The themes, the names of tables and columns, the values of columns, and the numbers 1 to 99."""
     told = {*THEMES, *ENTITIES, *(f"{entity}s" for entity in ENTITIES), *NAMES, *TITLES}
     for name, values in VALUES.items():
         told |= {name, *values}
@@ -116,12 +116,12 @@ def words() -> list[str]:
 
 
 def choose(rng: random.Random, part: Part, tables: int) -> tuple[str, list[str]]:
-    """A theme and what its tables hold.
+    """A theme and the entities of its tables.
 
     Args:
         rng: makes the choice.
         part: the part to which the tables belong.
-        tables: how many.
+        tables: number of tables.
     """
     theme = rng.choice(THEMES)
     return theme, rng.sample(entities_of(theme, part), tables)

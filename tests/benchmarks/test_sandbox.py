@@ -45,7 +45,7 @@ def own_folder(monkeypatch):
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("backend", CHAIN)
+@pytest.mark.parametrize("backend", [CHAIN[0], *(pytest.param(b, marks=pytest.mark.slow) for b in CHAIN[1:])])
 def test_executions_leave_nothing(backend):
     if check(backend):
         pytest.skip(f"{backend} does not hold on this machine: {check(backend)}")

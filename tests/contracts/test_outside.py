@@ -43,7 +43,7 @@ NEEDS = {
     "search": "the extra search",
     "openai": "the extra openai",
 }
-LONG = {"textworld"}  # more than two CPU seconds
+LONG = {"textworld", "code_repair", "code_pair", "code_test"}  # more than two CPU seconds; their own tests check it too
 SMALL: Mapping[str, Mapping[str, Any]] = {"search_qa": {"world": "tiny"}, "deep_research": {"world": "tiny"}}
 SERVER = Path(__file__).parents[1] / "tools" / "mcp_server.py"
 

@@ -35,6 +35,7 @@ def first_without_end(model, size=20, tokens=8):
     raise AssertionError("no such prompt")
 
 
+@pytest.mark.slow
 def test_engines_in_several_threads_do_not_mix():
     """Each thread has its own model and engine; forwards overlap, since torch works without the interpreter's lock."""
 

@@ -42,6 +42,7 @@ def calm(numbers, limits=LIMITS):
 
 
 @pytest.mark.fault
+@pytest.mark.slow
 def test_crashes_of_every_kind_at_once_cost_their_own_episodes(monkeypatch):
     monkeypatch.setattr(workers, "GRACE_S", 0.3)
     kinds = sorted(faulty.CRASHES)

@@ -145,6 +145,7 @@ if __name__ == "__main__":
     write()
 
 
+@pytest.mark.slow
 def test_entropies_and_seconds_are_stored_when_asked_and_change_nothing_else(toy, tmp_path):
     from agentrl.graph import token_rows
     from agentrl.report import run_data

@@ -127,6 +127,7 @@ def test_the_wheel_holds_what_the_tree_holds(wheel):
     assert "agentrl/envs/alfworld/scenes.json.gz" in held and "agentrl/py.typed" in held
 
 
+@pytest.mark.slow
 def test_a_package_of_agentrl_new_works_where_both_wheels_are_installed(wheel, tmp_path):
     """`agentrl new env` in a folder, its wheel built and installed in a new environment, used from an empty folder."""
     assert main(["new", "env", "guess_it", "--into", str(tmp_path)]) == 0
@@ -178,6 +179,7 @@ def test_an_installed_wheel_knows_its_recipes_in_any_folder(wheel, tmp_path):
     assert not list(elsewhere.iterdir())
 
 
+@pytest.mark.slow
 def test_the_import_rules_hold():
     done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -70,6 +70,7 @@ def test_each_policy_is_updated_from_its_own_agents_steps_and_a_frozen_one_is_no
     assert not changed(learns, "policy") and changed(learns, "walker")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_a_resumed_run_goes_on_exactly(tmp_path):
     own = "agents.walker.policy=walker"
     first, second = (run(tmp_path, f"run.name={name}", own, "run.keep=9") for name in "ab")

@@ -72,6 +72,7 @@ def test_trees_train_and_the_same_seed_gives_the_same_bytes(recipe, whole):
         assert np.isfinite(row["loss"]) and row["grad_norm"] >= 0
 
 
+@pytest.mark.slow
 def test_worker_processes_branch_as_this_process_does(recipe, whole):
     same(whole, run(recipe, "b", "pool.kind=processes", "pool.workers=2"))
 
@@ -118,7 +119,11 @@ def test_a_run_killed_in_the_middle_of_an_expansion_goes_on_as_if_it_had_not_bee
         (("rollout={name='entropy_branch'}",), {PLAYED}),
         (("rollout={name='vine', probes=2}", "credit={name='vine_ppo'}"), {PLAYED, PROBE}),
         (("rollout={name='candidates', candidates=2}", "credit={name='tl_grpo'}"), {PLAYED, CANDIDATE}),
-        (("rollout.rounds=2", "rollout.leaves=5", "sampler={name='dynamic', max_rounds=2}"), {PLAYED}),
+        pytest.param(
+            ("rollout.rounds=2", "rollout.leaves=5", "sampler={name='dynamic', max_rounds=2}"),
+            {PLAYED},
+            marks=pytest.mark.slow,
+        ),
         (("context={name='last_k', k=2}",), {PLAYED}),
         (("loss={name='gspo'}", "update.sequence='episode'", "update.aggregation='seq-mean-token-mean'"), {PLAYED}),
     ],

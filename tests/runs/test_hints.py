@@ -28,6 +28,7 @@ def train(folder: Path, name: str, *more: str) -> Path:
     return folder / name
 
 
+@pytest.mark.slow
 def test_hinted_chains_are_corrected_and_a_resumed_run_keeps_the_bytes(tmp_path):
     whole = train(tmp_path, "whole")
     train(tmp_path, "cut", "run.iterations=2")

@@ -31,7 +31,7 @@ def train(folder: Path, name: str, sections, *more: str) -> Path:
 @pytest.mark.parametrize(
     "sections",
     [
-        pytest.param(HOT, id="hot"),
+        pytest.param(HOT, id="hot", marks=pytest.mark.slow),
         pytest.param(KNAPSACK, id="knapsack", marks=pytest.mark.slow),
         pytest.param(STREAM, id="stream", marks=pytest.mark.slow),
     ],

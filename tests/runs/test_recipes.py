@@ -76,10 +76,10 @@ SOKOBAN = ("warmup.updates=1", "env.level=easy")
     ("name", "small"),
     [
         ("gigpo-cpu", ALFWORLD),
-        ("salt-cpu", ALFWORLD),
+        pytest.param("salt-cpu", ALFWORLD, marks=pytest.mark.slow),
         ("turn-ppo-cpu", SOKOBAN),
-        ("token-ppo-cpu", SOKOBAN),
-        ("grpo-sokoban-cpu", SOKOBAN),
+        pytest.param("token-ppo-cpu", SOKOBAN, marks=pytest.mark.slow),
+        pytest.param("grpo-sokoban-cpu", SOKOBAN, marks=pytest.mark.slow),
     ],
 )
 def test_the_small_recipes_run(name, small, tmp_path):

@@ -15,7 +15,10 @@ TREES = {
     "batch": {"tasks": 2, "copies": 2},
 }
 STREAM = {"credit": {"name": "single_stream"}, "batch": {"tasks": 4, "copies": 1}}
-CONFIGURATIONS = [pytest.param(TREES, id="trees"), pytest.param(STREAM, id="stream", marks=pytest.mark.slow)]
+CONFIGURATIONS = [
+    pytest.param(TREES, id="trees", marks=pytest.mark.slow),
+    pytest.param(STREAM, id="stream", marks=pytest.mark.slow),
+]
 ITERATIONS = 4
 
 

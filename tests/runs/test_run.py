@@ -66,6 +66,7 @@ def same(a: Path, b: Path) -> None:
     assert (a / weights).read_bytes() == (b / weights).read_bytes()
 
 
+@SLOW
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe, whole):
     again, other = run(recipe, "b"), run(recipe, "c", "run.seed=1")
     same(whole, again)
@@ -211,7 +212,7 @@ sys.exit(main(sys.argv[2:]))
         pytest.param(1000, "config.toml", marks=SLOW),
         pytest.param(8000, "a checkpoint", marks=SLOW),
         pytest.param(90_000, "a checkpoint", marks=SLOW),
-        (100_000, "a checkpoint"),
+        pytest.param(100_000, "a checkpoint", marks=SLOW),
     ],
 )
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(recipe, size, what):
@@ -232,6 +233,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_space(rec
     assert main([*words, "--resume"]) == 0
 
 
+@SLOW
 def test_a_finished_run_given_more_iterations_learns_on_and_is_evaluated_at_its_new_end(recipe):
     folder = run(recipe, "a", "optim.schedule=cosine")
     run(recipe, "a", "optim.schedule=cosine", "--resume", "run.iterations=4")

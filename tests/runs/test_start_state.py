@@ -26,6 +26,7 @@ def train(folder: Path, name: str, *more: str) -> Path:
     return folder / name
 
 
+@pytest.mark.slow
 def test_a_resumed_run_with_start_states_keeps_the_bytes(tmp_path):
     whole = train(tmp_path, "whole")
     train(tmp_path, "cut", "run.iterations=2")

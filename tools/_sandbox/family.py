@@ -23,7 +23,7 @@ from agentrl.tools._sandbox.usage import (
 FREEZE_S = 5.0  # time for killing processes that keep starting new ones, on a busy machine
 QUICK_ROUNDS = 20  # rounds without a pause, because a stop takes about ten microseconds
 PAUSE_S = 0.0005  # between two rounds of killing: a process needs some time to end
-TABLES = 4  # times the descriptors of one process that all processes together may hold
+TABLES = 4  # all processes together may hold TABLES times as many descriptors as one process
 
 
 class Excess(NamedTuple):
@@ -76,7 +76,7 @@ class Family:
         while True:
             self._frozen = True
             self._signal(self.loop, signal.SIGSTOP)
-            still = stopped(self.loop)  # before the others are listed: it can make no more of them
+            still = stopped(self.loop)  # checked before the others are listed: a stopped loop starts no others
             left = [pid for pid in self._members() if pid != self.loop and alive(pid)]
             if still and not left and not disturbed:
                 return True
@@ -156,7 +156,7 @@ def _sockets(handle: int) -> int:
 
 
 def _child_pid(info: int) -> int:
-    """The process id bubblewrap tells on its info descriptor."""
+    """The process id of the sandbox's first process, which bubblewrap writes to its info descriptor."""
     text = b""
     while b"}" not in text:
         if not select.select([info], [], [], 5)[0]:

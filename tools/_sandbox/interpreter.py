@@ -22,7 +22,7 @@ FACTS = (
     " print(sysconfig.get_path('stdlib'))"
 )
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-OLDEST = 308  # the exec loop's Python
+OLDEST = 308  # Python 3.8, the oldest version that runs the exec loop
 
 
 class Interpreter(NamedTuple):
@@ -42,7 +42,7 @@ def find(python: str, for_others: bool) -> Interpreter:
     """The interpreter to run inside.
 
     Args:
-        python: an executable, or empty for the one that runs now, else the system's.
+        python: an executable; empty for the Python that runs now or, if that does not suit, the system's.
         for_others: any user must be able to run it, because the sandbox runs as another user and copies no files.
 
     Raises:
@@ -99,8 +99,10 @@ def hidden(interpreter: Interpreter) -> list[str]:
 
 @functools.cache
 def programs() -> tuple[str, ...]:
-    """Programs, libraries and Pythons of this machine, without what other software keeps in /usr: it may bring a Python
-    with a standard library of its own."""
+    """The paths of programs, libraries and Pythons below /usr, without the folders of other software.
+
+    Other software may bring a Python with a standard library of its own.
+    """
     found = [f"/usr/{name}" for name in ("bin", "sbin", "lib32", "lib64", "libx32", "local/bin", "local/sbin")]
     for folder in ("/usr/lib", "/usr/local/lib"):
         for entry in sorted(os.scandir(folder), key=lambda one: one.name) if os.path.isdir(folder) else ():

@@ -1,8 +1,10 @@
 """How a process gives up its rights before it runs a model's code.
 
 The source of this module is sent to the process before the source of `kernel`. With bubblewrap the process only sets
-limits and its user id or, as an ordinary user, divides (`divide`). With the other backends it also mounts its own
-temporary folder, restricts itself with Landlock (landlock(7)) and loads the filter of system calls.
+limits and then, if root starts the sandbox, its user id; if an ordinary user starts the sandbox, the process divides
+first (`divide`). With `unshare` and `landlock` the process also restricts itself with Landlock (landlock(7)) and loads
+the filter of system calls. With `unshare` it mounts its own temporary folder, and with `landlock` it gets a supervisor
+(`supervise`).
 """
 
 # ruff: noqa: SIM105  contextlib would be one more import
@@ -69,7 +71,7 @@ def tasks_of(uid: int) -> int:
 def divide() -> None:
     """Fork, and return in the child; the parent stays process 1 and reaps the processes that the code leaves behind.
 
-    Both belong to one user. The parent is not dumpable, so that the code cannot write to its memory.
+    Parent and child belong to one user. The parent is not dumpable, so that the code cannot write to its memory.
     """
     waiting, go = os.pipe()
     child = os.fork()

@@ -1,7 +1,8 @@
 """The exec loop inside the sandbox. Sent as source to a bare interpreter, so it imports little and nothing of ours.
 
-Commands come as length-prefixed marshal on one pipe (the parent is trusted); replies go as lines on another, each
-beginning with the call's nonce, so that what a cell writes there is skipped or costs its own episode at most.
+Commands come as length-prefixed marshal on one pipe (the parent is trusted). Replies go as lines on another pipe, each
+beginning with the call's nonce. Text without the nonce that a cell writes there is skipped; at worst a cell spoils its
+own episode.
 
 Limit: cells run in this process. They can forge their own reply, which is why a reply never decides a reward.
 """

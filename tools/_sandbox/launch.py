@@ -23,12 +23,12 @@ from agentrl.tools._sandbox.interpreter import Interpreter
 BACKENDS = ("bwrap", "unshare", "landlock", "unsafe-host")
 MIB = 1 << 20
 SIGNALS = 256  # queued signals; the kernel counts those of the whole user
-FOLDERS = ("/work", "/tmp", "/dev/shm")  # of bubblewrap, each temporary memory of a bounded size
+FOLDERS = ("/work", "/tmp", "/dev/shm")  # in a sandbox of bubblewrap, each a tmpfs of bounded size
 SCRATCH = "agentrl-sandbox-"
 FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox of root takes one of 2**29 at random
 LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
 LANDLOCK_ALL = (1 << 16) - 1
-NEVER_LINKED = ~(1 << 13)  # all but moving files between folders of different rights
+NEVER_LINKED = ~(1 << 13)  # all rights but that of moving files between folders of different rights
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -46,12 +46,19 @@ BOOT = (  # the interpreter's first line: read a given number of bytes and run t
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Limits of what code may use.
 
-    memory_mb: address space of one process. total_mb: resident memory of all processes of a sandbox together.
-    processes: processes and threads at once. disk_mb: each of the working folder, /tmp and /dev/shm, and the
-    largest file. files: how many files. open_files: descriptors of one process; all processes of a sandbox together
-    may hold four times as many. loopback: whether the code may open internet sockets to itself (bwrap and unshare
-    only; the kernel memory of their buffers is then bounded by the number of sockets alone). output_kb: how much is
-    kept of stdout, of stderr and of the echoed value. fetch_mb: largest file that is brought back.
+    Attributes:
+        memory_mb: largest address space of one process, in MB.
+        total_mb: largest resident memory of all processes of a sandbox together, in MB.
+        processes: largest number of processes and threads at once.
+        disk_mb: largest size in MB of one file and of each folder in which files can be made (the working folder; with
+            bwrap also /tmp and /dev/shm).
+        files: largest number of files.
+        open_files: largest number of descriptors of one process; all processes of a sandbox together may hold four
+            times as many.
+        loopback: whether the code may open internet sockets to itself (bwrap and unshare only). The kernel memory of
+            the sockets' buffers is then bounded only by the number of sockets.
+        output_kb: largest size kept of stdout, of stderr and of the echoed value (each), in KB.
+        fetch_mb: largest size in MB of a file that is brought back; a larger one is left out.
     """
 
     memory_mb: int = Field(384, ge=64)
@@ -157,13 +164,15 @@ def _walls(
 ) -> list[str]:
     """bubblewrap's arguments.
 
-    Parents of bind mounts are made with mode 0755: root's implicit ones would be 0700 and unreadable after the
-    user id is dropped. The root and /dev are remounted read-only, or they would be unbounded temporary memory.
+    The parent folders of bind mounts are made with mode 0755: those that bubblewrap makes by itself for root have mode
+    0700, and are unreadable after the user id is dropped. The root and /dev are remounted read-only, or they would be
+    temporary memory without a bound.
     /dev/zero is /dev/full, which reads as zeros too and cannot be mapped: mappings of /dev/zero that several processes
     share are memory that no process shows.
 
-    As an ordinary user bubblewrap's own process 1 would run as the same user as the code, which could write to its
-    memory and live on in it uncounted. There the interpreter is started as process 1, and divides (`jail.divide`).
+    If an ordinary user starts the sandbox, bubblewrap's own process 1 would belong to the same user as the code. The
+    code could then write to the memory of process 1 and live on in it, uncounted. So the interpreter is then started as
+    process 1, and divides (`jail.divide`).
     """
     size = str(limits.disk_mb * MIB)
     walls = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
@@ -203,7 +212,7 @@ def _walls(
 
 
 def _system(hide: tuple[str, ...]) -> tuple[str, ...]:
-    """What is shown of the machine itself; if modules are hidden, without software that may hold copies of them."""
+    """The paths of this machine that are shown; without software that may hold copies of modules, if any are hidden."""
     if not hide:
         return interpreter.SYSTEM
     return (*interpreter.programs(), *(path for path in interpreter.SYSTEM if path != "/usr"))
@@ -281,7 +290,8 @@ def _scratch(packages: tuple[str, ...], uid: int) -> Scratch:
 
 @functools.cache
 def _sweep(parent: str) -> None:
-    """Remove, once per process, the folders whose owner was killed: their lock is free, and they are not new."""
+    """Remove the folders that killed owners left, once per process: the lock of such a folder is free, and the folder
+    is at least a minute old."""
     for path in glob.glob(f"{parent}/{SCRATCH}*"):
         with suppress(OSError):
             if os.lstat(path).st_uid != os.getuid() or time.time() - os.lstat(path).st_mtime < 60:

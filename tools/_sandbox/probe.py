@@ -88,7 +88,7 @@ def check(backend: str, python: str = "") -> str:
 def _check(backend: str, python: str, uid: int, path: str) -> str:
     assert backend in BACKENDS
     try:
-        # With loopback, so that the namespace is tried and not the filter of system calls before it.
+        # With loopback the probe tests the network namespace; without it the filter of system calls would refuse first.
         limits = Limits(loopback=True)
         with _bait() as given, LocalSession(backend, limits, python=python, timeout_s=20.0) as session:
             given["SIGNALS"] = backend == "landlock"  # in other backends an id means another process inside

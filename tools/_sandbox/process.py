@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from agentrl.tools._sandbox.family import Family
 from agentrl.tools._sandbox.launch import Limits, Plan, remove
 
-REPLY_LIMIT = 1 << 25  # bytes between two answers at most; beyond it the code is flooding the channel
+REPLY_LIMIT = 1 << 25  # largest number of bytes between two answers; more bytes mean that the code floods the channel
 REPLY_ROOM = 1 << 17  # bytes beyond a reply's texts: its marks, and what an earlier cell left in the pipe
-ESCAPED = 12  # bytes of one character in a reply at most: \\uXXXX twice
+ESCAPED = 12  # largest number of bytes of one character in a reply: \\uXXXX twice
 POLL_S = 0.05  # between two looks at memory
 START_S = 20.0  # for a sandbox to be ready, on a busy machine
 END_S = 5.0

@@ -25,8 +25,10 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         backend: bm25 (extra `search`), http (extra `search`) or faiss (extra `faiss`).
-        bm25, http, faiss: options of each.
-        top_k: passages per call.
+        bm25: options of the backend bm25.
+        http: options of the backend http.
+        faiss: options of the backend faiss.
+        top_k: largest number of passages that a call returns.
         form: how passages are written; see `agentrl.tool.retrieval.write_passages`.
     """
 
@@ -48,7 +50,7 @@ class Search:
 
     @property
     def corpus(self) -> Corpus | None:
-        """The passages; None if they are a service's."""
+        """The passages; None if they are on a server (backend http)."""
         return getattr(self.retriever, "corpus", None)
 
     def __call__(self, query: str) -> str:
@@ -68,7 +70,8 @@ def make(config: Config) -> Search:
     """The tool; indexes are built or read here.
 
     Raises:
-        ValueError: no such corpus, a line of it that is no passage, a missing extra.
+        ValueError: the corpus does not exist, a line of it is no passage, an option does not suit, or an extra is not
+            installed.
     """
     match config.backend:
         case "bm25":

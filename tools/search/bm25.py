@@ -1,8 +1,8 @@
 """BM25 over a corpus of your own, by bm25s; the index lies next to the corpus.
 
-Scores are bm25s's; equal scores keep the corpus's order, and passages without a word of the query are no result, so
-that a query always has the same result. (bm25s does not round lengths as Lucene does: for rankings equal to
-pyserini's, serve pyserini and use `backend = "http"`.)
+The scores are those of bm25s. Passages of equal score are in the order of the corpus, and passages without a word of
+the query are no result, so a query always has the same result. bm25s does not round lengths as Lucene does. For
+rankings equal to pyserini's, serve pyserini and use `backend = "http"`.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,15 @@ WORD = r"(?u)\b\w+\b"
 
 
 class Bm25Config(BaseModel, frozen=True, extra="forbid"):
-    """corpus: the JSONL file. index: folder of its index; default: beside the corpus, its name + `.bm25`. k1, b:
-    parameters of BM25 (Anserini's values). stopwords: leave out the most common English words."""
+    """Options of the backend bm25.
+
+    Attributes:
+        corpus: the JSONL file.
+        index: folder of the stored index; empty for the corpus's path with `.bm25` added.
+        k1: BM25's parameter for how fast repeated words saturate; the default is Anserini's.
+        b: BM25's parameter for how much long passages lose; the default is Anserini's.
+        stopwords: leave out the most common English words.
+    """
 
     corpus: str = ""
     index: str = ""
@@ -35,7 +42,7 @@ class Bm25(StoredIndex):
     """An index in memory; a `Retriever`."""
 
     def __init__(self, config: Bm25Config) -> None:
-        """Raises ValueError: see `Corpus.scan`; or bm25s is missing."""
+        """Raises ValueError if bm25s is missing, the corpus cannot be read (`Corpus.scan`), or it has no words."""
         self._library, self.config = _library(), config
         path = find(config.corpus, "bm25.corpus")
         folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")

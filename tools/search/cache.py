@@ -1,4 +1,4 @@
-"""The files beside a corpus: index folders, which appear whole or not at all."""
+"""The folders of indexes beside a corpus: such a folder is complete or absent."""
 
 import json
 import os
@@ -43,8 +43,11 @@ def put_folder(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 class StoredIndex(ABC):
-    """A corpus and its index: read from a folder if that holds this corpus's index made with these options, else made
-    and put there, or kept in memory alone where nothing can be written."""
+    """A corpus and its index.
+
+    The index is read from `folder` if the folder holds an index of this corpus with these options. Else the index is
+    built and stored there; where nothing can be written, it is only in memory.
+    """
 
     corpus: Corpus
 

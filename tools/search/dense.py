@@ -17,11 +17,20 @@ from agentrl.tools.search.corpus import find
 
 
 class DenseConfig(BaseModel, frozen=True, extra="forbid"):
-    """corpus: the JSONL file. encoder: folder or hub name of a transformers encoder. index: folder of the stored index;
-    default: beside the corpus, its name + `.faiss`. factory: FAISS's index factory (`Flat`, `IVF4096,SQ8`, `HNSW32`).
-    query_prefix, passage_prefix: text before each query and passage. pooling: the mean of the token states, or the
-    first token's state. query_tokens, passage_tokens: most tokens of a text. batch: texts encoded at once. device: auto
-    takes CUDA if torch finds it; on CUDA the encoder works in half precision.
+    """Options of the backend faiss.
+
+    Attributes:
+        corpus: the JSONL file.
+        encoder: folder or hub name of a transformers encoder.
+        index: folder of the stored index; empty for the corpus's path with `.faiss` added.
+        factory: the string for FAISS's index factory, such as `Flat`, `IVF4096,SQ8` or `HNSW32`.
+        query_prefix: text before each query.
+        passage_prefix: text before each passage.
+        pooling: the vector of a text is the mean of its token states (mean), or the first token's state (first).
+        query_tokens: largest number of tokens of a query, prefix included; a longer query loses its end.
+        passage_tokens: largest number of tokens of a passage, prefix included; a longer passage loses its end.
+        batch: number of texts that are encoded together.
+        device: auto is CUDA if torch finds a CUDA device, else the CPU; on CUDA the encoder works in half precision.
     """
 
     corpus: str = ""
@@ -78,7 +87,8 @@ class Dense(StoredIndex):
     """An index in memory; a `Retriever`."""
 
     def __init__(self, config: DenseConfig, library: ModuleType) -> None:
-        """Raises ValueError: see `Corpus.scan` and `Encoder`, or an unknown factory."""
+        """Raises ValueError if the corpus cannot be read (`Corpus.scan`), if the encoder cannot be loaded, or if the
+        factory does not suit."""
         self.config, self._library = config, library
         path = find(config.corpus, "faiss.corpus")
         if not config.encoder:
@@ -127,7 +137,7 @@ class Dense(StoredIndex):
 
 
 def make_dense(config: DenseConfig) -> Retriever:
-    """The retriever; ValueError also where faiss is missing."""
+    """The retriever; ValueError if faiss is missing, or as in `Dense`."""
     try:
         import faiss
     except ImportError:

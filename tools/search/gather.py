@@ -18,7 +18,7 @@ Send = Callable[[list[str], int], list[list[Passage]]]
 class _Ticket:
     query: str
     k: int
-    alone: bool = False  # it was part of a request that failed, and is sent alone now
+    alone: bool = False  # the query was part of a request that failed, so its next request has no other query
     passages: list[Passage] | None = None
     fault: Exception | None = None
 
@@ -32,8 +32,8 @@ class Gatherer:
 
     Args:
         send: carries out one request; called by one of the threads that wait for it.
-        most: most queries per request.
-        lanes: most requests on their way at once.
+        most: largest number of queries per request.
+        lanes: largest number of requests on their way at once.
     """
 
     def __init__(self, send: Send, *, most: int, lanes: int) -> None:
@@ -77,7 +77,7 @@ class Gatherer:
             return []
 
     def _carry(self, batch: list[_Ticket]) -> None:
-        """One request; every ticket of it is answered, or waits again."""
+        """Send one request. Each query of the batch then has its passages or its fault, or waits to be sent alone."""
         queries = list(dict.fromkeys(ticket.query for ticket in batch))
         try:
             found = dict(zip(queries, self._send(queries, batch[0].k), strict=True))

@@ -1,4 +1,4 @@
-"""A retriever on a server, over HTTP: connections and answers are kept, and concurrent queries share a request.
+"""A retriever on a server, over HTTP. Connections stay open, answers are stored, concurrent queries share a request.
 
 A failure that may pass (a lost connection, a time-out, 408, 425, 429, 5xx, a body that is no answer) is followed by
 another try, at the next address if there are several. If no try succeeds, a `ToolFault` is raised; a failure is never a
@@ -19,18 +19,25 @@ from agentrl.tool import Passage, ToolFault
 from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
 from agentrl.tools.search.gather import Gatherer
 
-ANSWER_BYTES = 256 << 20  # of one answer, unpacked
-PASSING = (408, 425, 429)  # and every 5xx
+ANSWER_BYTES = 256 << 20  # largest size of one answer, unpacked
+PASSING = (408, 425, 429)  # HTTP statuses after which another try may succeed, besides every 5xx
 
 
 class HttpConfig(BaseModel, frozen=True, extra="forbid"):
-    """Where and how to ask.
+    """Options of the backend http.
 
-    urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path. dialect: see
-    `agentrl.tools.search.dialects`. timeout_s: seconds per try. retries: further tries after the first one (each
-    address is tried at least once). backoff_s: when every address has failed n times, the client waits n times this
-    many seconds before the next tries. rest_s: seconds for which an address that failed comes last. max_batch: most
-    queries per request. connections: most requests at once. cache: answers that are kept, by query and k; 0 for none.
+    Attributes:
+        urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path.
+        dialect: form of requests and answers; see `agentrl.tools.search.dialects`.
+        timeout_s: largest number of seconds of one try.
+        retries: largest number of further tries after the first one; each address is tried at least once.
+        backoff_s: when every address has failed n times, the client waits n times this many seconds before the next
+            tries.
+        rest_s: number of seconds for which an address that failed is tried last.
+        max_batch: largest number of queries per request; further queries go into another request.
+        connections: largest number of requests at once; further requests wait.
+        cache: largest number of stored answers, by query and number of passages; beyond it the answers that were not
+            used for the longest time are dropped; 0 stores none.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)

@@ -1,2 +1,2 @@
-"""Small correct programs that tasks are made of, by file; each function stands alone. `calls` holds what they are
-tried on."""
+"""Small correct programs, into which tasks put mistakes. Each function is a program and needs no other function. The
+module `calls` holds the arguments with which the programs are called."""

@@ -1,6 +1,6 @@
-"""What the programs are tried on. The first three calls of each are visible tests; the others are hidden."""
+"""The arguments of each program's calls, as texts. The first three calls become visible tests; all are hidden checks."""
 
-# ruff: noqa: E501  a line a program
+# ruff: noqa: E501  one line per program
 
 CALLS = {
     "slugify": ["'Hello World'", "'  A -- b!  '", "'x'", "''", "'Émile & Zoë 2'", "'a1 b2'", "'--'", "'End.'", "'A  B   C'"],

@@ -73,7 +73,9 @@ def test_every_game_is_open_at_first_and_won_by_its_walkthrough(level, task):
             assert engine.won and made.data["solvable"]
 
 
-@pytest.mark.parametrize("level", levels.LEVELS)
+@pytest.mark.parametrize(
+    "level", [pytest.param(x, marks=pytest.mark.slow) if x == "full" else x for x in levels.LEVELS]
+)
 def test_the_goals_of_every_scene_can_be_furnished(level):
     for task in TASK_TYPES:
         for number in scenes.numbers("train") + scenes.numbers("valid_unseen"):

@@ -35,7 +35,9 @@ def differences(data, walks, seed=0):
 SLOW = pytest.mark.slow  # six CPU seconds each
 
 
-@pytest.mark.parametrize("form", ["move", pytest.param("put", marks=SLOW), pytest.param("patched", marks=SLOW)])
+@pytest.mark.parametrize(
+    "form", [pytest.param("move", marks=SLOW), pytest.param("put", marks=SLOW), pytest.param("patched", marks=SLOW)]
+)
 def test_every_release_in_lock_step(form):
     assert not differences(kitchen(HOT_APPLE, form=form), walks=2)
 

@@ -104,7 +104,7 @@ def run(code):
     "options",
     [
         {},
-        {"prompt": "compact", "level": 2},
+        pytest.param({"prompt": "compact", "level": 2}, marks=pytest.mark.slow),
         pytest.param({"convention": "torl", "level": 4}, marks=pytest.mark.slow),
         pytest.param({"stateful": True, "level": 0}, marks=pytest.mark.slow),
     ],
@@ -113,7 +113,10 @@ def test_promises(options):
     assert check_env(code_math, Config(**options), tasks=1, steps=3) == []
 
 
-@pytest.mark.parametrize(("level", "form"), [(1, "compact"), (2, "compact"), (3, "compact"), (4, "chat"), (3, "chat")])
+@pytest.mark.parametrize(
+    ("level", "form"),
+    [(1, "compact"), (2, "compact"), (3, "compact"), pytest.param(4, "chat", marks=pytest.mark.slow), (3, "chat")],
+)
 def test_the_expert_is_right_and_plays_listed_actions(level, form):
     config = Config(level=level, prompt=form)
     env, listed = code_math.make(config), code_math.tasks(config)

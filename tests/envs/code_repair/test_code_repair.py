@@ -140,7 +140,7 @@ def test_programs_are_split_without_overlap():
     assert all(held_out(name) for name in names["test"]) and len(names["test"]) >= 5
 
 
-@pytest.mark.parametrize("config", [Config(), Config(level=3, prompt="compact")])
+@pytest.mark.parametrize("config", [Config(), pytest.param(Config(level=3, prompt="compact"), marks=pytest.mark.slow)])
 def test_promises(config):
     assert check_env(code_repair, config, tasks=1, steps=4) == []
 
@@ -288,7 +288,9 @@ def test_snapshots_keep_their_own_files():
     assert env.files == task.params["files"]
 
 
-@pytest.mark.parametrize("row", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
+@pytest.mark.parametrize(
+    "row", [pytest.param(HUMANEVAL, id="humaneval", marks=pytest.mark.slow), pytest.param(MBPP, id="mbpp")]
+)
 def test_files_of_functions(tmp_path, row):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row) + "\n")
