@@ -55,8 +55,8 @@ def lines(found: RewardCheck) -> Sequence[str]:
     worst = [f"{row.family}: {row.worst!r} is paid like a right answer" for row in paid]
     if found.separates.get("reward") == 0:
         worst.append(
-            "the reward gives right and wrong answers the same on every task, so it cannot be fooled, and it teaches "
-            "nothing"
+            "the reward gives right and wrong answers the same on every task, so it teaches nothing, and a low share "
+            "in its column does not show that it is safe"
         )
     asked = [f"judges gave {found.paid[0]} answers of {found.paid[1]} tokens"] if found.paid[0] else []
     head = f"share of attacks that each column is fooled by, on {found.tasks} tasks ({found.right} with a right answer)"

@@ -30,11 +30,11 @@ def table(summary: dict[str, Any]) -> str:
         f"steps {summary['mean_steps']:.1f} (successes {summary['mean_steps_success']:.1f}), "
         f"answers without a valid action {summary['invalid_share']:.1%}, episodes cut by a limit "
         f"{summary['truncated_share']:.1%}, "
-        f"environment errors {summary['env_errors']}",
+        f"episodes lost to faults {summary['env_errors']}",
         f"tokens {summary['tokens']}, wall time {summary['wall_seconds']:.1f} s, endings "
         + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),
     ]
-    lines += [f"environment error, {count} times: {fault}" for fault, count in summary.get("faults", {}).items()]
+    lines += [f"fault, {count} times: {fault}" for fault, count in summary.get("faults", {}).items()]
     if summary["usage"]:
         lines.append("usage " + ", ".join(f"{k} {v:.10g}" for k, v in summary["usage"].items() if k != "cost"))
     if "cost" in summary["usage"]:

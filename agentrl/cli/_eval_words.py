@@ -1,4 +1,4 @@
-"""The command line of `agentrl eval`: its options, its recipe, and the panel that they select."""
+"""The command line of `agentrl eval`: its options, the file of `--recipe`, and the tasks that they select."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # words without such a p
 
 
 class Options(NamedTuple):
-    """The options of a command line by section; a word of the command line overrides `--recipe`."""
+    """The options of a command line by section; an option on the command line overrides the file of `--recipe`."""
 
     env: dict[str, Any]
     limits: dict[str, Any]
@@ -38,11 +38,13 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
     parser.add_argument("--games", help="a folder: play every game under it once")
     parser.add_argument(
-        "--tasks", type=positive, help="only the first N tasks (default: all, or 200 of an endless list)"
+        "--tasks", type=positive, help="only the first N tasks (default: all, or the first 200 of an endless list)"
     )
     parser.add_argument("--samples", type=positive, default=1, help="play each task N times (default: once)")
     parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's or the server's own")
-    parser.add_argument("--turns", type=positive, help="most steps per episode (default: the run's own, else 50)")
+    parser.add_argument(
+        "--turns", type=positive, help="largest number of steps per episode (default: the run's own, else 50)"
+    )
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")
     parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation of this --out")

@@ -1,9 +1,9 @@
 """`agentrl serve openenv ENV [key=value ...] [--port N] [--python PYTHON]`: an environment for clients of OpenEnv.
 
 The server is that of the package openenv, in the Python that --python names (docs/foreign.md). Each session plays an
-instance of its own. A seed of `reset` chooses a task by its position in the list, `task=KEY` by its key; without them
-the tasks come in turn. An environment of plain actions takes {"action": TEXT}. If the environment has tools, actions
-are calls of its tools, and `final_answer` ends the episode. Ctrl-C stops the server.
+instance of its own. The argument `seed` of `reset` chooses a task by its position in the list, `task=KEY` by its key;
+without these arguments the tasks come in turn. An environment of plain actions takes {"action": TEXT}. If the
+environment has tools, actions are calls of its tools, and `final_answer` ends the episode. Ctrl-C stops the server.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
-    parser.add_argument("--sessions", type=positive, default=16, help="most sessions at a time")
+    parser.add_argument("--sessions", type=positive, default=16, help="largest number of sessions at a time")
     parser.add_argument(
         "--token-variable", default="", metavar="NAME", help="variable with the token that clients must send"
     )

@@ -1,9 +1,10 @@
 """`agentrl serve policy RUN|MODEL [--port N] [--out FILE]`: an OpenAI-compatible endpoint that records its answers.
 
-It serves /v1/chat/completions and /v1/responses (tools, streaming, n, logprobs). The API key (any text) names the
-episode; POST /v1/agentrl/end with {"task": ..., "reward": ..., "success": ...} ends it. When the server stops (Ctrl-C),
-the ended episodes are stored in --out as a step graph, with the sampled tokens and their log-probs, for example for
-`agentrl credit METHOD --steps FILE`. Requests do not set the sampling: --temperature does.
+It serves /v1/chat/completions and /v1/responses (tools, streaming, n, logprobs). The API key (any text of up to 200
+characters) names the episode; POST /v1/agentrl/end with {"task": ..., "reward": ..., "success": ...} ends the episode.
+When the server stops (Ctrl-C), the ended episodes are stored in --out as a step graph, with the sampled tokens and
+their log-probs, for example for `agentrl credit METHOD --steps FILE`. The sampling options of requests have no effect:
+--temperature sets the temperature.
 """
 
 import asyncio
@@ -28,8 +29,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--out", type=Path, help="a .safetensors file for the ended episodes")
     parser.add_argument("--temperature", type=temperature, help="default: the run's, or 1")
-    parser.add_argument("--turns", type=positive, default=1000, help="most requests per episode")
-    parser.add_argument("--turn-tokens", type=positive, default=1024, help="most tokens per answer")
+    parser.add_argument(
+        "--turns", type=positive, default=1000, help="largest number of answers per episode; later requests are refused"
+    )
+    parser.add_argument(
+        "--turn-tokens",
+        type=positive,
+        default=1024,
+        help="largest number of tokens per answer; a longer answer is cut off",
+    )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
         raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")

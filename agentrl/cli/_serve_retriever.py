@@ -25,8 +25,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--top-k", type=positive, default=3, help="passages per query, if the request has no topk")
-    parser.add_argument("--max-batch", type=positive, default=512, help="most queries per request")
-    parser.add_argument("--max-top-k", type=positive, default=1000, help="most passages per query")
+    parser.add_argument(
+        "--max-batch",
+        type=positive,
+        default=512,
+        help="largest number of queries per request; a longer request is refused",
+    )
+    parser.add_argument(
+        "--max-top-k",
+        type=positive,
+        default=1000,
+        help="largest topk of a request; a request with a larger one is refused",
+    )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
         raise ValueError(f"--port {arguments.port} is no port: give a number from 0 to 65535")

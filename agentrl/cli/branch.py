@@ -4,8 +4,8 @@ The recorded actions before turn T are carried out again, and the observations a
 there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
 graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
 value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
-plays. If turn T + 1 is branched too, the command also prints the step's Monte Carlo advantage, next to the advantage
-that the credit method gave.
+plays. If turn T + 1 has been branched too, or turn T terminated the episode, the command also prints the Monte Carlo
+advantage of the stored step, next to the advantage that the credit method gave.
 """
 
 import json
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, help="a run folder with stored graphs")
     parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
     parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
-    parser.add_argument("-n", type=positive, default=8, help="continuations (default 8)")
+    parser.add_argument("-n", type=positive, default=8, help="number of continuations (default 8)")
     parser.add_argument("--policy", help="the policy that plays the continuations (default: the run)")
     parser.add_argument("--iteration", type=seed, help="iteration of the graph (default: the newest)")
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
@@ -77,7 +77,7 @@ def stored(run: Path, iteration: int | None) -> Path:
 
 
 def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
-    """Play the continuations with the run's environment, limits and context policy.
+    """Play the continuations with the run's environment, limits and context.
 
     With `exact` the run's latest checkpoint plays, else the policy that --policy names.
     """
@@ -109,9 +109,7 @@ def table(report: dict[str, Any]) -> str:
     lines.append(f"{'stored':10} {report['return']:8.3f} {'':5} {'':16} {report['action']}")
     error = "" if report["mc_error"] is None else f" +- {report['mc_error']:.3f}"
     value = (
-        "none: the environment failed in every continuation"
-        if report["mc_value"] is None
-        else f"{report['mc_value']:.3f}{error}"
+        "none: a fault ended every continuation" if report["mc_value"] is None else f"{report['mc_value']:.3f}{error}"
     )
     if report["replayed_actions"]:
         lines += [

@@ -250,7 +250,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
-    parser.add_argument("--top", type=positive, default=5, help="steps to show per compared pair")
+    parser.add_argument("--top", type=positive, default=5, help="number of steps to show per pair of compared methods")
     parser.add_argument(
         "--html", type=Path, metavar="OUT", help="write a page to look at: who gets the credit, and why"
     )

@@ -1,10 +1,11 @@
 """`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: what is wrong with rows that you bring?
 
 SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder with one file per split, a folder of save_to_disk,
-DIR#SPLIT, or hub:OWNER/NAME. Duplicates, leaks between splits, odd types and empty values are looked for in any rows.
-With a recipe, or an environment and its options, the rows are also read as its tasks: missing fields, first prompts
-that do not fit the recipe's context, answers in no document, solutions that fail. --held-out SOURCE names the rows that
-evaluations play. Findings go to standard error. Exit code 0: none, 1: some, 2: the rows cannot be read.
+DIR#SPLIT, or hub:OWNER/NAME. The command looks for duplicates, leaks between splits and odd types. Without an
+environment it also looks for empty and missing values. With a recipe, or an environment and its options, the rows are
+read as the tasks of that environment: unreadable rows, first prompts that fill engine.max_context of the recipe,
+answers in no document, solutions that fail. --held-out SOURCE names the rows that evaluations play. Findings go to
+standard error, with --json to standard output. Exit code 0: no finding, 1: findings, 2: the rows cannot be read.
 """
 
 import json
@@ -24,7 +25,7 @@ from agentrl.files import read_toml
 from agentrl.rollout import ContextPolicy
 from agentrl.settings import Settings, find_recipe
 
-SHOWN = 8  # most findings of one kind that are printed
+SHOWN = 8  # largest number of findings of one kind that are printed
 
 
 def main(words: Sequence[str]) -> int:
@@ -36,7 +37,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--env", metavar="NAME", help="the environment that reads the rows")
     parser.add_argument("--held-out", default="", metavar="SOURCE", help="rows that evaluations play")
     parser.add_argument(
-        "--play", type=count, default=200, metavar="N", help="rows whose solution is played; default 200"
+        "--play",
+        type=count,
+        default=200,
+        metavar="N",
+        help="largest number of rows per split whose own solution is played; default 200",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object: source, rows, holds, findings, lengths, played, notes"

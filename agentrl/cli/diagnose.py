@@ -36,7 +36,9 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl diagnose", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("--iterations", type=span, metavar="A:B", help=f"from A to before B; default: the last {LAST}")
-    parser.add_argument("--rows", type=positive, default=25, help="the most frequent situations to print; default 25")
+    parser.add_argument(
+        "--rows", type=positive, default=25, help="number of situations to print, the most frequent ones; default 25"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, with every situation")
     given = parser.parse_args(words)
     rows, shown = read_rows(given.run, given.iterations)

@@ -29,7 +29,7 @@ from agentrl.run import Loop
 from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 
-SHOWN = 10  # most differences that are printed
+SHOWN = 10  # largest number of differences, or of different faults, that are printed per graph
 
 
 def main(words: Sequence[str]) -> int:
@@ -109,7 +109,7 @@ def summary(result: Replayed) -> dict[str, Any]:
 
 
 def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.Namespace) -> int:
-    """Score the graphs in these files again, and print how the rewards changed."""
+    """Compute the scores of the graphs in these files again, then the rewards, and print how the rewards changed."""
     if not settings.score:
         raise ValueError(
             f"{arguments.run / 'config.toml'} has no [[score]] section: add one by an option, such as "
@@ -153,9 +153,10 @@ def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
 
 
 def compared(graph: StepGraph, scored_again: StepGraph) -> dict[str, Any]:
-    """Compares a graph with the same graph scored again: mean rewards of episodes, and how many rewards changed."""
+    """Compares a graph with the same graph scored again: mean rewards of episodes, and how many episodes' rewards
+    changed."""
     every = ends(scored_again)
-    at = Ends(*(x[every.weight > 0] for x in every))  # played episodes that no environment error ended
+    at = Ends(*(x[every.weight > 0] for x in every))  # played paths that no fault has ended
     before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]
     return {
         "episodes": len(at.row),

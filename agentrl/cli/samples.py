@@ -55,7 +55,7 @@ def curves(path: Path, window: int | None) -> list[tuple[str, dict[str, Any]]]:
 
 def _summary(samples: Sequence[Any], path: Path) -> dict[str, Any]:
     if not samples:
-        raise ValueError(f"{path} has no episode that was scored: environment errors ended all of them")
+        raise ValueError(f"{path} has no episode that was scored: faults ended all of them")
     return sample_summary(samples)
 
 

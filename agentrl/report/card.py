@@ -175,7 +175,7 @@ def _caveats(exported: Exported, config: Mapping[str, Any], own: Sequence[Row]) 
         yield "- Answers were chosen among the environment's admissible actions; free text was not measured."
     errors = sum(int(row.get("env_errors", 0)) for row in own)
     if errors:
-        yield f"- {errors} episodes were lost to errors of the environment and are in no rate."
+        yield f"- {errors} episodes were lost to faults of the environment or of a service and are in no rate."
     for one in read_findings(exported.run / "health.json"):
         if one.severity in ("error", "warning"):
             yield f"- {one.severity} of the run ({_cell(one.rule)}, {one.stage} {one.iteration}): {_cell(one.text)}"

@@ -64,7 +64,8 @@ class EpisodeData(BaseModel, frozen=True):
         score: the stored score; if none is stored, the sum of the rewards on the episode's path.
         succeeded: did the episode succeed?
         ending: how the episode ended, such as `done` or `turn_limit`; empty if the graph does not say.
-        failed: True if an environment error ended the episode or its rollout; no statistic counts such an episode.
+        failed: True if a fault (of the environment, a service or a score) ended the episode, its rollout or the episode
+            that called it; no statistic counts such an episode.
         kind: `played`, `candidate`, `probe` or `demo`.
         lane: number of agent calls between the main agent and this episode's agent; 0 for the main agent.
         steps: indices of the episode's shown steps, in the order of their turns.

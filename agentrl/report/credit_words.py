@@ -76,7 +76,9 @@ def sum_in_words(advantage: float, terms: Sequence[tuple[str, float]]) -> str:
 
 
 def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.ndarray) -> list[str]:
-    """For each of `rows` the arithmetic of its credit; empty if the method's numbers are no differences from a mean.
+    """For each of `rows` the arithmetic of its credit, in words.
+
+    Empty if neither the credit nor a part of it is a difference from the mean of a group.
 
     Args:
         graph: all steps.

@@ -14,7 +14,9 @@ from agentrl.report.step_tokens import AllowedSets, Decode
 from agentrl.report.tree import lanes, tree_nodes, values_below
 from agentrl.types import Status
 
-TEXT_CHARS = 8_000  # most characters of one observation or answer; the page says how many were cut off
+# Largest number of characters of an observation, an answer, or the name of a state or an action. A longer text is cut
+# off, and the page says how many characters are missing.
+TEXT_CHARS = 8_000
 
 
 def credit_data(
@@ -39,8 +41,8 @@ def credit_data(
         groups: numbers of the groups to show; default: those that `choose` takes.
         at_most: largest number of steps to show if `groups` is None. Groups are shown whole, and at least one is shown.
             `CreditData.shown` states how many groups and steps are shown.
-        decode: function from token ids to one text each; default: ids are shown as numbers.
-        text_chars: most characters of one text; the page says how many were cut off.
+        decode: function from token ids to a text per id; default: the page shows the ids.
+        text_chars: largest number of characters of one text, as `TEXT_CHARS`.
 
     Raises:
         ValueError: a group does not exist.
@@ -204,8 +206,11 @@ def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[lis
 
 
 def _order(graph: StepGraph, rows: np.ndarray, score: np.ndarray) -> list[int]:
-    """The episodes of one group, ordered by the best score of a main agent's episode in their rollout (highest first),
-    then by rollout, then by their first row."""
+    """The numbers of one group's episodes in the order of the page.
+
+    They are ordered by the best score of a main agent's episode in the same rollout (highest first), then by the
+    number of the rollout, then by the first row of the episode.
+    """
     main = rows[graph.caller[rows] < 0]
     best: dict[int, float] = {}
     for rollout, value in zip(graph.rollout[main].tolist(), score[main].tolist(), strict=True):

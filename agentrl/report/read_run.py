@@ -49,8 +49,8 @@ from agentrl.report.tokenizer import token_words
 from agentrl.run import TASK_KINDS, read_metrics
 from agentrl.settings import Settings
 
-# Failures and situations are counted over this many of the newest stored iterations. The same number of the oldest is
-# read to find decisions that became certain too early.
+# Failures and situations are counted over this many of the newest stored iterations. To find decisions that became
+# certain too early, the same number of the oldest stored iterations is read as well.
 RECENT = 10
 SITUATIONS = 15  # largest number of situations on the page, which shows the most frequent ones
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has

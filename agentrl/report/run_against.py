@@ -77,7 +77,7 @@ def _verdict(one: AgainstMode, a: str, b: str) -> str:
 
 
 def _scored(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Task -> its first sample that no environment error ended."""
+    """Task -> its first sample that no fault ended."""
     found: dict[str, Mapping[str, Any]] = {}
     for one in report["outcomes"]:
         if one["ending"] != "env_error":

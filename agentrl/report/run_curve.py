@@ -139,8 +139,9 @@ def read_outcomes(report: Path) -> dict[str, Any]:
 def on_common_tasks(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     """Two reports, reduced to the tasks that both played and with an empty panel, so that `compare` accepts them.
 
-    This is needed because the evaluations during a run play only the first tasks of the panel of the other evaluations.
-    Reports of one panel, of different benchmarks or without a common task are returned unchanged.
+    This is needed because the evaluations between two iterations play only the first tasks (`eval.during`) of the panel
+    that the evaluations before and after training play. Reports of one panel, of different benchmarks or without a
+    common task are returned unchanged.
     """
     if a["benchmark"] != b["benchmark"] or a["panel"] == b["panel"]:
         return dict(a), dict(b)

@@ -1,4 +1,4 @@
-"""What goes wrong? Failures of stored episodes by ending, type of task, last step, loops and invalid answers."""
+"""What goes wrong? Counts stored episodes by ending and type of task; counts last steps, loops and invalid answers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,17 +20,26 @@ from agentrl.report.run_schema import (
 )
 from agentrl.types import Status
 
-MOST = 8  # most entries of a list
-EXAMPLES = 3  # most steps that an entry links to
-LOOP = 3  # an episode that leaves one state this many times has a loop
+MOST = 8  # largest number of entries of a list
+EXAMPLES = 3  # largest number of steps that an entry links to
+LOOP = 3  # an episode that leaves one state at least this many times has a loop
 TEXT_CHARS = 200
 Key = TypeVar("Key", bound=Hashable)
 LOST = Status.ENV_ERROR.name.lower()
-Links = Callable[[int, int], Sequence[StepLink]]  # (number of the graph in the list, row) -> where the page shows it
+# (index of the graph in the list, row) -> where the page shows the row
+Links = Callable[[int, int], Sequence[StepLink]]
 
 
 class Ended(NamedTuple):
-    """A played episode of the main agent: its graph's number, its rows, and how it went."""
+    """A played episode of the main agent.
+
+    Attributes:
+        graph: index of its graph in the list of graphs.
+        rows: its rows in that graph.
+        ending: the name of its ending; `env_error` if a fault ended it or its rollout.
+        kind: the type of its task.
+        succeeded: did it succeed?
+    """
 
     graph: int
     rows: np.ndarray
@@ -53,7 +62,7 @@ def failures_of_graphs(
         graphs: the rollouts.
         kinds: key of a task -> its type; a task without an entry counts as type "".
         links: where the page shows a step.
-        situation: the environment's hook that names situations; None counts the last steps by their kind of action.
+        situation: the environment's hook that names situations; None: the kind of action in a step names its situation.
     """
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
     scored = [one for one in ended if one.ending != LOST]
@@ -103,7 +112,7 @@ def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> 
 
 
 def _episodes(number: int, graph: StepGraph, kinds: Mapping[str, str]) -> list[Ended]:
-    """The played episodes of main agents, on which success is counted."""
+    """The played episodes of main agents; the counts of successes and failures are counts of these episodes."""
     found, failed, succeeded = [], graph.failed(), graph.succeeded
     played = np.flatnonzero((graph.kind == PLAYED) & (graph.caller < 0))
     for episode in np.unique(graph.episode[played]).tolist():

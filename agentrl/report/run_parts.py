@@ -68,8 +68,8 @@ def training_part(
 ) -> PartData:
     """Groups of a stored iteration with the credit of the run's method and of the methods `BESIDE`.
 
-    If the run's method cannot be loaded, or its credit cannot be computed from the stored columns, the page shows the
-    advantages that the run has stored.
+    If the run's method cannot be loaded, or its credit cannot be computed from the stored columns, the advantages that
+    the run has stored take the place of its credit.
     """
     graph = stored.graph
     credits, options = _credits(graph, method)

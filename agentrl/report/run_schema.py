@@ -137,7 +137,7 @@ class HealthData(BaseModel, frozen=True):
 class EndingCell(BaseModel, frozen=True):
     """The number of episodes with one ending and one type of task.
 
-    `examples` are the last steps of those that failed.
+    `examples` are the last steps of episodes without success.
     """
 
     ending: str

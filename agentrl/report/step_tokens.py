@@ -8,8 +8,10 @@ from agentrl.graph import StepGraph
 from agentrl.report.credit_schema import AllowedSet, TokenData
 from agentrl.report.printable import printable
 
-Decode = Callable[[Sequence[int]], Sequence[str]] | None  # token ids to one text each; None: ids are shown as numbers
-MOST_MEMBERS = 60  # most tokens of an allowed set that the page lists
+Decode = (
+    Callable[[Sequence[int]], Sequence[str]] | None
+)  # from token ids to a text per id; None: the page shows the ids
+MOST_MEMBERS = 60  # largest number of tokens of an allowed set that the page lists
 
 
 class AllowedSets:

@@ -70,7 +70,7 @@ def values_below(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
     """[N] float64, the value of each of `rows`: the mean of its children's values (`tree_up`), or a leaf's score.
 
     Played steps and probes are averaged separately. All other rows are NaN: those not in `rows`, candidates,
-    demonstrations, and rows of episodes that an environment error ended.
+    demonstrations, and rows of episodes that were lost to a fault (`StepGraph.failed`).
     """
     value = np.full(len(graph), np.nan)
     score, lost = graph.score, graph.failed()

@@ -106,7 +106,7 @@ def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, R
     when `Reader.read` is called. A data set of the hub is loaded at once.
 
     Raises:
-        ValueError: there is no such source, or no such split in it.
+        ValueError: the source or the split does not exist, or the source is of an unknown kind.
     """
     whole, split = str(source), ""
     if "#" in whole and not _path(whole, beside).exists():
@@ -159,7 +159,7 @@ def _of_text(path: Path) -> Rows:
 def _of_folder(folder: Path) -> dict[str, Reader]:
     """The splits of a folder: those of `save_to_disk`, else its files of rows, else those of its folder `data`.
 
-    Among the files, those that are named after a split (`SPLIT`) are taken, or all files if no file is.
+    Among the files, those that are named after a split (`SPLIT`) are taken, or all files if none has such a name.
     """
     if (folder / SPLITS).is_file():
         return {name: _of_saved(folder / name) for name in saved_splits(folder)}

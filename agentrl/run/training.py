@@ -9,15 +9,19 @@ from agentrl.settings import Settings
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
-    """Clone, then train. Held-out tasks are evaluated before, between and after. All results are in the run folder.
+    """Clone the experts if the recipe has a warm-up, then train. All results are in the run folder.
+
+    Held-out tasks are evaluated before the warm-up, after it, every `eval.every` iterations, and at the end.
 
     With `learner.processes` above 1, this function starts, watches and ends the other processes (as actors of [cluster]
     if its address is set). Under torchrun, only rank 0 calls this function. The other ranks call
     `agentrl.run.follow_torchrun`, as `agentrl train` does.
 
     Raises:
-        ValueError: the configuration or the run folder does not allow it, or another process of the learner has ended.
-        TooManyFaults: the environment failed too often.
+        ValueError: the configuration or the run folder does not allow the training, or another process of the learner
+            has ended.
+        TooManyFaults: faults of the environment, of a service or of a score ended more than `limits.fault_share` of the
+            episodes.
     """
     with progress or Progress() as shown, group_of(settings) as group:
         run = open_run(settings, resume=resume, progress=shown, group=group)

@@ -48,7 +48,7 @@ def test_eval_and_its_report_name_the_place(faulty, tmp_path, capsys):
     out = tmp_path / "report.json"
     assert main(["eval", faulty, "--policy", "random", "limits.fault_share=1", "--out", str(out)]) == 0
     told = capsys.readouterr().out
-    assert f"environment error, 4 times: JSONDecodeError: Expecting value: line 1 column 1 (char 0) {PLACE}" in told
+    assert f"fault, 4 times: JSONDecodeError: Expecting value: line 1 column 1 (char 0) {PLACE}" in told
     report = json.loads(out.read_text())
     assert [text.endswith(PLACE) for text in report["faults"]] == [True]
     assert sum(outcome["fault"].endswith(PLACE) for outcome in report["outcomes"]) == 4

@@ -24,7 +24,7 @@ FACTS = (*FACTS, "token_column")
 
 
 def used() -> list[str]:
-    """Functions of `agentrl.credit` that methods of the catalogue import, those of most methods first."""
+    """Functions of `agentrl.credit` that methods of the catalogue import, first those that most methods import."""
     times: dict[str, int] = {}
     for path in sorted((ROOT / "algorithms" / "credit").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -50,7 +50,8 @@ def about(documented: Any) -> str:
 
 
 def lines() -> Iterator[str]:
-    yield "Of `agentrl.credit`, those of most methods first; [N] is one per step, and a group is a value of `key`:\n\n"
+    yield "Functions of `agentrl.credit`, first those that most methods use. [N] means one entry per step. "
+    yield "The steps with one value of `key` are a group.\n\n"
     yield f"- `Credit.of{signature(credit.Credit.of)}`: {about(credit.Credit.of)}\n"
     for name in used():
         yield f"- `{name}{signature(getattr(credit, name))}`: {about(getattr(credit, name))}\n"

@@ -108,7 +108,7 @@ def test_a_judge_that_fails_fools_nobody_and_is_told(capsys, tmp_path):
     assert main(words) == 1
     out = capsys.readouterr().out
     assert "left out: score judge: no verdict in 1 answers" in out
-    assert "gives right and wrong answers the same on every task, so it cannot be fooled, and it teaches nothing" in out
+    assert "gives right and wrong answers the same on every task, so it teaches nothing" in out
     fails = lambda work: True  # noqa: E731
     assert main(words) == 2
     assert "no answer could be scored, so nothing was checked: score judge: no verdict" in capsys.readouterr().err
