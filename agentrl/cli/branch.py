@@ -125,5 +125,6 @@ def table(report: dict[str, Any]) -> str:
     if report["mc_advantage"] is not None:
         lines.append(f"Monte Carlo advantage of it:    {report['mc_advantage']:.3f}")
     else:
-        lines.append(f"(to get the stored step's Monte Carlo advantage, branch turn {report['turn'] + 1} too)")
+        following = f"turn {report['turn'] + 1} too, if the episode has it"
+        lines.append(f"(to get the stored step's Monte Carlo advantage, branch {following})")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ WORLDS = {  # file of numbers -> the page that quotes it
     "calculator-cpu": "calculator.md",
     "webshop-cpu": "webshop.md",
 }
-COMPARISONS = {"trees": "methods.md", "study-sokoban": "study.md", "agents": "methods.md"}
+COMPARISONS = {"trees": "methods.md", "study-sokoban": "study.md", "study-alfworld": "study.md", "agents": "methods.md"}
 OF_README = {
     "ALFWorld": "alfworld-cpu",
     "WebShop": "webshop-cpu",

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.env import Handle
+from agentrl.noise import fold
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.program.chains import arrange, share_outcome
 from agentrl.rollout.program.definition import AgentTask, program_path
@@ -56,7 +57,7 @@ class ProgramEpisode:
         self.recorder = Recorder(
             player.actor, handle, player.limits, start.session, key, start.temperature, lockstep=player.program.lockstep
         )
-        self.seed = int.from_bytes(json.dumps(key).encode()[-6:].rjust(6, b"\0"), "big") % (1 << 31)
+        self.seed = fold(key) >> 33  # below 2^31, which every random generator takes
 
     async def run(self) -> None:
         """Play the episode.
