@@ -1,6 +1,7 @@
 """Tokens per CPU second of the embedded engine against `transformers.generate` that prefills every turn again.
 
     python benchmarks/rollout.py [--json] [--repeats 3] [--trajectories 64] [--turns 4] ...  (see --help)
+    python benchmarks/rollout.py --model models/smollm2 --trajectories 16 --prompt 256 --observation 64 --repeats 1
 
 Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
 the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for
@@ -9,7 +10,11 @@ Both sides' tokens are counted, and compared token by token (equal except where 
 rounding).
 
 Roofline: the model's matrix products alone, at the row counts of an ideal schedule (each token once, all trajectories
-in one batch), timed on this machine in the same run. No attention, no norms, no Python.
+in one batch), timed on this machine in the same run. No attention, no norms, no Python. In decoding it is the bound of
+the memory's bandwidth too, because each product reads the whole weight matrix.
+
+`--model` takes a model from a folder. `--choices` also measures the engine under `actions="admissible"`: every answer
+is one of that many sequences, and is sampled.
 """
 
 import argparse
@@ -19,16 +24,18 @@ import platform
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from agentrl.engines import HfEngine, Sampling
 from agentrl.types import Observation, Request
 
 VOCAB = 5120
+WAYS = (4, 3, 3, 3)  # number of different tokens at the first places of the listed answers; at later places one
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,12 @@ class Numbers:
         return " ".join(map(str, ids))
 
 
-def make_model() -> Qwen3ForCausalLM:
-    """4.5M parameters, random."""
+def make_model(folder: Path | None = None, dtype: str = "float32") -> Any:
+    """The model of a folder, without its end tokens; or 4.5M random parameters."""
+    if folder is not None:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True).eval()
+        model.generation_config.eos_token_id = None
+        return model
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=VOCAB, hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
@@ -71,7 +82,7 @@ def make_model() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config).eval()
 
 
-def run_generate(model: Qwen3ForCausalLM, load: Load) -> np.ndarray:
+def run_generate(model: Any, load: Load) -> np.ndarray:
     """[trajectories, turns, answer] tokens, whole history prefilled every turn."""
     first, observations = load.words()
     history, answers = torch.from_numpy(first), []
@@ -90,8 +101,22 @@ def run_generate(model: Qwen3ForCausalLM, load: Load) -> np.ndarray:
     return np.stack(answers, 1)
 
 
-def run_engine(engine: HfEngine, load: Load) -> list[list[np.ndarray]]:
-    """Each trajectory's answers, episodes asking at their own pace."""
+def listed(load: Load, count: int) -> list[list[list[np.ndarray]]]:
+    """[trajectories][turns][count] different answers of `load.answer` tokens; their trie branches at the first places."""
+    rng = np.random.default_rng(1)
+
+    def answers() -> list[np.ndarray]:
+        words = [rng.integers(2, VOCAB, way) for way in (*WAYS, *[1] * load.answer)[: load.answer - 1]]
+        found: set[tuple[int, ...]] = set()
+        while len(found) < count:
+            found.add((*(int(word[rng.integers(len(word))]) for word in words), 1))
+        return [np.array(answer) for answer in sorted(found)]
+
+    return [[answers() for _ in range(load.turns)] for _ in range(load.trajectories)]
+
+
+def run_engine(engine: HfEngine, load: Load, choices: Any = None) -> list[list[np.ndarray]]:
+    """Each trajectory's answers, episodes asking at their own pace; `choices` as `listed` gives them, None: free."""
     first, observations = load.words()
 
     async def episode(session: int) -> list[np.ndarray]:
@@ -105,6 +130,7 @@ def run_engine(engine: HfEngine, load: Load) -> list[list[np.ndarray]]:
                 observation=Observation(text=""),
                 max_tokens=load.answer,
                 noise_key=(session, turn),
+                choices=None if choices is None else choices[session][turn],
             )
             answers.append((await engine.generate(request)).token_ids)
             path = np.concatenate([path, answers[-1], observations[session, turn]])
@@ -117,7 +143,7 @@ def run_engine(engine: HfEngine, load: Load) -> list[list[np.ndarray]]:
     return asyncio.run(everyone())
 
 
-def gemm_bound(model: Qwen3ForCausalLM, load: Load) -> float:
+def gemm_bound(model: Any, load: Load) -> float:
     """CPU seconds of the matrix products of an ideal schedule (see the module)."""
     inner = [m.weight for name, m in model.named_modules() if isinstance(m, torch.nn.Linear) and name != "lm_head"]
     batch = load.trajectories
@@ -133,7 +159,7 @@ def gemm_bound(model: Qwen3ForCausalLM, load: Load) -> float:
 
 def linear_seconds(weight: torch.Tensor, rows: int) -> float:
     """CPU seconds of one product with [rows, in] inputs, the best of 5 rounds of at least 5 ms."""
-    x = torch.randn(rows, weight.shape[1])
+    x = torch.randn(rows, weight.shape[1]).to(weight.dtype)
     times = []
     with torch.inference_mode():
         for _ in range(6):
@@ -152,9 +178,34 @@ def cpu_seconds(run: Any) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
-def measure(load: Load, repeats: int) -> dict[str, Any]:
+def choosing(model: Any, load: Load, count: int, repeats: int) -> dict[str, Any]:
+    """The engine with listed answers, which it samples; tokens without an alternative are counted like the others."""
+    sets, times = listed(load, count), []
+    for _ in range(repeats + 1):
+        engine = HfEngine(
+            model,
+            Numbers(),
+            Sampling(),
+            max_slots=load.trajectories,
+            max_context=2048,
+            end_ids=(),
+            actions="admissible",
+        )
+        seconds, answers = cpu_seconds(lambda engine=engine: run_engine(engine, load, sets))
+        times.append(seconds)
+    tokens = sum(len(ids) for path in answers for ids in path)
+    if tokens != load.trajectories * load.turns * load.answer:
+        raise SystemExit(f"an answer is not one of the listed ones: {tokens} tokens")
+    return {
+        "choices": count,
+        "choices_cpu_s": round(min(times[1:]), 3),
+        "choices_tokens_per_cpu_s": round(tokens / min(times[1:]), 1),
+        "choices_forced_tokens": engine.stats.forced_tokens,
+    }
+
+
+def measure(load: Load, repeats: int, model: Any) -> dict[str, Any]:
     """Both sides in turn, `repeats` times after one warm-up; the best of each."""
-    model = make_model()
     engine = HfEngine(
         model, Numbers(), Sampling(temperature=0.0), max_slots=load.trajectories, max_context=2048, end_ids=()
     )
@@ -198,11 +249,18 @@ def main() -> None:
     for name, default in (("trajectories", 64), ("turns", 4), ("prompt", 128), ("observation", 32), ("answer", 16)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--model", type=Path, help="folder of a pretrained model")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of --model's weights")
+    parser.add_argument("--choices", type=int, default=0, help="number of listed answers, at most 100; 0: none")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
-    as_json, repeats = given.pop("json"), given.pop("repeats")
+    as_json, repeats, choices = given.pop("json"), given.pop("repeats"), given.pop("choices")
     torch.set_num_threads(1)
-    result = measure(Load(**given), repeats)
+    model = make_model(given.pop("model"), given.pop("dtype"))
+    load = Load(**given)
+    result = measure(load, repeats, model)
+    if choices:
+        result |= choosing(model, load, choices, repeats)
     if as_json:
         print(json.dumps(result))
         return

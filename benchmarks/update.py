@@ -32,6 +32,7 @@ from agentrl.trainer.sections import OptimConfig
 
 VOCABULARY = 2048
 ROOM = 8192  # packed tokens of a micro-batch
+LOGITS = 1 << 27  # most logits of a padded micro-batch, which keeps several copies of them
 NEVER = 1 << 30  # more tokens than any two prompts have in common
 
 
@@ -166,7 +167,7 @@ def padded_loss(model: Any, rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[
     """
     width = max(len(ids) for ids, _ in rows)
     total = 0.0
-    at_once = max(1, ROOM // width)
+    at_once = max(1, min(ROOM, LOGITS // model.config.vocab_size) // width)
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
         ids, gain = torch.zeros(len(part), width, dtype=torch.long), torch.zeros(len(part), width)
