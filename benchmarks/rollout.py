@@ -102,7 +102,7 @@ def run_generate(model: Any, load: Load) -> np.ndarray:
 
 
 def listed(load: Load, count: int) -> list[list[list[np.ndarray]]]:
-    """[trajectories][turns][count] different answers of `load.answer` tokens; their trie branches at the first places."""
+    """[trajectories][turns][count] different answers of `load.answer` tokens, as a trie."""
     rng = np.random.default_rng(1)
 
     def answers() -> list[np.ndarray]:

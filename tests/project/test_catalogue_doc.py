@@ -7,7 +7,7 @@ After a change of an entry, its docstring or an option, this writes all pages:
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def in_code(value: Any) -> str:
     """Names or a table as code."""
     if isinstance(value, str):
         return f"`{value}`"
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ", ".join(f"`{key} = {one!r}`" for key, one in value.items())
     return ", ".join(f"`{one}`" for one in value)
 

@@ -1,11 +1,14 @@
 """The score: cases worked by hand, laws."""
 
+import importlib.util
 import itertools
 import random
+import sys
 
 import pytest
 from rapidfuzz import fuzz
 
+from agentrl.envs.webshop import reward
 from agentrl.envs.webshop.reward import COLOURS, Bought, Unscorable, Wanted, alike, colour, plain, score, set_ratio
 
 BOUGHT = Bought(
@@ -172,3 +175,10 @@ def test_the_score_is_the_weighted_sum_of_its_parts(n_attributes, n_options, pri
 def test_what_the_original_cannot_score(fields):
     with pytest.raises(Unscorable):
         score(BOUGHT, want(**fields), 1.0, {}, nouns())
+
+
+def test_without_the_extra_one_sentence_says_which(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    spec = importlib.util.spec_from_file_location("reward_again", reward.__file__)
+    with pytest.raises(ValueError, match=r"webshop needs the package rapidfuzz: pip install .*\[webshop\]"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
