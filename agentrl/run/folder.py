@@ -259,7 +259,7 @@ class RunFolder:
 
 def _whole_lines(path: Path) -> list[bytes]:
     """The lines of a file of JSON objects before its first damaged line, each with the newline at its end."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # without the newline a line is cut short
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # a last line without a newline was cut short
     return [line + b"\n" for line in itertools.takewhile(_is_object, lines)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 LOCK = ".lock"
-ZOMBIE = -1  # in the place of the start of a process that has ended
+ZOMBIE = -1  # stands for the start time of a zombie (see `is_alive`)
 
 
 class Holder(NamedTuple):

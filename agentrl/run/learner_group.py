@@ -210,7 +210,7 @@ class _Follower:
         """Wait until the follower has imported everything.
 
         Raises:
-            ValueError: the follower ended before, or was not ready in `seconds`.
+            ValueError: the follower ended before it was ready, or was not ready in `seconds`.
         """
         assert self.process.stdout is not None
         watch = threading.Timer(seconds, self.process.kill)
@@ -265,7 +265,7 @@ def group_of(settings: Settings) -> LearnerGroup:
     tables = settings.tables
     if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
         return LearnerGroup(settings)
-    from agentrl.run.ray_learners import RayLearnerGroup  # imports Ray, which most runs do not have
+    from agentrl.run.ray_learners import RayLearnerGroup  # imports Ray, which is optional
 
     return RayLearnerGroup(settings)
 

@@ -1,4 +1,4 @@
-"""What `agentrl train RECIPE --dry-run --memory [CARD]` prints: how much memory an update needs, and whether it fits.
+"""What `agentrl train RECIPE --dry-run --memory [CARD]` prints: the memory of an update, and whether CARD has it.
 
 No weights are loaded: the shape of a model comes from its configuration, and the update runs on tensors without memory
 (`agentrl.trainer.memory`).
@@ -22,7 +22,7 @@ from agentrl.trainer.sections import LearnerConfig
 
 GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
-MANY = 8  # number of learner processes in the additional forecast for a node
+MANY = 8  # number of processes in the forecast for several GPUs, if the recipe has one process
 STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
 TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens
 

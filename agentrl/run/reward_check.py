@@ -215,7 +215,7 @@ class _Measured:
     Attributes:
         attack: the attack.
         fooled: column -> whether it was fooled, per task.
-        apart: column -> whether the right answer gets something else than the wrong one, per task that has both.
+        apart: column -> whether the right and the wrong answer have different values, per task that has both.
         faults: why chains could not be scored.
     """
 
@@ -280,7 +280,7 @@ def _copies(graph: StepGraph) -> np.ndarray:
 
 
 def _inside(action: str) -> str:
-    """The content of an action that is a pair of tags; else the action."""
+    """The text between the tags, if the action is a text in a pair of tags; else the action."""
     if not action.startswith("<"):
         return action
     found = first_tagged(action, [action[1:].partition(">")[0]])

@@ -150,7 +150,7 @@ def _model_folder(folder: Path) -> Finding:
 
 
 def _due_bytes(path: Path) -> int | None:
-    """Number of bytes that a safetensors file must have according to its header; None if that cannot be read."""
+    """Number of bytes that a safetensors file must have according to its header; None if the header cannot be read."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

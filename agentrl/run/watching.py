@@ -292,7 +292,7 @@ def _findings(run: Path) -> list[dict[str, str]]:
 
 
 def thinned(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` numbers: the means of `width` stretches of about equal length."""
+    """The values; if there are more than `width`, the means of `width` consecutive parts of about equal length."""
     if len(values) <= width:
         return list(values)
     bounds = [round(i * len(values) / width) for i in range(width + 1)]

@@ -17,7 +17,7 @@ POLICY = "policy"  # name of the policy whose model is [model]
 
 
 MAIN, ALONE = "main", "agent"  # names of the agent that gets the tasks: with other agents, and alone
-# Options of a called agent -> where the same is set for the agent that gets the tasks.
+# option of a called agent -> the place that sets this option for the agent that gets the tasks
 NOT_OF_MAIN = {"env": "[env]", "context": "[context]", "limits": "[limits]", "expert": "warmup.expert"}
 
 

@@ -80,7 +80,7 @@ BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen val
     "longest episode, but at least 10 and at most 50; the run plays the expert to count them when it begins",
 }
 WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
-RANDOM_UPDATES = 30  # the same if the expert is `random`, and the best random episodes are cloned
+RANDOM_UPDATES = 30  # warm-up updates of a model made from scratch that clones the best random episodes
 POSITIONS = 4096  # longest context in tokens; a large number is cheap, because only used tokens cost memory and time
 ROOM = 2  # turns that a model may take per turn of the expert's longest episode
 FEWEST_TURNS = 10
@@ -150,7 +150,7 @@ def _other_positions(given: Tables) -> Iterator[int]:
         new = model.get("new") if isinstance(model, Mapping) else None
         if isinstance(new, Mapping):
             positions = new.get("max_positions", NewModel().max_positions)
-            yield from [positions] if isinstance(positions, int) else []  # else validation refuses it
+            yield from [positions] if isinstance(positions, int) else []  # validation refuses other values
 
 
 def turns_of(longest: int) -> int:
