@@ -10,7 +10,7 @@ from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
 
-OWN_LIMITS = ("max_steps", "max_turns")  # options of environments: number of steps that ends an episode
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments: largest number of steps of an episode
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:

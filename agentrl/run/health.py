@@ -16,7 +16,7 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-# Rules that read several rows read WINDOW or SHORT rows: of iterations, or of updates of the warm-up.
+# Lengths of the periods that rules examine, in iterations or in updates of the warm-up.
 WINDOW = 10
 SHORT = 5
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from

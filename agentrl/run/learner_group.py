@@ -1,8 +1,9 @@
 """The processes that share a run's learners: started here or by torchrun, watched, and ended with the run.
 
 Rank 0 is the run itself. The other ranks are followers (`agentrl.run.ranks`): they hold their parts of the policies and
-do what rank 0 says. A follower that agentrl starts is a child process in its own session, with a pipe from rank 0. The
-follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends with an error.
+do what rank 0 says. A follower that agentrl starts without [cluster] is a child process in its own session, with a pipe
+from rank 0. The follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends
+with an error.
 """
 
 import os

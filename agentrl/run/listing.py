@@ -242,7 +242,7 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
 
 
 def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
-    """Raises ValueError if the key is no column and no run's configuration has it; an empty list passes.
+    """Raises ValueError if there are runs, the key is no column, and no run's configuration has it.
 
     The message names similar keys or, if there are none, the columns.
     """

@@ -1,5 +1,6 @@
-"""What `agentrl train RECIPE --dry-run --memory [CARD]` prints: the memory of an update, and whether CARD has it.
+"""The forecast of `agentrl train RECIPE --dry-run --memory [CARD]`: the memory that an update needs.
 
+If CARD is given, the forecast also says whether the update fits on this card.
 No weights are loaded: the shape of a model comes from its configuration, and the update runs on tensors without memory
 (`agentrl.trainer.memory`).
 """

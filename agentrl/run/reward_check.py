@@ -31,7 +31,7 @@ COPIES = 2  # copies of an attack in its group
 OTHERS = 12  # largest number of other tasks whose right answers an attack lists beside that of its own task
 LONGEST = 2000  # largest number of characters of the question or the observation that an attack copies
 NEARLY = 1e-9  # values that differ by at most this count as equal
-SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
+SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and the reward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Fooled:
 
     Attributes:
         family: the family of attacks.
-        column: a signal, `success` (the environment's own verdict) or `reward` (the sum that the recipe pays).
+        column: a signal, `success` (the environment's own verdict) or `reward` (the sum of the rewards of the recipe).
         fooled, tried: number of pairs of an attack and a task that fooled the column, and number of pairs tried.
         worst: the attack that fooled the column most often; empty if no attack did.
     """
@@ -156,7 +156,7 @@ class _Check:
     def _expert(self) -> list[EpisodeRecord]:
         try:
             return self.play(expert_actor(self.rollouts.main))
-        except ValueError:  # the environment has no such expert, and no actions or tools for a random policy
+        except ValueError:  # the environment has no expert, and no actions or tools for a random player
             return []
 
     def _by_task(self, name: str, actions: Mapping[str, str]) -> Actor:

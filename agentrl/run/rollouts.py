@@ -449,8 +449,8 @@ class Rollouts:
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Give the steps of all but the best episodes weight 0; returns the shares of won and of cloned episodes.
 
-    The best episodes are those that were won. If none was won, they are about the tenth with the highest returns, with
-    ties; episodes with the lowest return of the batch are never among them.
+    The best episodes are those that were won. If none was won, the best are about a tenth of the batch: the episodes
+    with the highest returns, ties included. Episodes with the lowest return of the batch are then not among the best.
     """
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)

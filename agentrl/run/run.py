@@ -370,7 +370,7 @@ def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
     turns = turns_of(longest)
     found = settings.fitted({"limits.turns": turns}) if longest else settings
     if found is not settings:
-        found.notes = [*settings.notes, f"limits.turns = {turns}: the longest of the expert's episodes has {longest}"]
+        found.notes = [*settings.notes, f"limits.turns = {turns}: the expert's longest episode has {longest} turns"]
     return found
 
 

@@ -84,7 +84,7 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
         now: seconds since 1970; default: the clock.
 
     Raises:
-        ValueError: the folder holds something else than a run, or its config.toml is damaged.
+        ValueError: the folder holds other files and no run, or its config.toml is damaged.
     """
     rows = well_formed(read_lines(run / "metrics.jsonl")[0])
     status = status_of(run, rows, now=now)
