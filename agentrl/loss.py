@@ -77,8 +77,8 @@ class Loss(CatalogueFile):
         sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
         behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
             `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0. Such steps need no forward pass unless
-            credit is per token, or a KL, entropy or regularizer term needs it.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then steps without credit need no
+            forward pass, unless credit is per token, or a KL, entropy or regularizer term needs the pass.
     """
 
     KIND: ClassVar[str] = "loss"

@@ -12,8 +12,9 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    Every rollout is scored, except a rollout that ends in `ENV_ERROR` (crash, hang, lost service). Such a rollout is
-    played again. If the last attempt fails too, the rollout is left out of every statistic and counted in the reported
+    Every rollout has a score, except a rollout that ends in `ENV_ERROR`: the environment or a service failed (crash,
+    hang, lost connection), or a score failed. A rollout that the environment or a service ended is played again. If the
+    last attempt fails too, or if a score failed, the rollout is left out of every statistic and counted in the reported
     share of lost rollouts.
     """
 
@@ -124,7 +125,9 @@ NO_ANSWER: Mapping[str, Status] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generation:
-    """One answer of a policy. Its token ids are what was sampled; its text is decoded from them, never encoded again.
+    """One answer. The text of a sampled answer is decoded from the sampled token ids, and is never encoded again.
+
+    The answers of experts are texts; their token ids, if there are any, are encoded from the text.
 
     Attributes:
         text: the decoded answer without its end token.
@@ -143,7 +146,7 @@ class Generation:
         entropy_nats: [T] float64, entropy in nats of the whole distribution at the sampling temperature under the
             allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
-        refusal: the remote policy's own text about why it refused; empty if it did not.
+        refusal: the remote policy's own text about why it refused; empty if it did not refuse.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
         cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the
             limit, with advice; empty if the answer was not cut off, or the limit is not known.

@@ -98,7 +98,7 @@ def _joined(findings: Sequence[str]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for finding in findings:
         _, raised, exception = finding.partition(" raised ")
-        # Gymnasium's checker adds a place in its own code to an exception without a place in the user's code.
+        # To an exception that names no place in the user's code, Gymnasium's checker adds a place in its own code.
         same = PLACE_OR_ADVICE.sub("", exception) if raised else finding
         alike.setdefault(same, []).append(finding)
     return [f"{one[0]} (and {len(one) - 1} more with this exception)" if one[1:] else one[0] for one in alike.values()]

@@ -18,7 +18,7 @@ class Holder(NamedTuple):
         pid: id of the process.
         host: name of the machine.
         started: start of the process, in ticks after the start of the machine (Linux); 0 if not known. A later process
-            with the same id has another start.
+            with the same id has another start time.
     """
 
     pid: int
