@@ -1,7 +1,8 @@
 """The folder of a run: configuration, versions, metrics, graphs and checkpoints.
 
-Files and checkpoints appear complete or not at all, except for the metrics and the timings. These files grow line by
-line, and a crash during a write can cut their last line.
+Files and checkpoints appear complete or not at all, except for the files of trackers and the files that grow line by
+line: the metrics, the timings and the paid answers of scores. A crash during a write can cut the last line of such a
+file.
 """
 
 import fcntl

@@ -149,7 +149,7 @@ class _Policy:
             as_it_is = " (as the recipe has it)" if config == now else ""
             yield f"#   {need.peak / GIB:6.1f} GiB ({kept}){whole}: {_in_words(config)}{as_it_is}"
         if self.replaced:
-            yield f"#   computed with the loss ppo_clip, because {self.replaced} asks for values"
+            yield f"#   computed with the loss ppo_clip, because {self.replaced} must read the numbers in the tensors"
         if self.settings.tables.critic.model == "own":
             own = 16 * self._billions * 1e9 / GIB / now.processes
             yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"
