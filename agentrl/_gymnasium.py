@@ -27,7 +27,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds Gymnasium by the other finders, and no other module."""
+    """Finds only the module `gymnasium`, with the other finders of `sys.meta_path`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

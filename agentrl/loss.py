@@ -41,8 +41,9 @@ class LossInputs:
             both >= 0; times the step's share in the loss and the importance correction of the token.
         weight: how often the step counts in the terms that have no advantage, such as KL and entropy; 0 on
             demonstrations without a policy gradient.
-        step: int64, the step (or copy of a step) of each token.
-        path: int64, the episode (or root-to-leaf path) of each token.
+        step: int64, number of the step that each token belongs to. If steps count once per path, a step has another
+            number on each path.
+        path: int64, number of the episode (if steps count once per path: of the path) that each token belongs to.
         columns: further columns that the recipe's regularizers read (`READS` of their files), by name.
     """
 
@@ -76,8 +77,8 @@ class Loss(CatalogueFile):
         sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
         behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
             `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0. Such steps need no forward pass unless
-            credit is per token, or a KL, entropy or regularizer term needs it.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then steps without credit need no
+            forward pass, unless credit is per token, or a KL, entropy or regularizer term needs the pass.
     """
 
     KIND: ClassVar[str] = "loss"

@@ -1,7 +1,7 @@
 """Secrets: keys and passwords stay out of logs, reports, stored configurations and error messages.
 
 A recipe names a secret as "${NAME}". This text is stored unchanged, and the code that uses the option calls `expand`. A
-secret that a recipe holds in plain text is stored as "***".
+secret in plain text is stored as "***" if `redacted` recognizes it.
 """
 
 import os

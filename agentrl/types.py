@@ -12,8 +12,9 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    Every rollout is scored, except a rollout that ends in `ENV_ERROR` (crash, hang, lost service). Such a rollout is
-    played again. If the last attempt fails too, the rollout is left out of every statistic and counted in the reported
+    Every rollout has a score, except a rollout that ends in `ENV_ERROR`: the environment or a service failed (crash,
+    hang, lost connection), or a score failed. A rollout that the environment or a service ended is played again. If the
+    last attempt fails too, or if a score failed, the rollout is left out of every statistic and counted in the reported
     share of lost rollouts.
     """
 
@@ -59,7 +60,7 @@ class Observation:
         actions: the admissible actions; empty if the environment lists none.
         tools: JSON schemas of the tools that the agent may call.
         task: the task's instruction, if the environment states the instruction apart from the observation.
-        messages: the content of `text` as chat messages (one message per tool answer); empty: `text` is one user
+        messages: the content of `text` as chat messages (one message per tool result); empty: `text` is one user
             message.
     """
 
@@ -104,7 +105,7 @@ class Reply(NamedTuple):
     `status` is how the called agent's episode ended. `text` is that agent's answer (its last `info["answer"]`, else its
     last action); it is empty if the episode failed (`ENV_ERROR`), if it ended before its first step (`TOKEN_LIMIT`: the
     first prompt did not fit) or if the agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the
-    episode's rewards, `info` its last `info`.
+    episode's rewards; `info` is that of the episode's last step.
     """
 
     text: str
@@ -119,12 +120,14 @@ Action = str | tuple[Reply, ...]  # what `agentrl.env.Handle.step` takes: an age
 Finish = Literal["stop", "length", "abort", "context", "refused"]
 NO_ANSWER: Mapping[str, Status] = MappingProxyType(
     {"context": Status.CONTEXT_LIMIT, "refused": Status.REFUSED}
-)  # how an episode ends if a request gets no answer for this reason
+)  # `finish` of a generation that holds no answer -> how its episode ends
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generation:
-    """One answer of a policy. Its token ids are what was sampled; its text is decoded from them, never encoded again.
+    """One answer. The text of a sampled answer is decoded from the sampled token ids, and is never encoded again.
+
+    The answers of experts are texts; their token ids, if there are any, are encoded from the text.
 
     Attributes:
         text: the decoded answer without its end token.
@@ -136,17 +139,17 @@ class Generation:
             broke the answer off). Two values mean that there is no answer: "context" (the prompt does not fit the
             model's context) and "refused" (a content filter refused the prompt).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
-        weight: factor of the answer in the loss; 0 for a demonstrator's deliberate mistakes.
+        weight: factor of the answer in the loss; 0 if it must not be imitated, such as an expert's deliberate mistake.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
         entropy: [T] float64, -sum p log p / log V, where the sum is over the ten most probable tokens and V is the size
             of the vocabulary; None if it was not requested.
         entropy_nats: [T] float64, entropy in nats of the whole distribution at the sampling temperature under the
             allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
-        refusal: the remote policy's own text about why it refused; empty if it did not.
+        refusal: the remote policy's own text about why it refused; empty if it did not refuse.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
         cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the
-            limit, with advice; empty otherwise, or if the limit is not known.
+            limit, with advice; empty if the answer was not cut off, or the limit is not known.
     """
 
     text: str
@@ -177,7 +180,8 @@ class Message(NamedTuple):
     """One chat message.
 
     `role` is system, user, assistant or tool; `name` is the name of the tool, else empty; `calls` are the tool calls of
-    an assistant whose server returns tool calls as data. The tool messages that follow answer `calls`, in their order.
+    an assistant whose server returns tool calls as data. The tool messages that follow hold the results of `calls`, in
+    the order of the calls.
     """
 
     role: str
@@ -208,7 +212,7 @@ class Request:
         max_tokens: largest number of tokens to sample.
         noise_key: integers that name this answer, such as (seed, stage, iteration, group, copy, attempt, turn);
             sampling noise is a function of the key and the token's index alone.
-        rewrites: set if the answer becomes the memory of the model instead of an action for the environment.
+        rewrites: set if the answer becomes the model's memory and is not an action for the environment; else None.
         tools: JSON schemas of the tools that the server gets as data; empty if the messages describe the tools.
         temperature: sampling temperature of this answer; None takes the engine's temperature.
     """

@@ -98,7 +98,7 @@ def _joined(findings: Sequence[str]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for finding in findings:
         _, raised, exception = finding.partition(" raised ")
-        # Gymnasium's checker adds a place in its own code to an exception without a place in the user's code.
+        # To an exception that names no place in the user's code, Gymnasium's checker adds a place in its own code.
         same = PLACE_OR_ADVICE.sub("", exception) if raised else finding
         alike.setdefault(same, []).append(finding)
     return [f"{one[0]} (and {len(one) - 1} more with this exception)" if one[1:] else one[0] for one in alike.values()]
@@ -195,8 +195,8 @@ class Walk:
     def run(self, steps: int | None = None) -> "Walk":
         """Reset, then take random actions until the episode ends, at most `steps`.
 
-        These are listed actions; if no actions are listed, tool calls; and if there are no tools either, texts of
-        `GARBAGE`.
+        An action is one of the listed actions. If no actions are listed, it is a random tool call; if there are no
+        tools, it is a text of `GARBAGE`.
         """
         self.reset()
         rng = random.Random(self.seed)
@@ -277,7 +277,7 @@ def _check_walk(walk: Walk) -> Iterator[str]:
 
 def _refused(result: StepResult) -> bool:
     """Did the environment refuse the action? A tool that was called and raised an error has not refused: an error is a
-    legal answer of a tool."""
+    legal result of a tool."""
     if result.info.get("status", Status.OK) == Status.TOOL_ERROR and result.info.get("calls"):
         return bool(result.info.get("refused"))
     return bool(result.info.get("status", Status.OK) != Status.OK)
@@ -366,7 +366,7 @@ def _check_words(walk: Walk) -> Iterator[str]:
 
 
 def _check_garbage(walk: Walk) -> Iterator[str]:
-    """The environment answers every text in words, and each time in the same words."""
+    """No text makes the environment raise, and the same text gives the same result each time."""
     for action in GARBAGE:
         try:
             first = walk.again([action]).transcript()
@@ -378,7 +378,7 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
 
 
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:
-    """The actions of every expert in `EXPERTS` are accepted."""
+    """The first moves of every expert in `EXPERTS` are accepted."""
     make = entry.hooks.expert
     if make is None:
         return

@@ -28,8 +28,8 @@ class GymEnv(gymnasium.Env[str, str]):
 
     `info` holds `task` (the key of the task), `actions` (the admissible actions), `state_key`, `instruction`, `tools`
     if there are any, and the entries of the environment's own info. `reset(seed=...)` draws a task with that seed, so
-    the seed decides the task; `reset(options={"task": key})` names the task; a plain `reset()` draws another random
-    task. An episode is limited by the environment itself and by `gymnasium.make(..., max_episode_steps=...)`.
+    the seed decides the task; `reset(options={"task": key})` names the task; a plain `reset()` draws a random task. An
+    episode is limited by the environment itself and by `gymnasium.make(..., max_episode_steps=...)`.
 
     Attributes:
         core: the core environment, for `snapshot` and `restore` if it has them.

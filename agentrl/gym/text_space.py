@@ -40,8 +40,8 @@ class CodePoints(Sequence[str]):
 class UnicodeText(Text):
     """Any string of `min_length` to `max_length` characters; the index of a character is its code point.
 
-    A sample without a mask is up to 64 characters of printable ASCII: a uniform draw over Unicode would give thousands
-    of unassigned code points.
+    A sample without a mask is printable ASCII, at most 64 characters if `min_length` allows it: a uniform draw over
+    Unicode would give thousands of unassigned code points.
     """
 
     def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:

@@ -1,10 +1,10 @@
 """Checkpoints: weights in the HF layout, optimisers, the state of all stateful parts, and the position of the run.
 
 For each policy P, a checkpoint holds the folder `P` (weights, tokenizer) and `P.optimiser.pt` (optimiser, schedule,
-critic, reference). It also holds `state.pt` (the state of every other part of the run that has one, such as samplers,
-fillers and regularizers) and `progress.json` (the `RunState` and the number of the format). If the policies are divided
-over processes, each process writes its tensors of policy P into the folder `P.parts`, and `P.optimiser.pt` holds no
-tensors.
+critic, reference). It also holds `state.pt` and `progress.json`. `state.pt` has the state of all other parts of the run
+that keep a state, such as samplers, fillers (`agentrl.graph.filler`) and regularizers. `progress.json` has the
+`RunState` and the number of the format. If the policies are divided over processes, each process writes its tensors of
+policy P into the folder `P.parts`, and `P.optimiser.pt` holds no tensors.
 """
 
 import json
@@ -26,7 +26,7 @@ from agentrl.run.folder import RunFolder
 from agentrl.trainer import Learner
 
 FORMAT = 2
-ARRAY = "numpy array"  # key of an array in a stored state, which holds tensors only
+ARRAY = "numpy array"  # key under which a stored state holds a NumPy array, as a tensor
 
 
 @dataclass(kw_only=True)
@@ -131,7 +131,7 @@ def _why(error: Exception) -> str:
 
 
 def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
-    """Load the state of learners of the same configuration from a checkpoint; returns the rest of the checkpoint.
+    """Load the state of the run's learners from one of the run's checkpoints; returns the rest of the checkpoint.
 
     Raises:
         ValueError: `path` is no checkpoint of this run, is damaged, or has a later format.

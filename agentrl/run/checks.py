@@ -10,7 +10,7 @@ from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
 
-OWN_LIMITS = ("max_steps", "max_turns")  # options of environments that end an episode after so many steps
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments: largest number of steps of an episode
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:
@@ -29,7 +29,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         for path in _model_paths(settings):
             check_path(path)
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
-    if hook is not None and not (cluster.address and cluster.engines):  # else the engines are on other machines
+    if hook is not None and not (cluster.address and cluster.engines):  # engines of a cluster are on other machines
         hook(settings.engine.config)
 
 
@@ -128,7 +128,7 @@ def leaves_report(settings: Settings) -> str:
 
 
 def leak_note(entry: Entry[EnvironmentFile]) -> str:
-    """A note if a tool server keeps state from one episode to the next; empty if no state is kept.
+    """A note if a trial shows that a tool server keeps state from one episode to the next; else empty.
 
     Only an environment with a tool server that all episodes share is tried, with short random walks, each played twice.
     """

@@ -30,7 +30,7 @@ from agentrl.settings import POLICY, agent_sections, resolve_agents
 if TYPE_CHECKING:
     from agentrl.engines import OpenAIPolicy
 
-CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; at most the model's positions
+CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; lower if the model has fewer positions
 
 
 @dataclass(kw_only=True)
@@ -107,7 +107,7 @@ class Contestant:
 
     @classmethod
     def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
-        """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
+        """An actor that answers with the policy named `policy` of a run, or with the model of a model folder.
 
         Raises:
             ValueError: `word` is neither a run folder nor a model folder.
@@ -263,8 +263,8 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes its
-        # place, which samples from the same distribution.
+        # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes the
+        # place of such an engine. It samples from the same distribution.
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})

@@ -1,7 +1,8 @@
 """The folder of a run: configuration, versions, metrics, graphs and checkpoints.
 
-Files and checkpoints appear complete or not at all, except for the metrics and the timings. These files grow line by
-line, and a crash during a write can cut their last line.
+Files and checkpoints appear complete or not at all, except for the files of trackers and the files that grow line by
+line: the metrics, the timings and the paid answers of scores. A crash during a write can cut the last line of such a
+file.
 """
 
 import fcntl
@@ -259,7 +260,7 @@ class RunFolder:
 
 def _whole_lines(path: Path) -> list[bytes]:
     """The lines of a file of JSON objects before its first damaged line, each with the newline at its end."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # without the newline a line is cut short
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # a last line without a newline was cut short
     return [line + b"\n" for line in itertools.takewhile(_is_object, lines)]
 
 

@@ -16,8 +16,9 @@ from agentrl.evaluate import Finding, Severity
 from agentrl.files import read_json
 
 Row = Mapping[str, Any]
-WINDOW = 10  # number of iterations that most rules about a lasting state read
-SHORT = 5  # number of iterations that the other rules about a lasting state read
+# Lengths of the periods that rules examine, in iterations or in updates of the warm-up.
+WINDOW = 10
+SHORT = 5
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends
 INVALID = 0.5  # share of answers without a valid action

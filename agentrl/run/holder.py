@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 LOCK = ".lock"
-ZOMBIE = -1  # in the place of the start of a process that has ended
+ZOMBIE = -1  # stands for the start time of a zombie (see `is_alive`)
 
 
 class Holder(NamedTuple):
@@ -18,7 +18,7 @@ class Holder(NamedTuple):
         pid: id of the process.
         host: name of the machine.
         started: start of the process, in ticks after the start of the machine (Linux); 0 if not known. A later process
-            with the same id has another start.
+            with the same id has another start time.
     """
 
     pid: int

@@ -1,6 +1,6 @@
 """From a batch of rollouts to an update: annotation, credit, update, then storing and logging.
 
-Both training loops use this module: `training.reinforce`, which plays and updates in turn, and
+Both training loops use this module: `training.reinforce`, which plays and updates alternately, and
 `overlap.reinforce_ahead`, which plays batches ahead of the updates.
 """
 

@@ -1,8 +1,9 @@
 """The processes that share a run's learners: started here or by torchrun, watched, and ended with the run.
 
 Rank 0 is the run itself. The other ranks are followers (`agentrl.run.ranks`): they hold their parts of the policies and
-do what rank 0 says. A follower that agentrl starts is a child process in its own session, with a pipe from rank 0. The
-follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends with an error.
+do what rank 0 says. A follower that agentrl starts without [cluster] is a child process in its own session, with a pipe
+from rank 0. The follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends
+with an error.
 """
 
 import os
@@ -210,7 +211,7 @@ class _Follower:
         """Wait until the follower has imported everything.
 
         Raises:
-            ValueError: the follower ended before, or was not ready in `seconds`.
+            ValueError: the follower ended before it was ready, or was not ready in `seconds`.
         """
         assert self.process.stdout is not None
         watch = threading.Timer(seconds, self.process.kill)
@@ -265,7 +266,7 @@ def group_of(settings: Settings) -> LearnerGroup:
     tables = settings.tables
     if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
         return LearnerGroup(settings)
-    from agentrl.run.ray_learners import RayLearnerGroup  # imports Ray, which most runs do not have
+    from agentrl.run.ray_learners import RayLearnerGroup  # imports Ray, which is optional
 
     return RayLearnerGroup(settings)
 

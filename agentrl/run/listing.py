@@ -35,7 +35,7 @@ class ListedRun:
             of iterations before this evaluation.
         training: success of the newest batch of training.
         changed: when config.toml or metrics.jsonl last changed, in seconds since 1970; 0 if both are missing.
-        bytes: size on disk, in `all` and by part (`PARTS`).
+        bytes: size on disk: of the whole folder under the key `all`, and of each part (`PARTS`) under its name.
         config: its configuration.
     """
 
@@ -90,7 +90,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
     elif depth:
         try:
             inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-        except OSError:  # a folder of somebody else
+        except OSError:  # this user must not read the folder
             return
         for path in inside:
             yield from _run_folders(path, depth - 1)
@@ -154,7 +154,7 @@ def _changed(path: Path) -> float:
 
 
 def disk_use(path: Path) -> dict[str, int]:
-    """Bytes of a run's files, in `all` and by part; files that vanish meanwhile are left out."""
+    """Bytes of a run's files: of all files (`all`) and per part (`PARTS`). Files that vanish meanwhile are left out."""
     found = dict.fromkeys(("all", *PARTS), 0)
     for place, _, files in os.walk(path):
         inside = Path(place).relative_to(path).parts
@@ -180,7 +180,7 @@ class Condition(NamedTuple):
         """Does the run fit?
 
         Raises:
-            ValueError: the operator compares sizes, and a value is a text.
+            ValueError: the operator is >, >=, < or <=, and VALUE or the run's value is not a number.
         """
         value = run.value(self.key)
         if value is None:
@@ -218,7 +218,7 @@ def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list
     """The runs that fit every condition, without the runs that cannot be read.
 
     Raises:
-        ValueError: no run has such a key, or an operator compares sizes and a value is a text.
+        ValueError: no run has the key of a condition, or `Condition.fits` raises.
     """
     for one in conditions:
         check_key(runs, one.key, "--where")
@@ -242,7 +242,10 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
 
 
 def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
-    """Raises ValueError, with the nearest keys, if the key is no column and no run has it in its configuration."""
+    """Raises ValueError if there are runs, the key is no column, and no run's configuration has it.
+
+    The message names similar keys or, if there are none, the columns.
+    """
     parts = [f"bytes.{part}" for part in PARTS]
     if key in (*COLUMNS, "bytes", *parts) or any(run.value(key) is not None for run in runs) or not runs:
         return

@@ -1,5 +1,6 @@
-"""What `agentrl train RECIPE --dry-run --memory [CARD]` prints: how much memory an update needs, and whether it fits.
+"""The forecast of `agentrl train RECIPE --dry-run --memory [CARD]`: the memory that an update needs.
 
+If CARD is given, the forecast also says whether the update fits on this card.
 No weights are loaded: the shape of a model comes from its configuration, and the update runs on tensors without memory
 (`agentrl.trainer.memory`).
 """
@@ -22,7 +23,7 @@ from agentrl.trainer.sections import LearnerConfig
 
 GIB = 2**30
 USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
-MANY = 8  # number of learner processes in the additional forecast for a node
+MANY = 8  # number of processes in the forecast for several GPUs, if the recipe has one process
 STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
 TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens
 
@@ -148,7 +149,7 @@ class _Policy:
             as_it_is = " (as the recipe has it)" if config == now else ""
             yield f"#   {need.peak / GIB:6.1f} GiB ({kept}){whole}: {_in_words(config)}{as_it_is}"
         if self.replaced:
-            yield f"#   computed with the loss ppo_clip, because {self.replaced} asks for values"
+            yield f"#   computed with the loss ppo_clip, because {self.replaced} must read the numbers in the tensors"
         if self.settings.tables.critic.model == "own":
             own = 16 * self._billions * 1e9 / GIB / now.processes
             yield f"#   {own:6.1f} GiB more for the critic's own model (16 bytes per weight, without activations)"

@@ -1,13 +1,14 @@
 """Rollouts ahead of the updates: the main thread plays batches while a second thread trains on earlier batches.
 
 The engines generate with a copy of the weights. The batch of iteration i is played with the weights of version
-max(i - ahead, p), where p is the number of iterations before the last pause: a checkpoint, an evaluation or the
-beginning. No rollout is in flight at a pause. So a checkpoint holds no unfinished rollouts, and a resumed run plays the
-same rollouts as an uninterrupted run.
+max(i - ahead, p). Here `ahead` is `run.ahead` (if it is not set, `run.staleness`), and p is the number of iterations
+before the last pause: a checkpoint, an evaluation or the beginning. No rollout is in flight at a pause, so a checkpoint
+holds no unfinished rollouts.
 
-With `run.deterministic` this schedule is followed exactly, and the same seed gives the same bytes. Otherwise the
-engines get newer weights as soon as an update is done, also in the middle of an answer. The columns `version_oldest`
-and `version_newest` of each step then say which weights generated the answer.
+With `run.deterministic` this schedule is followed exactly: the same seed gives the same bytes, and a resumed run plays
+the same rollouts as an uninterrupted run. Without `run.deterministic`, the engines get newer weights as soon as an
+update is done, also in the middle of an answer. The columns `version_oldest` and `version_newest` of each step then say
+which weights generated the answer.
 
 The weights that play a batch are at most `run.staleness` updates old when the batch is trained on, because `run.ahead`
 is at most `run.staleness`. A group that continues from one batch to the next is cancelled when the weights with

@@ -1,4 +1,4 @@
-"""The policies of a run: a learner for each policy, with the fillers and regularizers, which may keep a state.
+"""The policies of a run: a learner for each policy, fillers (`agentrl.graph.filler`) and regularizers.
 
 `Policies` is the half of a run that learns. The other half, `agentrl.run.Rollouts`, plays. `Policies` needs the
 settings, the vocabularies of new models and, for a resumed run, a checkpoint.

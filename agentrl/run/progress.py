@@ -75,7 +75,7 @@ class Progress:
             self.say(text)
 
     def bar(self, name: str, total: int, done: int = 0) -> "Bar":
-        """Show a new bar of `total` steps, of which `done` are done."""
+        """Show a new bar of `total` units (iterations, updates or episodes), of which `done` are done."""
         return Bar(self._bars, scrubbed(name), total, done)
 
 
@@ -109,13 +109,13 @@ class Tally:
 
 
 class Bar:
-    """The bar of one piece of work with a known number of steps."""
+    """The bar of one piece of work with a known number of units (see `Progress.bar`)."""
 
     def __init__(self, bars: Bars, name: str, total: int, done: int) -> None:
         self._bars, self._id = bars, bars.add_task(name, total=total, completed=done, note="")
 
     def step(self, note: str = "") -> None:
-        """Advance the bar by one step."""
+        """Advance the bar by one unit."""
         self._bars.update(self._id, advance=1, note=note)
 
     def episodes(self, total: int = 0, *, step: bool = False) -> Callable[[EpisodeRecord], None]:
@@ -123,7 +123,7 @@ class Bar:
 
         Args:
             total: number of episodes that are due; 0 if it is not known.
-            step: each episode advances the bar by one step.
+            step: each episode advances the bar by one unit.
         """
         tally = Tally(total)
 

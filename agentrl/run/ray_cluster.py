@@ -15,7 +15,7 @@ from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
 from agentrl.trainer import LearnerConfig
 
-_USERS: list[str] = []  # addresses, one per user of the connection
+_USERS: list[str] = []  # one address per call of `connect` that no `release` has followed yet
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
 KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
 ROOM_S = 60.0  # time for the cluster to provide the resources

@@ -9,10 +9,11 @@ differ, because it depends on which requests an engine computes together. Withou
 `agentrl.run.ray_servers` generate instead of these actors.
 
 When a worker dies in the middle of a batch, only its groups are played again. Ray restarts the worker; until then calls
-raise `ActorUnavailableError`. If they raise `ActorDiedError`, a new worker takes its place. A restarted or new worker
-has the weights with which the workers were first started. It refuses groups that are meant for other weights, gets the
-current weights, and is asked again. The graph is then the same as in an undisturbed run, and no episode becomes an
-`env_error`. The metric `retried_shards` counts the calls that were made again because a worker was lost.
+raise `ActorUnavailableError`. If a call raises `ActorDiedError`, a new worker replaces the dead worker. A restarted or
+new worker has the weights with which the workers were first started. It refuses groups that are meant for other
+weights, gets the current weights, and is asked again. The graph is then the same as in an undisturbed run, and no
+episode ends with `env_error` because of the loss. The metric `retried_shards` counts the calls that were made again
+because a worker was lost.
 
 The processes of the learners are in `agentrl.run.ray_learners`.
 """
@@ -36,7 +37,7 @@ from agentrl.run.ray_servers import ClusterLauncher
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
 
-TRIES, BACK_OFF_S = 60, 0.5  # how often a worker is asked at most, and the pause after a loss, in seconds
+TRIES, BACK_OFF_S = 60, 0.5  # largest number of calls for one shard; seconds until a restarting worker is asked again
 
 
 class OtherWeights(Exception):
@@ -293,10 +294,10 @@ class RayRollouts(Rollouts):
         return [record for shard in done for record in shard.kept]
 
     async def _ask(self, number: int, shard: Shard) -> PlayedShard:
-        """A worker's answer. A worker that restarts is asked again; a worker that died is replaced.
+        """The records of a worker's groups. A worker that restarts is asked again; a worker that died is replaced.
 
         Raises:
-            ValueError: the worker, replaced when it died, did not answer in TRIES tries. An error of the rollout method
+            ValueError: neither the worker nor its replacements answered in TRIES tries. An error of the rollout method
                 is raised as it is.
         """
         faults = self._ray.exceptions

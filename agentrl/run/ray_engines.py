@@ -177,7 +177,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # else the actor was restarted, and computes the tokens of the session `of` again
+            if known is not None:  # a restarted actor does not know `of`, and computes its tokens again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)

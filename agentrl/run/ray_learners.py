@@ -116,7 +116,7 @@ class _RayFollower:
         """Wait until the rank has joined the process group.
 
         Raises:
-            ValueError: the rank ended before, or did not join in `seconds`.
+            ValueError: the rank ended before it had joined, or did not join in `seconds`.
         """
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
@@ -178,6 +178,6 @@ class FollowingActor:
         return os.getpid()
 
     def stay(self) -> str:
-        """Returns the first line of the error when a call has failed; does not return otherwise."""
+        """Wait until a call fails, then return the first line of its error. If no call fails, the wait never ends."""
         self._failed.wait()
         return self._words

@@ -31,7 +31,7 @@ COPIES = 2  # copies of an attack in its group
 OTHERS = 12  # largest number of other tasks whose right answers an attack lists beside that of its own task
 LONGEST = 2000  # largest number of characters of the question or the observation that an attack copies
 NEARLY = 1e-9  # values that differ by at most this count as equal
-SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and what is paid
+SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and the reward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Fooled:
 
     Attributes:
         family: the family of attacks.
-        column: a signal, `success` (the environment's own verdict) or `reward` (the sum that the recipe pays).
+        column: a signal, `success` (the environment's own verdict) or `reward` (the sum of the rewards of the recipe).
         fooled, tried: number of pairs of an attack and a task that fooled the column, and number of pairs tried.
         worst: the attack that fooled the column most often; empty if no attack did.
     """
@@ -156,7 +156,7 @@ class _Check:
     def _expert(self) -> list[EpisodeRecord]:
         try:
             return self.play(expert_actor(self.rollouts.main))
-        except ValueError:  # the environment has no such expert, and no actions or tools for a random policy
+        except ValueError:  # the environment has no expert, and no actions or tools for a random player
             return []
 
     def _by_task(self, name: str, actions: Mapping[str, str]) -> Actor:
@@ -215,7 +215,7 @@ class _Measured:
     Attributes:
         attack: the attack.
         fooled: column -> whether it was fooled, per task.
-        apart: column -> whether the right answer gets something else than the wrong one, per task that has both.
+        apart: column -> whether the right and the wrong answer have different values, per task that has both.
         faults: why chains could not be scored.
     """
 
@@ -280,7 +280,7 @@ def _copies(graph: StepGraph) -> np.ndarray:
 
 
 def _inside(action: str) -> str:
-    """The content of an action that is a pair of tags; else the action."""
+    """The text between the tags, if the action is a text in a pair of tags; else the action."""
     if not action.startswith("<"):
         return action
     found = first_tagged(action, [action[1:].partition(">")[0]])

@@ -52,7 +52,7 @@ from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
-BEST = 10  # if no episode of a batch was won, about one in BEST is cloned
+BEST = 10  # warmup.clone = "best": if no episode of a batch was won, about one episode in BEST is cloned
 UNKNOWN = 0.01  # a smaller share of look-alike observations (`look_alike`) is not given to the rules of health
 
 
@@ -425,7 +425,7 @@ class Rollouts:
             try:
                 engines[name] = engine.hooks.make(engine.config, serving)
             except BaseException:
-                if not self.engines:  # else the servers belong to the training engines too, and must run on
+                if not self.engines:  # training engines share these servers, which must then run on
                     self._end(engines)
                 raise
         return engines
@@ -449,8 +449,8 @@ class Rollouts:
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Give the steps of all but the best episodes weight 0; returns the shares of won and of cloned episodes.
 
-    The best episodes are those that were won. If none was won, they are about the tenth with the highest returns, with
-    ties; episodes with the lowest return of the batch are never among them.
+    The best episodes are those that were won. If none was won, the best are about a tenth of the batch: the episodes
+    with the highest returns, ties included. Episodes with the lowest return of the batch are then not among the best.
     """
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)

@@ -227,7 +227,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         group: the processes of the learners, if the learners are divided over processes.
 
     Raises:
-        ValueError: the configuration or the run folder does not allow it.
+        ValueError: the run cannot begin or continue with this configuration and this run folder.
     """
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
@@ -326,7 +326,7 @@ def _rollouts(settings: Settings) -> Rollouts:
     cluster = settings.tables.cluster
     if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
-    from agentrl.run.ray_driver import RayRollouts  # imports Ray, which most runs do not have
+    from agentrl.run.ray_driver import RayRollouts  # imports Ray, which is optional
 
     return RayRollouts(settings)
 
@@ -362,12 +362,15 @@ def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> di
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
-    """The settings with `limits.turns` from the expert's longest episode, unless the recipe sets this option."""
+    """The settings with `limits.turns` from the expert's longest episode.
+
+    Nothing changes if the recipe sets this option, or if no expert has played.
+    """
     longest = max((one.turns for one in words.values()), default=0)
     turns = turns_of(longest)
     found = settings.fitted({"limits.turns": turns}) if longest else settings
     if found is not settings:
-        found.notes = [*settings.notes, f"limits.turns = {turns}: the longest of the expert's episodes has {longest}"]
+        found.notes = [*settings.notes, f"limits.turns = {turns}: the expert's longest episode has {longest} turns"]
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentrl.files import read_toml
 from agentrl.run.holder import is_alive, read_holder
 
-SILENT_S = 300.0  # without news for so long, a run that should be running is said to be silent
+SILENT_S = 300.0  # after so long without news, the state `running` becomes `silent` or `unknown`
 State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "finished", "unknown"]
 
 

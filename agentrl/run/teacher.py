@@ -2,8 +2,8 @@
 
 A teacher is a model, an endpoint, or the policy with another prompt; see `agentrl.rollout.Teaching`. The log-probs
 become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. The teacher scores only
-sampled tokens of steps that train the main policy and were sampled in this batch, so no demonstration and no replayed
-step.
+sampled tokens of steps that train the main policy and were sampled in this batch. Demonstrations and replayed steps are
+not scored.
 """
 
 import time
@@ -55,7 +55,7 @@ class Teacher:
     def read(self, graph: StepGraph, taught: Taught | None) -> StepGraph:
         """The annotated graph of a batch with the column `teacher_logprob` [S] added.
 
-        `taught` holds the tokens with the other prompts, if the policy is its own teacher.
+        If the teacher is the policy with another prompt, `taught` holds the tokens with this prompt.
         """
         assert graph.tokens is not None, "a teacher needs tokens"
         own = np.isin(graph.kind, (PLAYED, CANDIDATE)) & ~graph.failed()  # [N]

@@ -11,11 +11,11 @@ from agentrl.settings import Settings
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
     """Clone the experts if the recipe has a warm-up, then train. All results are in the run folder.
 
-    Held-out tasks are evaluated before the warm-up, after it, every `eval.every` iterations, and at the end.
+    Held-out tasks are evaluated at the beginning, after the warm-up, every `eval.every` iterations, and at the end.
 
     With `learner.processes` above 1, this function starts, watches and ends the other processes (as actors of [cluster]
-    if its address is set). Under torchrun, only rank 0 calls this function. The other ranks call
-    `agentrl.run.follow_torchrun`, as `agentrl train` does.
+    if `cluster.address` is set). If torchrun started the processes, only rank 0 calls this function. The other ranks
+    call `agentrl.run.follow_torchrun`, as `agentrl train` does.
 
     Raises:
         ValueError: the configuration or the run folder does not allow the training, or another process of the learner
@@ -45,7 +45,7 @@ def warm_up(run: Run) -> None:
     """Clone the experts: each update of the warm-up uses newly played expert episodes."""
     tables = run.settings.tables
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
-    if run.state.step == 0:  # else the optimisers continue with the state from the checkpoint
+    if run.state.step == 0:  # later, the optimisers continue with their state from the checkpoint
         run.policies.restart("warmup")
     if run.state.step < steps:
         run.progress.begins(

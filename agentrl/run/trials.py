@@ -76,7 +76,7 @@ def _data(settings: Settings) -> Iterator[Finding]:
 
 
 def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
-    """Are there tasks, and does the first one begin? The text starts with the environment's name."""
+    """Are there tasks, and does the first one begin? The finding's text starts with the environment's name."""
     try:
         tasks = tasks_of(entry)
         count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
@@ -150,7 +150,7 @@ def _model_folder(folder: Path) -> Finding:
 
 
 def _due_bytes(path: Path) -> int | None:
-    """Number of bytes that a safetensors file must have according to its header; None if that cannot be read."""
+    """Number of bytes that a safetensors file must have according to its header; None if the header cannot be read."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -194,7 +194,7 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
 
 
 def _precision(settings: Settings) -> Iterator[Finding]:
-    """Is another type of the weights much faster on this CPU? Told for pretrained models only."""
+    """Notes on pretrained models whose weights have a type that is slow on this CPU."""
     notes = []
     for plan in settings.policies.values():
         if plan.model.new is None:

@@ -2,7 +2,8 @@
 
 Without an expert, random episodes are played. An open vocabulary has the words of the expert's episodes and of
 random episodes, because an expert does not see the environment's replies to mistakes. The random episodes are left out
-if an agent cannot be played at random.
+if an agent cannot be played at random. The environments, the contexts and the guide may name further words (the hooks
+`entities` and `words`).
 
 The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
 number of words.

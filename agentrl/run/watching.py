@@ -84,7 +84,7 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
         now: seconds since 1970; default: the clock.
 
     Raises:
-        ValueError: the folder holds something else than a run, or its config.toml is damaged.
+        ValueError: the folder holds other files and no run, or its config.toml is damaged.
     """
     rows = well_formed(read_lines(run / "metrics.jsonl")[0])
     status = status_of(run, rows, now=now)
@@ -292,7 +292,7 @@ def _findings(run: Path) -> list[dict[str, str]]:
 
 
 def thinned(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` numbers: the means of `width` stretches of about equal length."""
+    """The values; if there are more than `width`, the means of `width` consecutive parts of about equal length."""
     if len(values) <= width:
         return list(values)
     bounds = [round(i * len(values) / width) for i in range(width + 1)]

@@ -17,7 +17,7 @@ POLICY = "policy"  # name of the policy whose model is [model]
 
 
 MAIN, ALONE = "main", "agent"  # names of the agent that gets the tasks: with other agents, and alone
-# Options of a called agent -> where the same is set for the agent that gets the tasks.
+# option of a called agent -> the place that sets this option for the agent that gets the tasks
 NOT_OF_MAIN = {"env": "[env]", "context": "[context]", "limits": "[limits]", "expert": "warmup.expert"}
 
 
@@ -39,8 +39,8 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
         command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
             OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
         agent: like `command`, but a function that this process calls, `package.module:function`. Only for `main`.
-        crash: what happens if the program fails after the model has answered: the episode is scored 0 (`lost`), or it
-            counts as a fault of the environment (`fault`).
+        crash: what happens if the program fails after the model has answered: the episode is scored 0 (`lost`), or the
+            failure counts as a fault of the environment (`fault`).
     """
 
     policy: str = POLICY

@@ -4,9 +4,10 @@ There are three kinds: a model made from scratch (`[model.new]`), a pretrained m
 (`[model.lora]`).
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets all values of its kind of model
-  (`of_kind`): the optimiser and the rates, for training and for the warm-up. For a model made from scratch these are
-  also the schedules, the weight decay, the numbers of mini-batches, the number of warm-up episodes per batch, the rate
-  of the critic and the vocabulary. If the recipe sets only the name, the rates of training are chosen.
+  (`of_kind`): the optimiser and the rates for training and, if [warmup.optim] sets none of these three keys, for the
+  warm-up. For a model made from scratch these are also the schedules, the weight decay, the numbers of mini-batches,
+  the number of warm-up episodes per batch, the rate of the critic and the vocabulary. If the recipe sets only the name,
+  the rates of training are chosen.
 - A model made from scratch begins with a warm-up, answers only with listed actions, and gets the options that the
   environment's file proposes for such a model (`SMALL_MODEL`). The warm-up clones the environment's expert. Without an
   expert, it clones the best episodes of random actions, because a model that never wins learns nothing from rewards.
@@ -66,7 +67,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # chosen together 
         "adapters": {},
     }
 )
-BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen values, in words
+BY_ENVIRONMENT = {  # key whose value the kind of model alone does not decide -> its chosen values, in words
     "warmup.expert": 'the environment\'s expert, else "random"',
     "warmup.updates": 'for a model made from scratch 50, or 30 if its expert is "random"; for other models 0',
     "warmup.clone": '"best" for a model made from scratch whose expert is "random", else "all"',
@@ -80,7 +81,7 @@ BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen val
     "longest episode, but at least 10 and at most 50; the run plays the expert to count them when it begins",
 }
 WARMUP_UPDATES = 50  # warm-up updates of a model made from scratch that clones an expert
-RANDOM_UPDATES = 30  # the same if the expert is `random`, and the best random episodes are cloned
+RANDOM_UPDATES = 30  # warm-up updates of a model made from scratch that clones the best random episodes
 POSITIONS = 4096  # longest context in tokens; a large number is cheap, because only used tokens cost memory and time
 ROOM = 2  # turns that a model may take per turn of the expert's longest episode
 FEWEST_TURNS = 10
@@ -150,7 +151,7 @@ def _other_positions(given: Tables) -> Iterator[int]:
         new = model.get("new") if isinstance(model, Mapping) else None
         if isinstance(new, Mapping):
             positions = new.get("max_positions", NewModel().max_positions)
-            yield from [positions] if isinstance(positions, int) else []  # else validation refuses it
+            yield from [positions] if isinstance(positions, int) else []  # validation refuses other values
 
 
 def turns_of(longest: int) -> int:

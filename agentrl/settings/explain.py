@@ -43,7 +43,7 @@ class Key:
     Attributes:
         path: dotted path, such as `optim.lr`.
         type: type in words, such as `whole number` or `"adamw" | "muon"`.
-        default: default as TOML writes it; empty if the key must be given, `none` if it has no default.
+        default: default as TOML writes it; empty if the key must be given, `none` if the key has no value by default.
         meaning: text from the docstring.
         chosen: the values that are chosen for each kind of model if the recipe leaves the key open; may be empty.
     """
@@ -274,11 +274,11 @@ _WHAT = {
     "engine": "what generates text",
     "context": "which part of an episode the model sees",
     "sampler": "which tasks are drawn",
-    "guide": "help for tasks that fail, none without a `name`",
-    "replay": "stored rollouts that join a batch, none without a `name`",
+    "guide": "help for tasks that fail (only if `name` is set)",
+    "replay": "stored rollouts that join a batch (only if `name` is set)",
     "rollout": "how a task is played several times",
-    "score": "named signals from rules or models, before rewards, one table or a list of them",
-    "reward": "rewards composed of signals, one table or a list of them",
+    "score": "named signals from rules or models, of which rewards can be made (one table, or a list of tables)",
+    "reward": "rewards composed of signals (one table, or a list of tables)",
     "credit": "from rewards to what each step earned",
     "loss": "the policy loss",
     "update.regularizers": "terms added to the policy loss, a list of tables",

@@ -1,4 +1,4 @@
-"""Checks that a guide, and the regularizers that train on it, fit the other sections of a recipe."""
+"""Checks that a guide, and the regularizers that need one, fit the other sections of a recipe."""
 
 from collections.abc import Sequence
 

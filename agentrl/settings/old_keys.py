@@ -55,7 +55,7 @@ TABLE: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
 
 
 def upgrade(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The tables with every old key replaced, and one note per replaced key that is now written otherwise."""
+    """The tables with every old key replaced, and one note for each old key that must be rewritten or removed."""
     result, notes = merge(tables, {}), []
     for path, change in TABLE.items():
         *sections, key = path.split(".")

@@ -67,7 +67,10 @@ def _check_stages(tables: Tables, provision: float) -> None:
         ("scoring.second", tables.scoring.second, ahead),
     ):
         if used and by:
-            raise ValueError(f"{by} cannot be combined with [{name}], which needs each batch in turn: drop one of them")
+            raise ValueError(
+                f"{by} cannot be combined with [{name}], which needs complete batches, one after the other: drop one "
+                "of them"
+            )
     if ahead and tables.learner.processes > 1:
         raise ValueError(
             f"with {ahead}, updates run in a second thread, and with learner.processes = "

@@ -92,7 +92,7 @@ class Settings:
 
     @property
     def imitates(self) -> bool:
-        """Does a regularizer train demonstrations?"""
+        """Does a regularizer imitate demonstrations?"""
         return any(entry.hooks.demonstrations for entry in self.regularizers)
 
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
@@ -286,7 +286,7 @@ def _for_another_engine(tables: dict[str, Any], overrides: Sequence[str]) -> tup
     """The recipe without the options that the engine of an override lacks, and a note that names them.
 
     So one recipe runs on any engine: the override engine.name=hf leaves out the servers and GPUs that the recipe sets
-    for vllm. A key that the recipe's own engine lacks too stays, so that it is reported as a mistake.
+    for vllm. A key that neither engine has stays, so that it is reported as a mistake.
     """
     engine = tables.get("engine", {})
     words = [text.partition("=") for text in overrides]

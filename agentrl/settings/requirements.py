@@ -41,10 +41,10 @@ def fillers(
 
 
 def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, Filler]) -> set[str]:
-    """Names of the columns that a run's steps have when the credit method reads them.
+    """Names of the columns that a run's steps have when their credit is computed.
 
-    Every step has a `tree`. The column counts only if the rollout method fills it, because otherwise each chain is a
-    tree of its own.
+    Every step has a `tree`. The column counts only if the rollout method fills it: in a run of any other rollout method
+    each chain is a tree of its own.
     """
     columns = {*COLUMNS, "old_logprob", "importance"} - {"tree"}
     if critic.model != "none":

@@ -35,7 +35,7 @@ class RunSection(Section):
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         actions: training ends after the iteration in which the total of carried-out actions reaches this number.
         staleness: largest age of a group, in updates: the weights that sampled its first tokens may be this many
-            updates older than the weights that it trains. 0 plays and updates in turn. See docs/overlap.md.
+            updates older than the weights that it trains. 0 plays and updates alternately. See docs/overlap.md.
         ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
     """
 
@@ -82,9 +82,10 @@ class BatchSection(Section):
         tasks: groups per iteration.
         copies: chains per group, as the rollout method counts them. `rollout.name=tree` does not use this option: its
             own options are `trees` and `leaves`.
-        tokens: largest number of sampled tokens per batch. The number of groups, at least one, is estimated from the
-            mean cost per group so far. Shared steps count once; filtered and pruned rollouts count.
-        actions: largest number of carried-out actions per batch, counted in the same way.
+        tokens: budget of sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost
+            per group so far, so a batch can cost more than the budget. Shared steps count once; filtered and pruned
+            rollouts count.
+        actions: budget of carried-out actions per batch, which works like the budget of tokens.
     """
 
     tasks: int = Field(16, ge=1, le=MANY)
@@ -194,7 +195,8 @@ class ClusterSection(Section):
         workers: number of processes that play, each with its own environments and, without `engines`, with its own
             embedded engine. 0 lets this process play, which engine.name=vllm needs.
         engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server (in
-            place of engine.servers on this machine); Ray chooses their GPUs. 0 lets each worker generate for itself.
+            place of engine.servers on this machine); Ray chooses their GPUs. 0 lets each worker generate for itself;
+            without workers, the engine is then on this machine.
     """
 
     address: str = ""
