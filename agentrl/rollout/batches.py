@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph; groups that the sampler filters out are replaced by new ones."""
+"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace those that do not pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,10 @@ FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings), its metrics, and `taught` for a policy that teaches itself."""
+    """A batch: its graph, its records (for timings) and its metrics.
+
+    `taught` is for a policy that is its own teacher, see `agentrl.rollout.hints.taught`; None otherwise.
+    """
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
@@ -114,10 +117,10 @@ async def collect(
 ) -> Collected:
     """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
-    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, until
-    `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then, groups of the
-    last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were played and are
-    not in the batch, and `groups_filled` the groups that fill it.
+    If the sampler has a filter (its hook `keep`), further rounds are played until `tasks` groups have passed the
+    filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then,
+    groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were
+    played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
     Args:
         player: plays the rollouts.

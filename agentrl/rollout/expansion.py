@@ -32,8 +32,9 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every rollout method has.
 
     Attributes:
-        provision: number of groups that start, divided by the number of groups of a batch; from 1 to 2. Above 1 a batch
-            takes the groups that finish first, which favours short episodes; see docs/overlap.md.
+        provision: number of groups in flight when a batch begins, divided by the number of groups of a batch; from 1 to
+            2. Above 1 a batch takes the groups that finish first. With `leftover = "cancel"` this favours short
+            episodes; see docs/overlap.md.
         leftover: what happens to groups that have not finished when the batch is complete. `cancel` cancels them;
             `keep` continues them in the next iteration, with the weights of that iteration (partial rollouts).
     """
@@ -258,7 +259,10 @@ def _options(draw: Draw) -> dict[str, Any]:
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:
-    """Attach the chains of agents that a shared step called to the first record in `kept` that contains the step.
+    """Add the chains that pruned records called to the records that stay.
+
+    A record in `kept` gets such a chain if it contains the step that called the chain. If several records contain this
+    step, the first one gets the chain.
 
     Args:
         kept: the records that stay in the batch.

@@ -24,8 +24,8 @@ class Player:
     Attributes:
         actor: answers the turns.
         pool: the environments.
-        prompt: writes prompts and parses answers.
-        context: the context policy.
+        prompt: writes the environment's texts for prompts, and parses answers.
+        context: makes the prompts from the history.
         limits: limits of the episode.
         admissible: restrict answers to the actions of the observation, if the observation lists any.
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.

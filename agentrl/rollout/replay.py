@@ -176,7 +176,10 @@ class Replay:
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
 
     def add(self, graph: StepGraph, iteration: int) -> None:
-        """Store the rollouts of a batch that `worth` accepts; a batch of another run has iteration -1."""
+        """Store those rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
+
+        Rollouts that a guide helped, replayed rollouts, rollouts that a fault ended and branches are not stored.
+        """
         config, worth = self.entry.config, self.entry.hooks.worth
         plain = _plain(graph)
         for rollout, key in _rollouts(plain):

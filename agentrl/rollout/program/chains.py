@@ -38,8 +38,8 @@ No two requests of one chain are then in flight together, so a chain is a sequen
 estimates need it.
 
 A conversation with a chain of its own is a called chain (`caller`) and not a branch (`parent`). The reason: a branch is
-a further try of the whole task, so it counts as an episode, and the steps before it are trained once per branch. Such a
-conversation is a part of the same try: it counts in the same rollout, and the main chain has one return. If the tokens
+a further try of the whole task. It counts as an episode, and its score changes the credit of the steps before it. A
+called chain is a part of the same try: it counts in the same rollout, and the main chain has one return. If the tokens
 of its first prompt continue the tokens of an earlier step (`Prompted.after`), the token table stores this, and the
 shared tokens are computed once.
 
@@ -262,7 +262,8 @@ class _Episode:
     def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
         """Add to `found` the conversation that begins with a request, and the conversations that leave it.
 
-        The latter are those whose first request continues one of its steps, and those that leave these in turn.
+        A conversation leaves it if its first request continues one of the steps. Conversations that leave such a
+        conversation are added too.
 
         Returns:
             The conversation that begins with the request.
