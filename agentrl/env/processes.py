@@ -193,7 +193,7 @@ class Worker:
         """Kill the process, and those that its environments have started and that stayed in its session."""
         pid = self.process.pid or 0
         with suppress(OSError, AttributeError):  # AttributeError: a platform without waitid
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: the id may be in use again
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: another process may have the id
             os.killpg(pid, signal.SIGKILL)
         self.process.kill()
 
