@@ -53,8 +53,8 @@ class Prompt(Protocol):
       their own. Answers that are written and not sampled (demonstrations, listed answers) then have no end token.
     - `stop = ("</search>",)`: the strings that end an answer, if the recipe names no such strings.
     - `native = True`: the schemas of the tools go to the server as data.
-    - `rewords = True`: `turn` writes the results of tools in a form of its own. A model reads this text, and not the
-      messages of the observation.
+    - `rewords = True`: `turn` writes the results of tools in a form of its own. A policy with a tokenizer reads this
+      text, and not the messages of the observation.
 
     A prompt for tools has two more methods: `show(observation, chat) -> Shown`, where `chat` is the tokenizer's
     template or None for policies that read messages, and `as_native() -> Prompt`, the same prompt with `native`.
@@ -101,7 +101,7 @@ def native(prompt: Prompt) -> bool:
 
 
 def rewords(prompt: Prompt) -> bool:
-    """Does a model read the text of `turn`, and not the observation's messages, which hold the results of tools?"""
+    """Does a policy with a tokenizer read the text of `turn`, and not the observation's messages (results of tools)?"""
     return bool(getattr(prompt, "rewords", False))
 
 

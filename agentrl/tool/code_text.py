@@ -65,7 +65,7 @@ def _torl(result: CodeResult) -> str:
 
 
 def fenced_code(text: str) -> str | None:
-    """The code of the first complete fenced block of a text that is marked as Python or not marked, or None."""
+    """The code of the first complete fenced block that is marked as Python or has no mark; None if there is none."""
     block = FENCE.search(text)
     return block[1] if block else None
 
