@@ -368,7 +368,7 @@ def observation_of(value: Mapping[str, Any]) -> Observation:
 
 
 def result_of(value: Mapping[str, Any]) -> StepResult:
-    """An adapter's result of a step; `info["status"]` is written as a word."""
+    """An adapter's result of a step; the adapter writes `info["status"]` as a word."""
     try:
         info = dict(value["info"])
         if "status" in info:

@@ -21,7 +21,7 @@ ENDLESS = 100_000  # a longer list is not shuffled (samplers draw its tasks at r
 
 
 class Asked(NamedTuple):
-    """The whole question of a row of a user's data, and the right answers, if they are texts (otherwise empty)."""
+    """The whole question of a row of a user's data, and its right answers (empty if they are not texts)."""
 
     question: str
     answers: tuple[str, ...] = ()

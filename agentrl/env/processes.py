@@ -224,7 +224,7 @@ def _text(observation: Observation | None) -> str:
 class WorkerHandle(Handle):
     """One instance in a worker, with the record from which another worker can rebuild it.
 
-    If an expert is lost with its worker, a new one starts from the current observation.
+    If an expert is lost with its worker, a new expert starts from the current observation.
     """
 
     def __init__(self, pool: "WorkerPool") -> None:

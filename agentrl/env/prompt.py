@@ -149,7 +149,7 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """Valid unless empty."""
+        """The stripped answer as the action; an empty answer is invalid."""
         action = text.strip()
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 

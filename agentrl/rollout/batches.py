@@ -130,14 +130,14 @@ async def collect(
         copies: `batch.copies` of the recipe, from which the rollout method derives the number of chains per group.
         iteration: part of the noise keys.
         rollout: the rollout method; None plays independent chains.
-        budget: limits of everything that is played, filtered groups included.
+        budget: limits of everything that is played, groups that do not pass the filter included.
         rewards: reward transforms. They are applied before the sampler judges a group, so that the sampler sees the
             same rewards as credit.
         reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
             without the signal.
         scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
         on_episode: called with each finished record (progress).
-        guide: changes how chains begin; None leaves the sampler's draws as they are.
+        guide: the guide of the recipe, which may change how chains begin; None for no guide.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
     """
     keep = entry.hooks.keep

@@ -73,7 +73,7 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextPolicy(CatalogueFile):
-    """The file of a context. The class is named for its policy of choosing from the history; a context is no model.
+    """The file of a context. The word policy in this name means a way to choose from the history, not a model.
 
     Attributes:
         ask: see the module.

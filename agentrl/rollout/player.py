@@ -31,7 +31,7 @@ class Player:
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
-        timed: store how long each answer and each step of the environment takes, which differs in every run.
+        timed: store how long each answer and each step of the environment takes. These times differ from run to run.
         program: plays the episodes with its own prompts; None lets the actor answer turn by turn.
     """
 

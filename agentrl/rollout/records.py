@@ -85,7 +85,7 @@ class EpisodeRecord:
         tail_continues: do the tokens of `tail` continue the path of the last step? If not, they are a fresh prompt.
         ending: how the chain ended; OK for a chain that was stopped and can be continued.
         fault: the fault of the environment or of a score that ended the chain, for reports.
-        reason: why the last request got no answer, if that ended the episode, for reports.
+        reason: for reports, why the last request got no answer (if that ended the episode), or why a program failed.
         attempts: number of tries (1 if the environment never failed).
         seconds: wall-clock seconds of all tries; not part of the graph.
         tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps

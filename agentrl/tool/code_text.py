@@ -2,8 +2,8 @@
 
 | name | source | words |
 | --- | --- | --- |
-| `plain` | | output, value of the last expression, the traceback's last lines; a sentence where there is nothing |
-| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; over 256 characters, only 128 at each end stay |
+| `plain` | | output, value of the last expression, the traceback's last lines; a sentence if all are empty |
+| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; 128 characters at each end if longer than 256 |
 | `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" if time was up |
 """
 

@@ -133,7 +133,7 @@ class _Environment(Setup):
         """The prompt by which the environment speaks to a model.
 
         Raises:
-            ValueError: the configuration asks for few words, and the class lists no actions.
+            ValueError: the configuration has `prompt = "compact"`, and the class lists no actions.
         """
         if config.prompt == "compact":
             if not self.lists:

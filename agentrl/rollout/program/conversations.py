@@ -180,7 +180,7 @@ def _call_text(name: str, arguments: str) -> str:
 
 
 def _digests(messages: Sequence[Message], tools: Tools) -> list[bytes]:
-    """[n] is the digest of the first n messages, under these tools."""
+    """Entry n is the digest of the tools and the first n messages."""
     found = [hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode("utf-8", "surrogatepass")).digest()]
     for message in messages:
         found.append(_extended(found[-1], message))
