@@ -93,7 +93,7 @@ def interpreter(python: str, option: str = "env.python") -> str:
     found = shutil.which(path)
     if found is None:
         raise ValueError(f"{option} = {python!r} is no program: give the path of a Python, such as venv/bin/python")
-    return os.path.abspath(found)  # links are not resolved: the Python of a virtual environment is a link
+    return os.path.abspath(found)  # do not follow links: the Python of a virtual environment is a link to another one
 
 
 def start_python(

@@ -49,7 +49,8 @@ class RolloutMethod(CatalogueFile):
 
     Attributes:
         rollout, leaves: see the module.
-        fills: columns that its graphs have beyond the usual ones; `tree` if trees have several leaves.
+        fills: columns that this method fills in addition to those that every method fills. `tree` belongs to them if
+            the method makes trees with several leaves.
         entropy: the method reads `Generation.entropy`.
         uneven: the method begins as many chains per group as `Expansion.spread` says, so that a sampler may choose
             the number.
@@ -62,7 +63,7 @@ class RolloutMethod(CatalogueFile):
         help="async (config, batch, copies) -> the records of the batch"
     )
     leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> scored episodes that each task gets")
-    fills: tuple[str, ...] = hook("FILLS", "columns that its graphs have beyond the usual ones", ())
+    fills: tuple[str, ...] = hook("FILLS", "columns that it fills in addition to those that every method fills", ())
     entropy: bool = hook("ENTROPY", "it reads the entropy of generations", False)
     uneven: bool = hook("UNEVEN", "it begins as many chains per task as the sampler's draw says", False)
     paper: str = hook("PAPER", "one line for listings", "")
