@@ -17,7 +17,7 @@ FRAME_BYTES = 1 << 30  # longest frame; if a head gives a larger length, the cha
 
 
 class Channel:
-    """The event loop's end of the socket. Frames that were read in part by one event loop are completed by the next.
+    """The event loop's end of the socket. If one event loop reads a part of a frame, the next loop reads the rest.
 
     Attributes:
         received: bytes that have arrived so far.

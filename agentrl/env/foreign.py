@@ -93,7 +93,7 @@ def interpreter(python: str, option: str = "env.python") -> str:
     found = shutil.which(path)
     if found is None:
         raise ValueError(f"{option} = {python!r} is no program: give the path of a Python, such as venv/bin/python")
-    return os.path.abspath(found)  # links are not resolved: the Python of a virtual environment is a link
+    return os.path.abspath(found)  # do not follow links: the Python of a virtual environment is a link to another one
 
 
 def start_python(
@@ -368,7 +368,7 @@ def observation_of(value: Mapping[str, Any]) -> Observation:
 
 
 def result_of(value: Mapping[str, Any]) -> StepResult:
-    """An adapter's result of a step; `info["status"]` is written as a word."""
+    """An adapter's result of a step; the adapter writes `info["status"]` as a word."""
     try:
         info = dict(value["info"])
         if "status" in info:

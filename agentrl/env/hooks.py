@@ -17,11 +17,11 @@ from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
 from agentrl.types import Observation, Task
 
-ENDLESS = 100_000  # tasks of a longer list are drawn at random, and the list is never shuffled or searched
+ENDLESS = 100_000  # a longer list is not shuffled (samplers draw its tasks at random) or searched for a task's key
 
 
 class Asked(NamedTuple):
-    """The whole question of a row of a user's data, and the right answers, if they are texts (otherwise empty)."""
+    """The whole question of a row of a user's data, and its right answers (empty if they are not texts)."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Offers(Protocol):
     small_model: Mapping[str, Any]
 
     def expert(self, env: Env, name: str, seed: int) -> Any:
-        """The demonstrator of this name, for one instance."""
+        """The expert of this name, for one instance."""
         ...
 
     def read_row(self, config: Any, row: Mapping[str, Any], where: str) -> Asked | None:
@@ -75,7 +75,7 @@ class EnvironmentFile(CatalogueFile):
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
         "its steps wait (for a network or a process), so they run in threads; or a function config -> bool. Default: "
-        "False, but True for tool environments unless they are made with waits=False",
+        "the argument `waits` of a tool environment, which is True if it is not set; False for other environments",
         None,
     )
     gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
@@ -83,7 +83,7 @@ class EnvironmentFile(CatalogueFile):
     situation: Callable[[Observation, str], str] | None = hook(
         "",
         "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
-        "The observation has the stored text, the state_key, and as task the text of the episode's first observation",
+        "The observation has the stored text and state_key; its `task` is the text of the episode's first observation",
         None,
     )
     benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name under which results are reported", None)
@@ -140,8 +140,8 @@ class EnvironmentFile(CatalogueFile):
     rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")
     reference: str = hook(
         "REFERENCE",
-        "the expert that plays the solution in a row of a user's data; `agentrl data check` reports the row if this "
-        "does not solve the task",
+        "the expert that plays the solution that a row of a user's data holds; `agentrl data check` reports each row "
+        "whose solution does not solve its task",
         "",
     )
     unanswerable: Callable[[Any, Sequence[Task]], Mapping[int, str]] | None = hook(

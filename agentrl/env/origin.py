@@ -25,9 +25,9 @@ class _Frame(NamedTuple):
 def raised_at(error: BaseException) -> str:
     """The last place of the user's code that an exception went through, as ` (stockroom.py:63, in reward)`.
 
-    The user's code is every file that belongs neither to Python, nor to the core, nor to an installed package. If the
-    exception went through no such file, the files of the first installed package that it went through count. Empty if
-    there are none of these files either.
+    The user's code is every file that belongs neither to Python, nor to the core (without its catalogues), nor to an
+    installed package. If the exception went through no such file, the result is the last place in the first installed
+    package that it went through. If it went through no installed package, the result is empty.
     """
     frames = list(_frames(error.__traceback__))
     users = [frame for frame in frames if not frame.package] or [f for f in frames if f.package == frames[0].package]

@@ -55,7 +55,7 @@ def make_pool(
         entry: which environment.
         where: see `place_of`.
         workers: number of processes, 0 for one per core.
-        timeout_s, start_s: largest number of seconds of a call, and for making an instance.
+        timeout_s, start_s: largest number of seconds for a call, and for making an instance.
         output_chars, worker_memory_mb: see `Limits`.
     """
     make: Callable[[], Env] = functools.partial(_make, entry.name, entry.config)

@@ -1,4 +1,4 @@
-"""Names of demonstrators that several environments understand."""
+"""Names of experts that several environments understand."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ CARELESS = 0.3  # share of random actions if the name `careless` has no number
 
 
 def random_share(name: str, env: str, experts: Sequence[str]) -> float:
-    """The share of random actions of a demonstrator: P for `careless:P`, 1 for `random`, 0 for every other name.
+    """The share of random actions of an expert: P for `careless:P`, `CARELESS` for `careless`, 1 for `random`, else 0.
 
     Args:
         name: what the user wrote.

@@ -1,8 +1,9 @@
 """The interface of environment pools: `Pool` lends `Handle`s; a `Slot` holds one environment instance.
 
 Light environments run in this process, environments whose steps wait run in threads, and heavy environments run in
-pinned worker processes. A handle plays one episode at a time. A call that raises, hangs or returns a value of the wrong
-kind becomes an `EnvFault`, which costs that episode only.
+pinned worker processes. A handle plays one episode at a time. If a call raises, takes too long or returns a value of
+the wrong kind, this becomes an `EnvFault`, which affects that episode only. In this process a call that hangs in C code
+is not stopped (`agentrl.env.time_limit`).
 """
 
 import signal

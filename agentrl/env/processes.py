@@ -193,7 +193,7 @@ class Worker:
         """Kill the process, and those that its environments have started and that stayed in its session."""
         pid = self.process.pid or 0
         with suppress(OSError, AttributeError):  # AttributeError: a platform without waitid
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: the id may be in use again
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: another process may have the id
             os.killpg(pid, signal.SIGKILL)
         self.process.kill()
 
@@ -224,7 +224,7 @@ def _text(observation: Observation | None) -> str:
 class WorkerHandle(Handle):
     """One instance in a worker, with the record from which another worker can rebuild it.
 
-    If an expert is lost with its worker, a new one starts from the current observation.
+    If an expert is lost with its worker, a new expert starts from the current observation.
     """
 
     def __init__(self, pool: "WorkerPool") -> None:

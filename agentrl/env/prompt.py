@@ -9,9 +9,9 @@ from agentrl.types import Observation, Reply, Status
 class Parsed(NamedTuple):
     """What an answer means: the action that the environment gets, and how well the answer was formed.
 
-    `valid` is the format flag of the estimators (GiGPO's v); `status` is OK or PARSE_ERROR; `calls` counts the tool
-    calls in the answer. If an answer has an action but is invalid, `missing` names the parts of the format that it
-    lacks, such as "<think> and </think>".
+    `valid` says whether the answer has the right format: some credit methods, such as GiGPO, can penalise answers
+    without it. `status` is OK or PARSE_ERROR. `calls` counts the tool calls in the answer. If an answer has an action
+    but not the right format, `missing` names the parts of the format that it lacks, such as "<think> and </think>".
     """
 
     action: str
@@ -35,7 +35,10 @@ class Past(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """How a prompt presents tools: its system message, and the schemas that the chat template describes instead."""
+    """How a prompt presents tools: the system message, and the schemas of tools that the chat template describes.
+
+    `tools` is empty if the chat template describes no tools.
+    """
 
     system: str
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -47,11 +50,11 @@ class Prompt(Protocol):
     A prompt may have these further attributes:
 
     - `continues = True`: later observations are written into the running assistant message, not into a user message of
-      their own. Answers then have no end token.
-    - `stop = ("</search>",)`: the strings that end an answer if the configuration lists none.
+      their own. Answers that are written and not sampled (demonstrations, listed answers) then have no end token.
+    - `stop = ("</search>",)`: the strings that end an answer, if the recipe names no such strings.
     - `native = True`: the schemas of the tools go to the server as data.
-    - `rewords = True`: `turn` writes the answers of tools in its own form, which a model reads instead of the
-      observation's messages.
+    - `rewords = True`: `turn` writes the results of tools in a form of its own. A policy with a tokenizer reads this
+      text, and not the messages of the observation.
 
     A prompt for tools has two more methods: `show(observation, chat) -> Shown`, where `chat` is the tokenizer's
     template or None for policies that read messages, and `as_native() -> Prompt`, the same prompt with `native`.
@@ -79,7 +82,7 @@ class Prompt(Protocol):
         ...
 
     def answer(self, action: str) -> str:
-        """The assistant text that means this action (for demonstrators and for choices)."""
+        """The assistant text that means this action (for experts and for listed actions)."""
         ...
 
     def parse(self, text: str, observation: Observation) -> Parsed:
@@ -98,7 +101,7 @@ def native(prompt: Prompt) -> bool:
 
 
 def rewords(prompt: Prompt) -> bool:
-    """Does a model read the text of `turn` instead of the observation's messages, which hold the answers of tools?"""
+    """Does a policy with a tokenizer read the text of `turn`, and not the observation's messages (results of tools)?"""
     return bool(getattr(prompt, "rewords", False))
 
 
@@ -146,13 +149,13 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """Valid unless empty."""
+        """The stripped answer as the action; an empty answer is invalid."""
         action = text.strip()
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 
 class Bare(Plain):
-    """The text of the observation alone as the user message; actions as in `Plain`."""
+    """As `Plain`, but `first` and `turn` are the text of the observation alone, without task and listed actions."""
 
     def first(self, observation: Observation) -> str:
         """The text."""

@@ -73,7 +73,7 @@ class Delegates(Protocol):
 
 
 class Move(NamedTuple):
-    """A demonstrator's action and its weight in the cloning loss (0 for an injected mistake)."""
+    """An expert's action and its weight in the cloning loss (0 for a mistake that the expert makes on purpose)."""
 
     action: str
     weight: float = 1.0

@@ -69,7 +69,10 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
 
 
 def _settle_in(memory_mb: int | None) -> None:
-    """Leave the terminal and standard output to the process that trains; end this process when that process ends."""
+    """Leave the terminal and standard output to the process that trains.
+
+    On Linux, this process is killed when that process ends.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with SIGINT blocked
     with suppress(OSError):

@@ -9,7 +9,7 @@ from agentrl.types import Generation, Request
 
 
 class Actor(Sessions, Protocol):
-    """Answers the turns of an episode: a policy, or an expert of the environment."""
+    """Answers the turns of an episode: for example a policy, or an expert of the environment."""
 
     name: str
     chat: Chat | None

@@ -32,10 +32,10 @@ class Agent:
         trained: do its steps train that policy?
         env: the environment that it plays.
         prompt: the prompt of that environment.
-        context: the context policy of the agent.
+        context: the agent's context, which makes the prompts from the history.
         limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
-        program: plays the agent's episodes, see `agentrl.rollout.program`; None asks the policy turn by turn.
+        program: plays the agent's episodes, see `agentrl.rollout.program`. If None, the policy answers turn by turn.
     """
 
     name: str
@@ -99,7 +99,10 @@ class Crew:
 
 
 def rows_of(graph: StepGraph, agents: Mapping[str, Agent], policy: str, trained: bool) -> np.ndarray:
-    """[N] bool, the rows of the agents for which `policy` answers; with `trained`, only of agents that are trained."""
+    """[N] bool, the rows of the agents for which `policy` answers.
+
+    If `trained` is true, rows of agents that are not trained are left out.
+    """
     names = [name.removesuffix(CALLED) for name in graph.names.get("agent", ())]
     of_policy = [agents[name].policy == policy and (agents[name].trained or not trained) for name in names]
     rows: np.ndarray = np.array(of_policy, bool)[graph.agent]

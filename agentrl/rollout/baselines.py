@@ -42,7 +42,7 @@ class Scripted(Wordless):
 
 
 class Random(Wordless):
-    """A random policy: one of the admissible actions, uniformly; without them, a random tool call or answer."""
+    """A random policy; `drawn_action` says how it draws."""
 
     name = "random"
 
@@ -56,11 +56,11 @@ class Random(Wordless):
 
 
 class ExpertActor(Actor):
-    """The environment's expert as an actor of ordinary rollouts; with a `chat` its answers have token ids.
+    """The environment's expert as an actor; if `chat` is given, its answers have token ids.
 
-    If a request restricts the answer to choices, each token carries the allowed set that a model would have had, so
-    that cloning trains under the mask that sampling uses. A move that is not among the choices is played, but has
-    weight 0: a model cannot sample this move, so it must not clone it.
+    If a request restricts the answer to choices, each token of the answer comes with its allowed set: the token ids
+    that a model could sample at this place. So cloning trains under the mask that sampling uses. A move that is not
+    among the choices is played, but has weight 0: a model cannot sample this move, so it must not learn it.
     """
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
@@ -103,7 +103,9 @@ class RandomActor(ExpertActor):
 
 
 def drawn_action(observation: Observation, rng: np.random.Generator, who: str) -> str:
-    """One of the listed actions, uniformly; without them, a random call of the tools, or a random answer.
+    """A random action: one of the admissible actions, uniformly, if the observation lists any.
+
+    If it lists only tools, the action is a random tool call or a random answer.
 
     Raises:
         ValueError: the observation lists neither actions nor tools.

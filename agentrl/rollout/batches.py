@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph; groups that the sampler filters out are replaced by new ones."""
+"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace those that do not pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,10 @@ FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """A batch: its graph, its records (for timings), its metrics, and `taught` for a policy that teaches itself."""
+    """A batch: its graph, its records (for timings) and its metrics.
+
+    `taught` is for a policy that is its own teacher, see `agentrl.rollout.hints.taught`; None otherwise.
+    """
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
@@ -114,10 +117,10 @@ async def collect(
 ) -> Collected:
     """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
 
-    If the sampler filters (`keep`), further rounds are played until `tasks` groups have passed the filter, until
-    `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then, groups of the
-    last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were played and are
-    not in the batch, and `groups_filled` the groups that fill it.
+    If the sampler has a filter (its hook `keep`), further rounds are played until `tasks` groups have passed the
+    filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then,
+    groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were
+    played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
     Args:
         player: plays the rollouts.
@@ -127,14 +130,14 @@ async def collect(
         copies: `batch.copies` of the recipe, from which the rollout method derives the number of chains per group.
         iteration: part of the noise keys.
         rollout: the rollout method; None plays independent chains.
-        budget: limits of everything that is played, filtered groups included.
+        budget: limits of everything that is played, groups that do not pass the filter included.
         rewards: reward transforms. They are applied before the sampler judges a group, so that the sampler sees the
             same rewards as credit.
         reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
             without the signal.
         scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
         on_episode: called with each finished record (progress).
-        guide: changes how chains begin; None leaves the sampler's draws as they are.
+        guide: the guide of the recipe, which may change how chains begin; None for no guide.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
     """
     keep = entry.hooks.keep

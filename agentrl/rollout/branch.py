@@ -1,7 +1,8 @@
 """Branch points: the moments from which an episode can be continued, and how an environment returns to them.
 
-An environment returns by `snapshot` and `restore` if it has them; else it is reset to the task and the recorded actions
-are carried out again. In both cases the observation after the return is compared with the recorded one.
+An environment returns by `snapshot` and `restore` if both give a result. Otherwise it is reset to the task, and the
+recorded actions are carried out again. In both cases the observation after the return is compared with the recorded
+observation.
 """
 
 from collections.abc import Sequence
@@ -51,11 +52,11 @@ class Point:
     """The moment before an answer.
 
     Attributes:
-        history: what the context policy sees, as a copy that later turns do not change.
+        history: what the context sees, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
         sampled: number of tokens sampled on the path so far.
-        snapshot: the environment's state. None if the environment has no snapshots; the recorded actions are then
-            carried out again.
+        snapshot: the environment's state. If None (the environment has no snapshots), the recorded actions are carried
+            out again.
     """
 
     history: History

@@ -1,4 +1,4 @@
-"""The protocol of context policies: a context policy makes a prompt from the history of an episode.
+"""The protocol of contexts: a context makes a prompt from the history of an episode.
 
 A file in `algorithms/context/` offers a frozen `Config` and
 
@@ -22,7 +22,7 @@ from agentrl.types import Message, Observation, Rewrite
 
 @dataclass
 class History:
-    """An episode so far, as a context policy sees it.
+    """An episode so far, as a context sees it.
 
     Attributes:
         chat: the tokenizer with its chat template; None for policies that read messages.
@@ -73,12 +73,12 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextPolicy(CatalogueFile):
-    """The file of a context policy.
+    """The file of a context. The word policy in this name means a way to choose from the history, not a model.
 
     Attributes:
         ask: see the module.
         rewritten: writes the answer to a prompt with `Ask.rewrites`, the model's new memory, into the history.
-        words: texts of the context policy whose words a new tokenizer must know.
+        words: texts of the context whose words a new tokenizer must know.
         speak: extends the environment's prompt, if answers must hold more than the action.
         filler: reads columns from the answers to a prompt that `speak` extended.
         paper: one line for listings.
@@ -99,7 +99,8 @@ class ContextPolicy(CatalogueFile):
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:
     """A prompt that continues no path: the system message, if any, the tools, and the text or messages of `user`.
 
-    If the prompt says so, the chat template writes the tools; else the system message describes them.
+    The environment's prompt decides whether the chat template writes the tools, the system message describes them, or
+    neither of the two does (`agentrl.env.Prompt`).
     """
     user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
     shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)

@@ -2,7 +2,7 @@
 
 The record of an episode holds its failures. A failure of the agent becomes the status of a step or the ending of the
 episode, and the episode is scored. After a failure of the environment the task is started again. If the last try fails
-too, the episode ends with `Status.ENV_ERROR`. The graph keeps such an episode for reports, and no statistic counts it.
+too, the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained.
 """
 
 import asyncio
@@ -74,12 +74,12 @@ async def play_starts(
     gate: asyncio.Semaphore | None = None,
     live: dict[int, EpisodeRecord] | None = None,
 ) -> list[EpisodeRecord]:
-    """Play all chains at once; returns the records in the order of `starts`. See `play`.
+    """Play all chains at the same time; returns the records in the order of `starts`. See `play`.
 
     Args:
         player, iteration, on_episode: see `play`.
         starts: the chains.
-        gate: limits how many chains are played at once; None: `limits.concurrency` of them, or all if that is 0.
+        gate: limits how many chains are played at the same time; None: `limits.concurrency` chains, 0 for no limit.
         live: dict, by session, into which the record of every try is put when the try begins.
     """
     gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
@@ -95,7 +95,7 @@ async def play_starts(
 
 
 async def _together(chains: Sequence[Coroutine[Any, Any, EpisodeRecord]]) -> list[EpisodeRecord]:
-    """Run all chains at once; returns the records in the same order. If a chain raises, the others are cancelled."""
+    """Run all chains at the same time; returns their records in order. If one raises, the others are cancelled."""
     jobs = [asyncio.ensure_future(chain) for chain in chains]
     try:
         return await asyncio.gather(*jobs)
@@ -200,7 +200,7 @@ class _Episode:
             if room <= 0:
                 ending = self.no_room(ask)
                 break
-            if len(self.record.own) == self.start.turns:  # checked here, so that a stopped chain can be continued
+            if len(self.record.own) == self.start.turns:  # after `remember`, so that this chain can be continued
                 ending = Status.OK
                 break
             ending = await self.turn(history, ask, room)
@@ -374,7 +374,7 @@ class _Episode:
     async def answer(self, request: Request) -> Generation | None:
         """The answer of the policy; None if `Limits.seconds` have passed before the answer comes.
 
-        The time limit stops no request to a policy with a tokenizer: such engines batch all requests and always answer.
+        The time limit stops no request to a policy with a tokenizer: its engine batches and answers all requests.
         """
         actor, left = self.player.actor, self.ends_at - time.monotonic()
         if self.limits.seconds is None or actor.chat is not None:
@@ -453,7 +453,7 @@ class _Episode:
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play all errands of a step at once, and return the replies. No errand is played beyond `limits.depth`.
+    """Play all errands of a step at the same time; returns the replies. No errand is played beyond `limits.depth`.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.

@@ -32,8 +32,9 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
     """Options that every rollout method has.
 
     Attributes:
-        provision: number of groups that start, divided by the number of groups of a batch; from 1 to 2. Above 1 a batch
-            takes the groups that finish first, which favours short episodes; see docs/overlap.md.
+        provision: number of groups in flight when a batch begins, divided by the number of groups of a batch; from 1 to
+            2. Above 1 a batch takes the groups that finish first. With `leftover = "cancel"` this favours short
+            episodes; see docs/overlap.md.
         leftover: what happens to groups that have not finished when the batch is complete. `cancel` cancels them;
             `keep` continues them in the next iteration, with the weights of that iteration (partial rollouts).
     """
@@ -48,7 +49,8 @@ class RolloutMethod(CatalogueFile):
 
     Attributes:
         rollout, leaves: see the module.
-        fills: columns that its graphs have beyond the usual ones; `tree` if trees have several leaves.
+        fills: columns that this method fills in addition to those that every method fills. `tree` belongs to them if
+            the method makes trees with several leaves.
         entropy: the method reads `Generation.entropy`.
         uneven: the method begins as many chains per group as `Expansion.spread` says, so that a sampler may choose
             the number.
@@ -61,7 +63,7 @@ class RolloutMethod(CatalogueFile):
         help="async (config, batch, copies) -> the records of the batch"
     )
     leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> scored episodes that each task gets")
-    fills: tuple[str, ...] = hook("FILLS", "columns that its graphs have beyond the usual ones", ())
+    fills: tuple[str, ...] = hook("FILLS", "columns that it fills in addition to those that every method fills", ())
     entropy: bool = hook("ENTROPY", "it reads the entropy of generations", False)
     uneven: bool = hook("UNEVEN", "it begins as many chains per task as the sampler's draw says", False)
     paper: str = hook("PAPER", "one line for listings", "")
@@ -258,7 +260,10 @@ def _options(draw: Draw) -> dict[str, Any]:
 
 
 def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> None:
-    """Attach the chains of agents that a shared step called to the first record in `kept` that contains the step.
+    """Add the chains that pruned records called to the records that stay.
+
+    A record in `kept` gets such a chain if it contains the step that called the chain. If several records contain this
+    step, the first one gets the chain.
 
     Args:
         kept: the records that stay in the batch.

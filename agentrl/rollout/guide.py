@@ -1,12 +1,13 @@
-"""The protocol of guides: a guide changes how a chain starts, so that tasks that always fail can be learnt.
+"""The protocol of guides: a guide helps the policy to learn tasks, above all tasks that always fail.
 
 A file in `algorithms/guide/` offers a frozen `Config` and
 
     def make(config: Config, seed: int) -> Guide
 
-A guide gets the draws of the sampler and returns them with an `Opening` (a start state) or with words. The column
-`guided` of the graph marks chains with such help. These chains are trained like other chains, but success rates and
-samplers leave them out. `GuideFile` lists what else a file may offer.
+A guide gets the draws of the sampler. It may return them with an `Opening` (a start state) or with words, and so change
+how chains start. The column `guided` of the graph marks such chains. They are trained, but success rates and samplers
+leave them out. A guide that helps in another way returns the draws as they are. `GuideFile` lists what else a file may
+offer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ Demonstrate = Callable[[Sequence[Task]], Awaitable[list[EpisodeRecord]]]
 
 
 class Guide(Protocol):
-    """Changes how chains start; for equal draws, its output depends only on its seed and on the records that it saw."""
+    """Helps the policy; for equal draws, what it returns depends only on its seed and on the records that it saw."""
 
     def begin(self, draws: Sequence[Draw]) -> list[Draw]:
         """The draws of a batch with the guide's changes."""

@@ -78,8 +78,8 @@ async def hinted(
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     """Give a chain the prompts that it would have had with these words; its answers stay as they are.
 
-    The context policy makes the prompts again, turn by turn. A chain without steps stays as it is, and so does a chain
-    whose actor has no tokenizer.
+    The context makes the prompts again, turn by turn. A chain without steps stays as it is, and so does a chain whose
+    actor has no tokenizer.
 
     Returns:
         The largest number of tokens that a prompt and its answer have together; 0 for a chain that stays as it is.
@@ -134,9 +134,10 @@ class Telling(Protocol):
 
 
 def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
-    """The chains of a batch with the words of the guide in their prompts; None if no chain has such a teacher.
+    """The chains of a batch as the policy reads them as its own teacher: with the words of the guide in their prompts.
 
-    A chain has no teacher if the guide gives no words for it, or if it does not fit into the model's context with them.
+    A chain has no such teacher if the guide gives no words for it, or if the chain with these words does not fit into
+    the model's context. None if no chain of the batch has such a teacher.
     """
     if not isinstance(guide, Telling):
         return None

@@ -24,14 +24,14 @@ class Player:
     Attributes:
         actor: answers the turns.
         pool: the environments.
-        prompt: writes prompts and parses answers.
-        context: the context policy.
+        prompt: writes the environment's texts for prompts, and parses answers.
+        context: makes the prompts from the history.
         limits: limits of the episode.
         admissible: restrict answers to the actions of the observation, if the observation lists any.
         seed, stage: part of every noise key, so that training, cloning and evaluation draw different noise.
         agent: name of this agent.
         agents: players of the agents that this agent may call, by name.
-        timed: store how long each answer and each step of the environment takes, which differs in every run.
+        timed: store how long each answer and each step of the environment takes. These times differ from run to run.
         program: plays the episodes with its own prompts; None lets the actor answer turn by turn.
     """
 

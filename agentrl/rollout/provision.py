@@ -116,8 +116,9 @@ class Provision:
     async def batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         """The `wanted.tasks` groups that finish first, in the order in which they started.
 
-        If the sampler filters (`keep`), a new group replaces each group that does not pass, until the groups of
-        `max_rounds` batches have started; then the batch is filled up with groups that did not pass.
+        If the sampler has a filter, a new group starts for each group that does not pass the filter, until this batch
+        has started enough groups for `max_rounds` batches. If too few groups pass, the batch is filled up with groups
+        that did not pass.
 
         Raises:
             TooManyFaults: see `Limits.fault_share`.
@@ -134,7 +135,9 @@ class Provision:
 
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
-            self._sessions = itertools.count()  # a resumed run, with no groups in flight, starts at 0 too
+            # A resumed run begins without groups in flight, and numbers its sessions from 0. A run that was not
+            # interrupted does the same when no group is in flight, so that both have equal numbers.
+            self._sessions = itertools.count()
         stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)
         again = [flight.draw for flight in stale if not flight.again]
@@ -168,7 +171,7 @@ class Provision:
     async def _first(
         self, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted, begin: "_Begin"
     ) -> tuple[list[Flight], list[Flight]]:
-        """The groups that finish first and pass the sampler's filter, and those that do not pass."""
+        """The groups that finish first and pass the sampler's filter, and the finished groups that do not pass."""
         taken: list[Flight] = []
         spare: list[Flight] = []
         while len(taken) < wanted.tasks and self._flights:

@@ -85,13 +85,14 @@ class EpisodeRecord:
         tail_continues: do the tokens of `tail` continue the path of the last step? If not, they are a fresh prompt.
         ending: how the chain ended; OK for a chain that was stopped and can be continued.
         fault: the fault of the environment or of a score that ended the chain, for reports.
-        reason: why the last request got no answer, if that ended the episode, for reports.
+        reason: for reports, why the last request got no answer (if that ended the episode), or why a program failed.
         attempts: number of tries (1 if the environment never failed).
         seconds: wall-clock seconds of all tries; not part of the graph.
         tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps
             that another chain played do not count.
-        actions: number of actions carried out (each tool call of an answer is one; of a program's episode, the number
-            of its answers), counted like `tokens`.
+        actions: number of actions carried out, with called agents and failed tries as in `tokens`. Each tool call of an
+            answer is one action, and so is an answer without a call. In a program's episode each answer of the model
+            counts as one action.
         usage: sums of the `usage` of the chain's generations, in failed tries too; without called agents.
         replayed: number of actions carried out again to reach the chain's branch point or the end of its opening, in
             failed tries too.
@@ -134,7 +135,7 @@ class EpisodeRecord:
 
     @property
     def guided(self) -> bool:
-        """Did a guide help this chain? Success rates leave such chains out."""
+        """Did a guide or a sampler give this chain an opening or words? Success rates leave such chains out."""
         return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:

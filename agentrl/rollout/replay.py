@@ -7,15 +7,15 @@ A file in `algorithms/replay/` offers
     def joins(config: Config) -> Joins
 
 The core keeps the rollouts by the key of their task, asks `retrieve` for each group of a fresh batch, and adds the
-chosen rollouts to the group, after the fresh rows. Four columns [N] then tell rows apart:
+chosen rollouts to the group, after the fresh rows. Four columns [N] then describe each row:
 
     replayed       bool, the row comes from an earlier batch
     age            float64, iterations since the row was played (NaN for a rollout of another run)
     in_statistics  bool, the row's rollout counts in the statistics of credit methods
     in_gradient    bool, the row is trained
 
-A replayed row keeps the log-probs of the policy that sampled it, so that `update.importance` can correct the
-difference from the trained policy, like any difference between engine and trainer.
+A replayed row keeps the log-probs of the policy that sampled it. So `update.importance` can correct the difference from
+the trained policy, as it corrects differences between engine and trainer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,8 @@ class ReplayFile(CatalogueFile):
         retrieve: see the module; returns indices into `stored`, each at most once. The oldest rollout is the first of
             `stored`.
         joins: see the module.
-        worth: decides which scored rollouts are stored; a file without it stores all of them.
+        worth: decides which rollouts are stored, among those that `Replay.add` can store. Without this hook, all of
+            these are stored.
         paper: one line for listings.
     """
 
@@ -176,7 +177,10 @@ class Replay:
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
 
     def add(self, graph: StepGraph, iteration: int) -> None:
-        """Store the rollouts of a batch that `worth` accepts; a batch of another run has iteration -1."""
+        """Store those rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
+
+        Rollouts that a guide helped, replayed rollouts, rollouts that a fault ended and branches are not stored.
+        """
         config, worth = self.entry.config, self.entry.hooks.worth
         plain = _plain(graph)
         for rollout, key in _rollouts(plain):

@@ -93,7 +93,7 @@ class Allocator(Protocol):
 
 @runtime_checkable
 class Follower(Protocol):
-    """A sampler that reads the columns that the policy adds to the graph of a batch."""
+    """A sampler that reads the columns that annotation adds to the graph of a batch."""
 
     def annotated(self, graph: StepGraph) -> None:
         """Learn from the graph of the batch, after annotation and before credit."""

@@ -1,4 +1,7 @@
-"""Scores records: a score's signals join the environment's, and a score's fault counts as the environment's fault."""
+"""Adds the signals of a recipe's scores to the records of a batch.
+
+A fault of a score counts like a fault of the environment.
+"""
 
 from collections.abc import Sequence
 

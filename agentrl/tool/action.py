@@ -4,9 +4,9 @@
     {"answer": "42"}
 
 The JSON does not depend on the format in which a model writes calls, and equal calls give equal JSON. So answers that
-write the same calls in different words are the same action of the step graph, a stored run can be replayed, and a
-demonstrator need not know the format. If rewards read the model's text, the JSON has this text too, in the entry
-`text`. A person may type `add(a=1, b=2)` or the text of an answer instead of the JSON.
+write the same calls in different words are the same action of the step graph, a stored run can be replayed, and an
+expert need not know the format. If rewards read the model's text, the JSON has this text too, in the entry `text`. A
+person may type `add(a=1, b=2)` or the text of an answer, and need not write JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ class Turn:
     Attributes:
         items: calls and malformed calls, in order.
         answer: the final answer; None if there are items.
-        text: the model's whole answer, if the action holds it; of an action that is not this JSON, the action itself.
+        text: the model's whole answer, if the action holds it. If the action is not such JSON, this is the action.
     """
 
     items: tuple[Call | Malformed, ...] = ()
@@ -35,7 +35,7 @@ class Turn:
 
 
 def call(name: str, /, **arguments: Any) -> str:
-    """The action of one call, for demonstrators; an argument may be called `name` too."""
+    """The action of one call, for experts; an argument may be called `name` too."""
     return calls([(name, arguments)])
 
 

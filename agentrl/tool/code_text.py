@@ -2,8 +2,8 @@
 
 | name | source | words |
 | --- | --- | --- |
-| `plain` | | output, value of the last expression, the traceback's last lines; a sentence where there is nothing |
-| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; over 256 characters, only 128 at each end stay |
+| `plain` | | output, value of the last expression, the traceback's last lines; a sentence if all are empty |
+| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; 128 characters at each end if longer than 256 |
 | `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" if time was up |
 """
 
@@ -65,7 +65,7 @@ def _torl(result: CodeResult) -> str:
 
 
 def fenced_code(text: str) -> str | None:
-    """The code of the first complete fenced block of a text that is marked as Python or not marked, or None."""
+    """The code of the first complete fenced block that is marked as Python or has no mark; None if there is none."""
     block = FENCE.search(text)
     return block[1] if block else None
 

@@ -33,7 +33,7 @@ async def _outcome(work: Awaitable[Any]) -> Any:
 
 
 def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Run all awaitables at once and return the value or exception of each, in order.
+    """Run all awaitables at the same time; returns the value or exception of each, in order.
 
     If the caller is interrupted while it waits, the awaitables are cancelled.
     """

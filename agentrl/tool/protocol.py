@@ -4,8 +4,8 @@ A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool`
 code also offers `runner(config) -> CodeRunner` (`agentrl.tool.CodeRunner`).
 
 The signature and docstring of `__call__` become the JSON schema that a model sees; an exception becomes a message that
-the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several calls of such a tool
-in one turn run at once.
+the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several calls of such tools,
+one directly after the other in a turn, run at the same time.
 
 A tool with `reset()` keeps state for an episode. Every environment instance has its own tool of this kind: it resets
 the tool when an episode begins, and calls the tool's `close()`, if there is one, when the instance is closed. A tool
@@ -43,8 +43,8 @@ class Toolbox(Protocol):
 
 
 class ToolError(Exception):
-    """Raised by a tool if a call failed. The model reads the message alone; of any other exception it also reads the
-    type."""
+    """Raised by a tool if a call failed. The model reads only the message. Of other exceptions, except ToolFault, it
+    also reads the type."""
 
 
 class ToolFault(RuntimeError):

@@ -43,7 +43,7 @@ class Retriever(Protocol):
 
 
 def write_passages(passages: Sequence[Passage], form: Form) -> str:
-    """Search results as text, in the form that published code uses: a trained model expects the form of its training.
+    """Search results as text, in one of several forms: a trained model expects the form of its training.
 
     Args:
         passages: the results, best first.

@@ -37,7 +37,7 @@ class Compact:
         return self.plain(observation.text)
 
     def turn(self, observation: Observation) -> str:
-        """The answers of the tools after a space: with a space before it, a word is the same token everywhere."""
+        """The results of the tools after a space: with a space before it, a word is the same token everywhere."""
         return f" {self.plain(observation.text)}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:

@@ -58,8 +58,8 @@ def environment(
         owner: a class. `reset(**row)` returns the first message, and typed public methods are tools. `reward` and
             `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn.
             `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
-            `_actions()` lists the actions that may be taken now, and `_expert()` gives a demonstrator's next action;
-            both write actions as calls in Python, such as `find("bolt")`, or as final answers.
+            `_actions()` lists the actions that may be taken now, and `_expert()` gives the next action of an expert.
+            Both write actions as calls in Python, such as `find("bolt")`, or as final answers.
         rows: the data, one task per row: mappings, a JSONL, JSON or Parquet file beside the module, or a function of
             the configuration that returns rows. None: 1000 rows with the seeds 0 to 999.
         tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
@@ -70,7 +70,8 @@ def environment(
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
         snapshots: objects of the class can be deep-copied, so that branches need no replay of the actions.
         waits: tools may take long (networks, programs, computations). Episodes then run in threads, and no episode
-            waits for the tools of another one. False runs all episodes in one thread.
+            waits for the tools of another episode. If False, all episodes run in one thread. The hook `HEAVY` and the
+            option `pool.kind` override this.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
         module: name of the module that binds the hooks; default: the module of the class, else of the first reward,
             else of the first tool function.
@@ -132,7 +133,7 @@ class _Environment(Setup):
         """The prompt by which the environment speaks to a model.
 
         Raises:
-            ValueError: the configuration asks for few words, and the class lists no actions.
+            ValueError: the configuration has `prompt = "compact"`, and the class lists no actions.
         """
         if config.prompt == "compact":
             if not self.lists:
@@ -169,7 +170,7 @@ class Make:
         self.setup.check_row(row, where)
 
     def expert(self, env: Env, name: str, seed: int) -> OwnExpert:
-        """The demonstrator of this name."""
+        """The expert of this name."""
         return OwnExpert(env, name, seed)
 
 

@@ -161,7 +161,7 @@ class ToolEnv:
             self.success = next(iter(last.signals.values()), 0.0) >= 1
 
     def _carry_out(self, items: Sequence[Call | Malformed]) -> list[Done | Malformed]:
-        """The result of each item, in order; consecutive calls of tools that wait run at once."""
+        """The result of each item, in order; consecutive calls of tools that wait run at the same time."""
         specs, results = self._tools(), list[Done | Malformed]()
         waiting: list[tuple[Call, Any]] = []
         for item in items:
@@ -199,7 +199,7 @@ class ToolEnv:
             return _raised(call, error)
 
     def _finish(self, waiting: Sequence[tuple[Call, Any]]) -> list[Done]:
-        """The results of calls that wait; all of them run at once."""
+        """The results of calls that wait; all of them run at the same time."""
         values = run_all([work for _, work in waiting]) if waiting else []
         return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 

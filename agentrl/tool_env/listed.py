@@ -11,7 +11,7 @@ from agentrl.types import Observation, StepResult, Task
 
 
 class Listed:
-    """A wrapper that lists `choices()` as actions in every observation of a running episode, if `lists`.
+    """A wrapper that lists `choices()` as actions in every observation of a running episode, if `lists` is true.
 
     A tool environment whose class has a method `_actions` needs no wrapper to list actions. This class serves to list
     them under some configurations only, and to add entries to `info`.

@@ -1,4 +1,4 @@
-"""The demonstrator of a tool environment whose class has a method `_expert`."""
+"""The expert of a tool environment whose class has a method `_expert`."""
 
 import random
 
@@ -11,7 +11,7 @@ from agentrl.tool_env.instance import ToolEnv
 from agentrl.tool_env.rewards import pick, takes
 from agentrl.types import Observation, Task
 
-EXPERTS = ("expert", "careless", "random")  # names of demonstrators if the class has `_expert`
+EXPERTS = ("expert", "careless", "random")  # names of experts if the class has `_expert`
 
 
 class OwnExpert:

@@ -70,7 +70,7 @@ class ToolWords:
         return observation.text
 
     def turn(self, observation: Observation) -> str:
-        """The answers of the tools as one text, for policies without a message role for tools."""
+        """The results of the tools as one text, for contexts that do not use the observation's messages."""
         return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
@@ -91,7 +91,10 @@ class ToolWords:
         return self.form.joint.join(i.message if isinstance(i, Malformed) else self.form.render(i) for i in turn.items)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The action of an answer; valid unless a call is malformed, or missing where `no_call` is `nudge`."""
+        """The action of an answer. The answer is invalid if a call in it is malformed.
+
+        If `no_call` is `nudge`, an answer without a call is invalid too.
+        """
         parsed = self.form.parse(text)
         if self._nudge and parsed.answer is not None:
             parsed = Calls(items=(Malformed(message=NUDGE, span=Span(0, len(text))),))

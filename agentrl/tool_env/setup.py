@@ -42,7 +42,8 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
         show_tools: False leaves the tools out of the prompt, for models that were trained with these tools.
         rows: a file (JSONL, JSON, CSV, TSV, Parquet), a saved data set or a data set of the hub, whose rows replace the
             environment's own rows; see docs/data.md.
-        split: all tasks, or their training or test part; the key of a task decides its part.
+        split: all tasks, or their training or test part; the name of a row (its column `key` or `id`, else its number)
+            decides the part of its task.
         test_share: share of the test part in all tasks, between 0 and 1.
         tools: options of catalogue tools, by the names of the tools.
     """
@@ -127,7 +128,7 @@ class Setup:
 
     @property
     def has_expert(self) -> bool:
-        """Does the class have a demonstrator, as a method `_expert`?"""
+        """Does the class have an expert, as a method `_expert`?"""
         return callable(getattr(self.owner, "_expert", None))
 
     @functools.cached_property

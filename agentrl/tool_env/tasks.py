@@ -11,7 +11,7 @@ from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value names it
 Split = Literal["all", "train", "test"]
-FEW = 20  # fewer values of a column divide the rows too coarsely, unless there is more than one value per two rows
+FEW = 20  # fewer values divide the rows too coarsely, unless the number of values is more than half that of the rows
 
 
 class Division(NamedTuple):

@@ -5,8 +5,8 @@ endpoint therefore waits a moment for further requests before it passes requests
 sent at once are in flight together even if an engine answers within a millisecond, and their numbers, noise keys and
 sessions are the same in every run.
 
-In lockstep, which `run.deterministic` switches on, requests that were passed on together are also answered
-together, and later ones wait for these answers. Otherwise the batches of the engine, and with them the rounding of
+In lockstep, which `run.deterministic` switches on, requests that were passed on together are also answered together,
+and requests that come later wait for these answers. Otherwise the batches of the engine, and with them the rounding of
 log-probs, would depend on the time that a program needs after the first answer.
 """
 

@@ -6,8 +6,9 @@ Each answered request is a step. A request *continues* an earlier step in two ca
 - It rewrites the history, as an agent does that shortens or summarises its history. A request that extends no step
   continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
   messages, up to and including the first message of the user. Second, of the answered steps whose prompts begin with
-  these messages, this step is the only one that no request has continued yet. Third, no different prompt that extends
-  no step and begins with these messages came at the same time (with no answer in between).
+  these messages, this step is the only one that no request has continued yet. Third, if further requests that extend no
+  step and begin with these messages came at the same time (with no answer in between), they have the same prompt as
+  this request.
 
 A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
 the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
@@ -38,8 +39,8 @@ No two requests of one chain are then in flight together, so a chain is a sequen
 estimates need it.
 
 A conversation with a chain of its own is a called chain (`caller`) and not a branch (`parent`). The reason: a branch is
-a further try of the whole task, so it counts as an episode, and the steps before it are trained once per branch. Such a
-conversation is a part of the same try: it counts in the same rollout, and the main chain has one return. If the tokens
+a further try of the whole task. It counts as an episode, and its score changes the credit of the steps before it. A
+called chain is a part of the same try: it counts in the same rollout, and the main chain has one return. If the tokens
 of its first prompt continue the tokens of an earlier step (`Prompted.after`), the token table stores this, and the
 shared tokens are computed once.
 
@@ -239,7 +240,7 @@ class _Episode:
                     self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
 
     def _best(self, calls: Sequence[Call]) -> Call:
-        """The request of these that belongs to the conversation; each of the others begins one of its own."""
+        """The one of these requests that belongs to the conversation; the others begin conversations of their own."""
         if len(calls) == 1:
             return calls[0]
         return min(calls, key=lambda call: (-self.later[id(call.step)], call.order))
@@ -262,7 +263,8 @@ class _Episode:
     def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
         """Add to `found` the conversation that begins with a request, and the conversations that leave it.
 
-        The latter are those whose first request continues one of its steps, and those that leave these in turn.
+        These begin with a request that continues a step of the conversation. Conversations that leave them are added
+        too.
 
         Returns:
             The conversation that begins with the request.
@@ -323,10 +325,10 @@ class _Episode:
         chain.calls += one.calls
 
     def _waiting(self, one: _Conversation) -> StepRecord | None:
-        """The latest step answered before a conversation that a request continues after the conversation's last answer.
+        """The step that waited while a conversation was played (see the module's docstring); None if no step waited.
 
-        If the latest such steps were in flight together, it is the first of these in the order of the texts. None if
-        there is no such step.
+        If several steps waited and the latest of them were in flight together, it is the first of the latest steps in
+        the order of the texts.
         """
         begun, ended = one.calls[0].begun, one.calls[-1].ended
         waiting = [

@@ -105,7 +105,7 @@ class Conversations:
                 continue
             extends = extends or end.step
             if any(message.role in ("assistant", "system") for message in new):
-                continue  # the program wrote these turns itself: the tokens after them were never sampled
+                continue  # the program wrote such a message itself: the prompt begins a new context
             try:
                 added = self.chat.turn(*new)
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
@@ -118,7 +118,7 @@ class Conversations:
         return Prompted(ids, len(ids), None, extends, tuple(messages), tuple(messages), digests[-1])
 
     def times(self, prompt: Prompted) -> int:
-        """How often this prompt was asked before; the call itself counts for later calls."""
+        """How often this prompt was asked before. Each call of this method counts the prompt once more."""
         count = self._asked.get(prompt.digest, 0)
         self._asked[prompt.digest] = count + 1
         return count
@@ -180,7 +180,7 @@ def _call_text(name: str, arguments: str) -> str:
 
 
 def _digests(messages: Sequence[Message], tools: Tools) -> list[bytes]:
-    """[n] is the digest of the first n messages, under these tools."""
+    """Entry n is the digest of the tools and the first n messages."""
     found = [hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode("utf-8", "surrogatepass")).digest()]
     for message in messages:
         found.append(_extended(found[-1], message))

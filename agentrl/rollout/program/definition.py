@@ -39,17 +39,20 @@ class AgentTask:
 class Program:
     """A command or a function of this process that plays an agent's episodes.
 
-    It writes its own prompts. The agent's `Prompt` only reads the action in its final answer, and the agent's context
-    policy is not used.
+    It writes its own prompts. The agent's `Prompt` only reads the action in the program's final answer, and the agent's
+    context is not used.
 
     Attributes:
         command: the program and its arguments, as in a shell; no shell runs it.
         agent: the function, which is called with an AgentTask; a function that is not async runs in a thread.
         crash: what happens to an episode whose program fails, or runs past `limits.seconds`, after the model has
-            answered. `lost` scores the episode 0, because the answers may have caused the failure; the last step gets
-            the status TOOL_ERROR, unless the episode ended by a limit. `fault` treats the failure as a fault of the
-            environment, unless a prompt got no answer before (`Recorder.ending`).
-        lockstep: requests of an episode that came together are answered together, so that runs can be repeated.
+            answered. `lost` scores the episode 0, because the answers may have caused the failure. The last step then
+            gets the status TOOL_ERROR; but if `limits.seconds` has passed, or if a prompt got no answer
+            (`Recorder.ending`), it gets the status OK, and the episode's ending says which of the two happened. `fault`
+            treats the failure as a fault of the environment; but if a prompt got no answer, the episode is scored as
+            with `lost`, because the missing answer may have caused the failure.
+        lockstep: requests of an episode that came together are answered together, so that the same seed gives the same
+            run.
         endpoint: the endpoint that gets the program's requests; None until the first episode.
     """
 

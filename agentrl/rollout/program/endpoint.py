@@ -29,7 +29,7 @@ class Endpoint:
     `open` binds the port. The endpoint may be opened again in another event loop.
 
     Args:
-        name: the model's name in answers.
+        name: the model's name in the list of models, and in answers to requests that name no model.
         host, port: where it listens; port 0 takes any free port.
         admit: called with a key that belongs to no episode; it returns a recorder. None: such requests are refused.
         end: called with the key and the body of a POST to END; it ends the episode of that key and returns the answer.

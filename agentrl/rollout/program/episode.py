@@ -64,7 +64,7 @@ class ProgramEpisode:
 
         Raises:
             EnvFault: the environment failed; the command cannot be started; the program ended without an answer of the
-                model; or the program failed where `Program.crash` is `fault` and `Recorder.ending` is None.
+                model; or the program failed, `Program.crash` is `fault`, and `Recorder.ending` is None.
         """
         first = await self.handle.reset(self.record.task)
         endpoint = self.program.serve()

@@ -2,8 +2,9 @@
 
 The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
 options, but these options have no effect, because the log-probs of trained tokens must be those of one known
-distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`, except options whose value is
-null or the default in `SAME`, and except `tool_choice` with the value none, which leaves the tools out.
+distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`. It does not name an option
+whose value is null or the default in `SAME`. Nor does it name `tool_choice` with the value none, because this has an
+effect: the model gets no tools.
 """
 
 import json

@@ -214,9 +214,12 @@ class Recorder:
         return side, True
 
     def _leave(self, session: int, side: bool) -> None:
-        """A request of this session is answered. The episode's session rests while other requests are in flight. Else
-        a deterministic engine would wait for a request of the episode's session, and the program may send that request
-        only after the other answers."""
+        """Note that a request of this session is answered.
+
+        The episode's session rests while only requests of extra sessions are in flight. Otherwise a deterministic
+        engine would wait for a request of the episode's session, which the program may send only after the other
+        requests are answered.
+        """
         self._in_flight -= 1
         if side:
             self.actor.release(session)

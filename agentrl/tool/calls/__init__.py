@@ -97,7 +97,7 @@ class Format(Protocol):
         ...
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """A description of the tools and the format, for prompts whose chat template cannot write them."""
+        """A description of the tools and the format, if the chat template does not teach this format."""
         ...
 
 

@@ -32,7 +32,7 @@ class Action:
         self._single = next(iter(single.items())) if len(schemas) == 1 and len(single) == 1 else None
 
     def parse(self, text: str) -> Calls:
-        """See Format. Every pair of tags is a call."""
+        """See Format. Every pair of tags after the thinking is a call or a malformed call."""
         start = at = after_thinking(text)
         items: list[Call | Malformed] = []
         while (begin := text.find(OPEN, at)) >= 0:

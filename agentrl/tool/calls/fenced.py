@@ -1,4 +1,4 @@
-"""A fenced block of code is the call; its text is the tool's one argument (ToRL, gem, ReTool)."""
+"""A fenced block of code is a call of the only tool; the code is the tool's text argument (ToRL, gem, ReTool)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,10 @@ class Fenced:
         self.tool, self.argument = tool, argument
 
     def parse(self, text: str) -> Calls:
-        """See Format. Every block marked python or py is one call; other fences are plain text."""
+        """See Format. After the thinking, every block marked python or py is one call; other fences are plain text.
+
+        A block that is not closed is a malformed call.
+        """
         start = at = after_thinking(text)
         items: list[Call | Malformed] = []
         while opened := OPENING.search(text, at):

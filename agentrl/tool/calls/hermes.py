@@ -81,7 +81,7 @@ class Hermes:
 
 
 def _broken(text: str, begin: int) -> Span:
-    """The span of a broken call, up to the first of: its closing tag, the next call, the end of the text."""
+    """The span of a broken call: up to its closing tag, the next call or the end of the text, whichever is first."""
     inner = begin + len(OPEN)
     following = text.find(OPEN, inner)
     until = following if following >= 0 else len(text)

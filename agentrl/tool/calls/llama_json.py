@@ -38,8 +38,8 @@ class LlamaJson:
         - It begins with the tag.
         - It begins with a JSON object that has the key "name", and either the key "parameters" or no other key except
           `"type": "function"`. The object ends the text, or `;` follows it.
-        - It begins with `{`, but not with a JSON value that ends the text or that `;` follows, and contains `"name"`
-          (with the quotation marks).
+        - It begins with `{` and contains `"name"` (with the quotation marks), but no JSON value can be read there, or
+          words other than `;` follow the value.
 
         In these cases the text, after the tag if there is one, is read as JSON values separated by `;`. Each value is a
         call or a malformed call. A value that cannot be read, or that other words follow, is a malformed call which
