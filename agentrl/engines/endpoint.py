@@ -130,9 +130,10 @@ class Traffic:
 
     Attributes:
         answered: number of requests that got an answer; an answer that reports an error counts too.
-        waiting: each request that waits for an answer, by the number that `sent` gave it -> its start in seconds of
-            `time.monotonic`.
-        last: time of the last answer, in seconds of `time.monotonic`.
+        waiting: number of each request that waits for an answer (`sent` gives the number) -> time at which the request
+            was sent, in seconds of `time.monotonic`.
+        last: time of the last answer, in seconds of `time.monotonic`; before the first answer, the time at which this
+            object was made.
     """
 
     answered: int = 0

@@ -39,7 +39,8 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
         max_context: largest number of tokens per sequence, prompt and answer together.
         actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
             token trie (the masked distribution is the behaviour distribution), and refuses a step that lists no
-            actions. `listed` restricts answers in the steps that list actions, and leaves them free in other steps.
+            actions, unless the answer rewrites the agent's memory. `listed` restricts answers in the steps that list
+            actions, and leaves them free in other steps.
     """
 
     max_context: int = Field(1024, ge=8)

@@ -69,7 +69,8 @@ class HfEngine:
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept; also the largest number of answers generated at once.
         max_context: largest number of tokens of prompt and answer together.
-        actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
+        actions: the option `actions` of `EngineOptions`, which reports name. With "admissible" every request must have
+            choices, unless the answer rewrites a memory.
         deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
             them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
@@ -154,7 +155,7 @@ class HfEngine:
         self._idle.add(session)
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy. The session's first prompt takes over all tokens that it shares with session `of`."""
+        """See Policy. The session's first prompt takes over the cached tokens that it shares with session `of`."""
         if tokens and self._runner.reuses:
             self._slots.fork(session, of)
 
@@ -169,7 +170,7 @@ class HfEngine:
             self._idle.add(session)
 
     def release(self, session: int) -> None:
-        """See Policy. The session's slot is free, and a deterministic engine no longer waits for the session."""
+        """See Policy. The session's slot becomes free, and a deterministic engine no longer waits for the session."""
         self._open.discard(session)
         self._idle.discard(session)
         self._slots.release(session)
@@ -301,9 +302,9 @@ class HfEngine:
     def _admit(self) -> None:
         """Give waiting requests a slot while slots and the token budget last.
 
-        Requests of sessions that have a slot come first, then the others, both in the order of their sessions. A
-        session loses its slot only while running answers use less than half of the slots. If there are more sessions
-        than slots, evicting the least recently used session each time would lose every cache.
+        Requests of sessions that have a slot come first, then requests of sessions without one, both in ascending order
+        of the session's number. A session loses its slot only while running answers use less than half of the slots:
+        with more sessions than slots, an eviction for each request would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]

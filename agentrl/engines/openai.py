@@ -373,7 +373,8 @@ class OpenAIPolicy(Wordless):
 def _names_tools(error: Exception) -> bool:
     """Did the endpoint fail because of the tools?
 
-    Status 400 or 422 counts. With another status (some servers answer 404 or 500) the error must name tools or jinja.
+    Status 400 or 422 is enough. With another status (some servers answer 404 or 500) the error must name tools or
+    jinja.
     """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words

@@ -6,8 +6,8 @@ Admissible actions, top-k and top-p all become the allowed set of a token, and t
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 
 In the embedded engine the noise of a token depends only on (noise key, token index), and the token is the value of the
-inverse CDF at this noise. The same key therefore draws the same token, whatever else is in the batch. vLLM servers and
-endpoints get a seed that is computed from the noise key.
+inverse CDF at this noise. With equal logits the same key therefore draws the same token, whatever else is in the batch.
+vLLM servers and endpoints get a seed that is computed from the noise key (endpoints only with endpoint.seeded=true).
 """
 
 from pydantic import BaseModel, ConfigDict, Field

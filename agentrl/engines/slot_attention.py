@@ -298,7 +298,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def running(plan: Plan, slots: int, config: Any) -> Iterator[None]:
-    """Inside this context the model with this config attends by `plan` over a store of `slots` slots."""
+    """Inside this `with` block the model with this config attends by `plan` over a store of `slots` slots."""
     before = config._attn_implementation
     config._attn_implementation = NAME
     _running.plans.append((plan, slots))

@@ -125,8 +125,8 @@ class VllmEngine:
     def load(self, weights: Any, version: int) -> None:
         """Generate with these weights from now on.
 
-        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter` a server finishes the
-        requests that it is answering with the earlier adapters.
+        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter`, requests that were
+        sent before the load are finished with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
