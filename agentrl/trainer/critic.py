@@ -1,9 +1,10 @@
 """A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
 
-The value of a turn is read where the model has seen the whole state and nothing of the action: at the token before the
-turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
+The value of a turn is read where the model has read the whole prompt and no token of the answer: at the token before
+the turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
 RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
-last. The graph stores the observation of this state as the episode's tail. A terminated episode is not bootstrapped.
+last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
+`CriticConfig.cut_value`. A terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.
 """
@@ -174,7 +175,7 @@ class Critic:
         return loss_of_all, hit_of_all
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient, unless its norm is not finite; returns the norm."""
+        """One optimiser step with the accumulated gradient, if its norm is finite; returns the norm."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
         )  # the trunk's gradients are summed already
@@ -325,7 +326,7 @@ Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if nothing is to add."""
+    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if there is nothing to add."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 

@@ -64,7 +64,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
     fully_shard(model, reshard_after_forward=False, **options)
     _finish(model)
     setattr(model, ATTRIBUTE, ranks)
-    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple, or nn.Module would take it for a submodule
+    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple: a bare model would become a submodule
     if _ties(model) != ties:
         raise ValueError(
             f"learner.processes: a model of type {model.config.model_type} shares a weight between its layers, which "
