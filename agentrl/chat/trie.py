@@ -94,7 +94,7 @@ class Trie:
         return self._choice[leaf]
 
     def sets(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """The allowed set of each token of one choice, for the mask of a demonstrator's answer.
+        """The allowed set of each token of one choice, for the mask of an expert's answer.
 
         Raises:
             ValueError: the tokens leave the trie.

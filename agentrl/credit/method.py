@@ -4,8 +4,8 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Unless these hooks say otherwise, a
-method sees the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
+The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Without these hooks, a method sees
+the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
 `agentrl.credit.assign` sums the credit of a step over the paths through the step.
 """
 
@@ -24,7 +24,7 @@ from agentrl.graph import Filler, Paths, StepGraph
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base of a method's `Config`: `preset=official` sets the options to the choices of the released code (`OFFICIAL`).
 
-    An option that is given explicitly wins. Options of these names mean the same in every method that has them.
+    An option that is given explicitly wins. The options below mean the same in every method that has them.
 
     Attributes:
         preset: paper, or official for the choices of the released code.
@@ -170,7 +170,7 @@ class CreditMethod(CatalogueFile):
             of `kind` CANDIDATE, whose actions were not executed.
         called_agents: the method needs a run in which agents call other agents.
         wraps: the method changes the credit of another method.
-        filler: makes the filler of columns that the method reads and that need a memory or the policy.
+        filler: makes the object that fills columns from values of earlier iterations, or from the policy.
         paper: one line for listings.
     """
 
