@@ -24,8 +24,8 @@ class Draw(NamedTuple):
     Attributes:
         ids: [B] int64.
         logprobs: [B] float64, nats.
-        allowed: per row the ids to which the given set, top-k and top-p restricted the row, ascending; an empty array
-            means unrestricted.
+        allowed: per row, in ascending order, the ids that were left by the argument `allowed` of `draw` and by top-k
+            and top-p; an empty array means unrestricted.
     """
 
     ids: np.ndarray

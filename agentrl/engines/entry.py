@@ -106,7 +106,8 @@ class EngineFile(CatalogueFile):
         make: see the module.
         weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
             calls after updates. A run can only train with such an engine.
-        folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
+        folders: `load` takes a model or a `WeightFolder`. For an engine without FOLDERS = True, a run reads a folder
+            into a model before it calls `load`.
         check: raises ValueError for demands of a run that the engine cannot meet.
         check_here: raises ValueError if something that the engine needs is missing on this machine; called before
             anything is loaded or started.

@@ -1,9 +1,10 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
 Episodes send requests independently of each other. Each forward pass is one packed sequence of all running answers and
-of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. A session's keys and values stay in
-its slot between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of
-another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and values.
+of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. While a session has a slot, its keys
+and values stay there between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the
+tokens of another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and
+values.
 
 For a model that cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
 (`agentrl.engines.forwards.PlainRunner`).
@@ -64,7 +65,7 @@ class HfEngine:
 
     Args:
         model: a transformers causal language model, or peft around one. The engine does not copy it. Code that changes
-            the weights must then call `load`, or call `clear` and set `version`.
+            the weights must call `load` after the change, or call `clear` and set `version`.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept; also the largest number of answers generated at once.
@@ -124,7 +125,7 @@ class HfEngine:
         self._slots = Slots(max_slots, max_context)
         self._tries = Tries()
         self._open: set[int] = set()
-        self._idle: set[int] = set()  # open sessions without a request
+        self._idle: set[int] = set()  # open sessions that neither wait for an answer nor rest
         self._waiting: dict[Answer, asyncio.Future[None]] = {}
         self._active: list[Answer] = []
         self._loop: asyncio.Task[None] | None = None
