@@ -70,7 +70,7 @@ def annotate(
 
     Args:
         graph: a graph with tokens.
-        learner: the policy of the rows `mine`.
+        learner: the learner of the policy that answers in the rows `mine`.
         config: section [update].
         temperature: sampling temperature; the graph's column `temperature` has precedence.
         fillers: compute further columns.

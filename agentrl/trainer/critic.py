@@ -1,7 +1,7 @@
 """A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
 
-The value of a turn is read where the model has read the whole prompt and no token of the answer: at the token before
-the turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
+The value of a turn is read at the token before the turn's first sampled token: there the model has seen the whole
+prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
 RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
 last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
 `CriticConfig.cut_value`. A terminated episode is not bootstrapped.
@@ -52,7 +52,7 @@ class Critic:
         nn.init.zeros_(self.head.bias)
         self.ranks = ranks_of(policy)
         parameters = [p for _, p in self.named_parameters()]
-        # AdamW updates a group in one operation, and one operation cannot mix whole and divided tensors.
+        # AdamW updates a parameter group in one operation, which cannot mix whole and divided tensors.
         mixed = fsdp.sharded(self.network.model) and not self.shared
         groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
         self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
@@ -145,7 +145,7 @@ class Critic:
     def backward(
         self, graph: StepGraph, targets: Targets, rows: np.ndarray, max_tokens: int, trunk_coef: float = 0.0
     ) -> tuple[float, float]:
-        """Add the gradient of the loss over `rows`.
+        """Add the gradient of the loss over `rows` to the gradients of the parameters.
 
         Returns the loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
 

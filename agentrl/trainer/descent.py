@@ -37,7 +37,7 @@ class Work:
     Attributes:
         graph: an annotated graph with tokens.
         rows: [R] int64, ascending, the rows to train.
-        active: [N] bool; rows that are not active get no forward pass.
+        active: [N] bool; of the rows to train, only the active ones get a forward pass.
         copies: the copies of rows that the loss counts.
         terms: computes the loss. Its arguments are: the statistics [X] of the targets of all copies; the targets'
             indices [X] in the token table; the `Spread`, which names the target and the copy of each of these entries;

@@ -95,7 +95,7 @@ def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Copy the weights of a model into another model of the same architecture that is sharded alike."""
+    """Copy the weights of a model into another model of the same architecture, sharded in the same way."""
     with torch.no_grad():
         for old, new in zip(target.parameters(), source.parameters(), strict=True):
             old.copy_(new)

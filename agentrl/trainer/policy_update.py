@@ -167,7 +167,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
     """The columns that regularizers read in addition to the loss inputs; see `RegularizerFile.reads`.
 
     Raises:
-        ValueError: the graph has no column of a name.
+        ValueError: the graph lacks one of these columns.
     """
     made: dict[str, Callable[[], np.ndarray]] = {
         "demonstrated": lambda: graph.weight * shown_only(graph),
@@ -180,7 +180,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss plus KL term and entropy bonus, each times W of the row, and the terms of the regularizers."""
+    """The policy loss, plus KL term minus entropy bonus (each times W of the row), plus the terms of the regularizers."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]
