@@ -81,7 +81,7 @@ class Credit:
         advantage: [N] float64, the advantage that is printed: positive - negative if the weights are 1.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
         weight: [N] float64, number of paths through a step (times how often the method uses each path).
-        assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
+        assigned: [N] bool; False means "no credit given", which differs from an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: tokens take the advantage of their step.
         returns: [N] float64 value targets, or None.
         parts: named arrays [N] that `agentrl credit` prints beside the advantage.

@@ -53,8 +53,8 @@ class Network:
     def attending(self) -> AbstractContextManager[None]:
         """A context manager: inside its `with` block the model attends over trees, if `sharing` is "tree".
 
-        The block must hold the calls of `hidden`, and the backward pass too, because gradient checkpointing reruns the
-        layers in it.
+        The block must hold the calls of `hidden` and the backward pass, because gradient checkpointing runs the layers
+        again during the backward pass.
         """
         return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
 

@@ -77,10 +77,10 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 
 
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
-    """The complete paths to `rows`, one after another, except paths that another of these paths continues from the end.
+    """The complete paths to `rows`, one after another.
 
-    Rows without tokens of their own get no path. A row on several paths is repeated; equal entries of `source` are
-    copies of one token.
+    A path is left out if the path to another row in `rows` continues it from its end. Rows without tokens of their own
+    get no path. A row on several paths is repeated; equal entries of `source` are copies of one token.
     """
     need = needed(tokens, rows)  # [N]
     length = path_lengths(tokens)  # [N]

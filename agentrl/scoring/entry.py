@@ -61,7 +61,7 @@ class Speaker(Protocol):
     """A policy of the run, which a score may ask.
 
     Attributes:
-        key: everything besides the messages that the policy's answers depend on, as JSON values.
+        key: all that the policy's answers depend on, except the messages, as JSON values.
     """
 
     key: Mapping[str, Any]

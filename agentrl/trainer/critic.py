@@ -1,9 +1,9 @@
 """A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
 
 The value of a turn is read at the token before the turn's first sampled token: there the model has seen the whole
-prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
-RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
-last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
+prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token
+(POAD, RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it
+reached last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
 `CriticConfig.cut_value`. A terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.

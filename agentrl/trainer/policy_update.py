@@ -180,7 +180,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss, plus KL term minus entropy bonus (each times W of the row), plus the terms of the regularizers."""
+    """The policy loss, plus KL term minus entropy bonus (each times W of the row), plus the regularizers' terms."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]
