@@ -117,8 +117,8 @@ def _probe_noise(model: Any) -> str:
     """Why a half-precision model cannot take a packed trie; empty if it can.
 
     It cannot if its hidden states over a tree and over paths differ by more than `NOISE_FACTOR` times its noise. The
-    noise is the difference of two plain evaluations of the same paths whose attentions round differently. A difference
-    below the relative precision (`eps`) of the type counts as this precision.
+    noise is the difference of two plain evaluations of the same paths whose attentions round differently, and at least
+    the relative precision (`eps`) of the type.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary

@@ -14,7 +14,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     Attributes:
         model: none; `head`, one linear layer on the policy's trunk; `own`, a separate model that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the separate model of critic.model=own, which must have the policy's vocabulary.
+        path: folder or hub name of the separate model of critic.model=own. The model must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
