@@ -166,8 +166,9 @@ class CreditMethod(CatalogueFile):
             token, `Options.per_token` says so.
         demonstrations: the method can compare demonstrations (`kind` DEMO) with the played episodes of their group: it
             sees them, with weight 0 where `in_statistics` is False.
-        candidates: the method compares actions that were sampled from one state: it sees every row once, also the rows
-            of `kind` CANDIDATE, whose actions were not executed.
+        candidates: the method compares actions that were sampled from one state: it also sees the rows of `kind`
+            CANDIDATE, whose actions were not executed. If there are such rows, it sees every row once, not once per
+            path.
         called_agents: the method needs a run in which agents call other agents.
         wraps: the method changes the credit of another method.
         filler: makes the object that fills columns from values of earlier iterations, or from the policy.
