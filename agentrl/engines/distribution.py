@@ -119,7 +119,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
 
 
 def full_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> np.ndarray:
-    """[B] float64 nats, -sum p log p over all tokens of each row's distribution, which is that of `top_entropy`."""
+    """[B] float64 nats, -sum p log p over all tokens of each row's distribution, the one that `top_entropy` uses."""
     logprobs = _allowed_logprobs(logits, sampling, allowed)
     return np.concatenate([np.zeros(0), *(_entropy(logprob).cpu().numpy() for logprob in logprobs)])
 

@@ -29,7 +29,7 @@ from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
-CHARS_PER_TOKEN = 64  # most characters of an answer per token of max_tokens, as a mean: one token may be 128 spaces
+CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
 MOST_TOKENS = 1 << 40  # larger counts of tokens are not believed
 SEED_BITS = 31  # servers take a signed 32-bit seed

@@ -66,7 +66,7 @@ class Policy(Sessions, Protocol):
 
 
 class Wordless(Sessions):
-    """Base of policies that do not use `Sessions`: its methods do nothing, and `describe` returns only the name."""
+    """Base of policies without sessions: the methods of `Sessions` do nothing, and `describe` returns only the name."""
 
     name = "policy"
 

@@ -91,7 +91,7 @@ class _Parts:
         read = {name: target.detach() for name, target in targets.items()}  # `detach` makes no copy
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # no_dist asks for it
+                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # no_dist disables it
                 load_parts(read, storage_reader=self._reader, process_group=self._group, no_dist=self._group is None)
         except CheckpointException as error:
             raise ValueError(f"{self._folder} cannot be read: {_first_cause(error)}") from None
