@@ -25,9 +25,9 @@ PROBE_TOOL: Mapping[str, Any] = {
 }
 
 
-# Turns of more than CACHED_CHARS characters (web pages, files) are seldom repeated, so they are not cached. 4096 turns
-# of 1000 characters take about 20 MB. Admissible actions are short, and an environment may list thousands of them in
-# every step. 32768 short answers take about 20 MB as well.
+# Messages with more than CACHED_CHARS characters (web pages, files) are seldom repeated, so their ids are not cached.
+# 4096 messages of 1000 characters take about 20 MB. Admissible actions are short, and an environment may list thousands
+# of them in every step. 32768 short answers take about 20 MB as well.
 CACHED_TURNS, CACHED_CHARS = 4096, 1000
 CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 
@@ -147,9 +147,9 @@ class Chat:
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
     def answer(self, text: str, *, end: bool = True) -> np.ndarray:
-        """[T] int64 ids of an assistant text that was not sampled (demonstrations, choices).
+        """[T] int64 ids of an assistant text that was not sampled, such as an expert's answer or an admissible action.
 
-        `end`: add the end token; False if the turn continues after the text.
+        `end`: add the end token; False if more text of the same assistant turn follows.
         """
         return self._answer(text, end) if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer(text, end)
 

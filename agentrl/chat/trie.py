@@ -94,7 +94,7 @@ class Trie:
         return self._choice[leaf]
 
     def sets(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """The allowed set of each token of one choice, for the mask of a demonstrator's answer.
+        """The allowed set of each token of one choice, for the mask of an expert's answer.
 
         Raises:
             ValueError: the tokens leave the trie.
@@ -114,8 +114,8 @@ class Tries:
 
     Args:
         capacity: largest number of nodes of all tries in the cache together; a node takes about 400 bytes. Beyond this
-            number the tries that were not used for the longest time are dropped. The newest trie stays in the cache
-            even if it has more nodes.
+            number the least recently used tries are dropped. The newest trie stays in the cache even if it alone has
+            more nodes.
     """
 
     def __init__(self, capacity: int = 2**16) -> None:

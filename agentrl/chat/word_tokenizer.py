@@ -48,8 +48,9 @@ def build_word_tokenizer(
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
     Decoding restores every text whose words are all known. Without `spells`, an unknown word becomes `<unk>`. With
-    `spells` it is spelled, unless it is longer than LONGEST_WORD characters and longer than every known word; and every
-    word of more than LONGEST_KNOWN characters, even a known one, becomes `<unk>`. Ids are in alphabetical order after
+    `spells`, an unknown word is written in known pieces, but becomes `<unk>` if it is longer than LONGEST_WORD
+    characters and longer than every known word, or if one of its characters is unknown. With `spells`, every word of
+    more than LONGEST_KNOWN characters becomes `<unk>`, even a known one. Ids are in alphabetical order after
     the special tokens, so they do not depend on the order of the texts.
 
     Args:
@@ -57,7 +58,7 @@ def build_word_tokenizer(
         entities: texts that become one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
         spells: unknown words are written in the longest known pieces, down to single characters. Known characters are
-            the printable ones of ASCII and those of `texts`; a word with another character becomes `<unk>`.
+            the printable ones of ASCII and those of `texts`.
 
     Raises:
         ValueError: no text and no entity, or an entity that the pattern does not keep together.

@@ -96,7 +96,7 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
 
 
 def _with_shown(pathwise: PathCredit, graph: StepGraph, shown: np.ndarray) -> PathCredit:
-    """The paths' credit, with the rows `shown` only on paths of their own: each row counts once and has no credit."""
+    """The credit per path, with the rows `shown` moved to paths of their own; each row counts once, without credit."""
     on, positive, negative, weight = pathwise
     kept = ~np.isin(on.row, shown)
     new = paths(select(graph, shown))

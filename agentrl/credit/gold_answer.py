@@ -11,7 +11,9 @@ from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, append_rows,
 
 class GoldAnswer:
     """Fills `gold_logprob` [N], the mean log-probability in nats of the gold answer's tokens after the turn, and
-    `gold_logprob_start` [N], before any turn (on an episode's first row); NaN elsewhere and where no answer is known.
+    `gold_logprob_start` [N], before any turn (on an episode's first row).
+
+    Both are NaN elsewhere, and where no gold answer is known.
 
     The gold answer is teacher-forced where the model begins its next answer, at temperature 1 and unrestricted. The
     last turn of an episode has no entry, because its reward already judges the model's own answer.

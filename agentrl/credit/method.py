@@ -4,8 +4,8 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
 
     def credit(graph: StepGraph, config: Config) -> Credit
 
-The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Unless these hooks say otherwise, a
-method sees the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
+The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Without these hooks, a method sees
+the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
 `agentrl.credit.assign` sums the credit of a step over the paths through the step.
 """
 
@@ -24,7 +24,7 @@ from agentrl.graph import Filler, Paths, StepGraph
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base of a method's `Config`: `preset=official` sets the options to the choices of the released code (`OFFICIAL`).
 
-    An option that is given explicitly wins. Options of these names mean the same in every method that has them.
+    An option that is given explicitly wins. The options below mean the same in every method that has them.
 
     Attributes:
         preset: paper, or official for the choices of the released code.
@@ -81,7 +81,7 @@ class Credit:
         advantage: [N] float64, the advantage that is printed: positive - negative if the weights are 1.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
         weight: [N] float64, number of paths through a step (times how often the method uses each path).
-        assigned: [N] bool; False means "no credit given", which is not an advantage of 0.
+        assigned: [N] bool; False means "no credit given", which differs from an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: tokens take the advantage of their step.
         returns: [N] float64 value targets, or None.
         parts: named arrays [N] that `agentrl credit` prints beside the advantage.
@@ -166,11 +166,12 @@ class CreditMethod(CatalogueFile):
             token, `Options.per_token` says so.
         demonstrations: the method can compare demonstrations (`kind` DEMO) with the played episodes of their group: it
             sees them, with weight 0 where `in_statistics` is False.
-        candidates: the method compares actions that were sampled from one state: it sees every row once, also the rows
-            of `kind` CANDIDATE, whose actions were not executed.
+        candidates: the method compares actions that were sampled from one state: it also sees the rows of `kind`
+            CANDIDATE, whose actions were not executed. If there are such rows, it sees every row once, not once per
+            path.
         called_agents: the method needs a run in which agents call other agents.
         wraps: the method changes the credit of another method.
-        filler: makes the filler of columns that the method reads and that need a memory or the policy.
+        filler: makes the object that fills columns from values of earlier iterations, or from the policy.
         paper: one line for listings.
     """
 

@@ -37,8 +37,10 @@ class PromptTracker(Protocol):
 
 
 class PromptValues:
-    """Fills `value` [N], the estimate of the prompt before the outcomes of this batch are added, and `policy_kl` [N],
-    the mean |change of log-probability| in nats of the prompt's last answer. `policy_kl` is 0 for a prompt without an
+    """Fills the columns `value` [N] and `policy_kl` [N].
+
+    `value` is the estimate of the prompt's success before the outcomes of this batch are added. `policy_kl` is the mean
+    |change of log-probability| in nats of the prompt's last answer. `policy_kl` is 0 for a prompt without an
     earlier answer, and for further copies of a prompt in the batch. Both columns have values on the first rows of
     episodes, and NaN elsewhere.
 

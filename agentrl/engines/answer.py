@@ -44,15 +44,15 @@ class Words:
 
 
 class Answer:
-    """The state of one request.
+    """One request and the answer that is generated for it.
 
     Attributes:
         request: the request that is answered.
         slot: the answer's slot in the cache; -1 before it has a slot.
         computed: how many of `tokens` are in the cache.
         finish: why the answer is finished; None while it is being generated.
-        oldest: version of the oldest weights that computed a token of the answer or a cached token of the prompt; None
-            before the first forward pass.
+        oldest: version of the oldest weights that computed a token of the answer or, in the embedded engine, a cached
+            token of the prompt; None until the engine sets it.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class Answer:
         Args:
             newest: version of the current weights.
             entropies: include the entropies that `accept` got with the tokens.
-            nats: the same for `Generation.entropy_nats`.
+            nats: include the entropies in nats that `accept` got with the tokens.
         """
         ids = self.tokens[self.start : self.length]  # [T]
         assert self.finish is not None

@@ -28,10 +28,10 @@ class Reply(NamedTuple):
 def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages of a request's body.
 
-    The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand an answer
-    to every call. So a user message that comes instead of a tool message answers the next open call, and calls that are
-    still open before a message of another role get an empty answer. A tool message becomes a user message if no call is
-    open.
+    The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand a result
+    for every call. So if a user message follows while calls have no result yet, it becomes the result of the first of
+    these calls. If a message of another role follows, each of these calls gets an empty result. A tool message becomes
+    a user message if every call has its result.
     """
     body: list[dict[str, Any]] = []
     unanswered: list[ToolCall] = []

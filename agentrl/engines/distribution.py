@@ -24,8 +24,8 @@ class Draw(NamedTuple):
     Attributes:
         ids: [B] int64.
         logprobs: [B] float64, nats.
-        allowed: per row the ids to which the given set, top-k and top-p restricted the row, ascending; an empty array
-            means unrestricted.
+        allowed: per row, in ascending order, the ids that were left by the argument `allowed` of `draw` and by top-k
+            and top-p; an empty array means unrestricted.
     """
 
     ids: np.ndarray
@@ -119,7 +119,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
 
 
 def full_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> np.ndarray:
-    """[B] float64 nats, -sum p log p over all tokens of each row's distribution; otherwise like `top_entropy`."""
+    """[B] float64 nats, -sum p log p over all tokens of each row's distribution, the one that `top_entropy` uses."""
     logprobs = _allowed_logprobs(logits, sampling, allowed)
     return np.concatenate([np.zeros(0), *(_entropy(logprob).cpu().numpy() for logprob in logprobs)])
 
@@ -161,7 +161,7 @@ def _choose(
 
     Args:
         candidate: [R, A] logits in ascending order of id.
-        filled: [R, A] bool, False on padding; None if there is none.
+        filled: [R, A] bool, False on padding; None if there is no padding.
     """
     x = candidate.double()  # [R, A]
     if filled is not None:

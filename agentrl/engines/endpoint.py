@@ -47,8 +47,8 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
         retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
             connections, answers that are not completions).
         timeout_s: seconds per try.
-        probe_s: seconds for the short request that an evaluation sends first, to see whether the endpoint answers; 0
-            sends none.
+        probe_s: longest time in seconds for the short request that an evaluation sends first, to see whether the
+            endpoint answers; 0 sends no such request.
         backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
         max_wait_s: longest wait in seconds, even if the endpoint's Retry-After asks for more.
         price_in, price_out: USD per million tokens of prompts and of answers.
@@ -119,7 +119,7 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def hint(sentence: str) -> str:
-    """The option to change after a refusal with this sentence, as the end of a sentence; empty if none is known."""
+    """The end of an error message: the option to change if an endpoint refuses with `sentence`; empty if not known."""
     found = next((advice for word, advice in HINTS.items() if word in sentence), "")
     return f"; {found}" if found else ""
 
@@ -130,9 +130,10 @@ class Traffic:
 
     Attributes:
         answered: number of requests that got an answer; an answer that reports an error counts too.
-        waiting: each request that waits for an answer, by the number that `sent` gave it -> its start in seconds of
-            `time.monotonic`.
-        last: time of the last answer, in seconds of `time.monotonic`.
+        waiting: number of each request that waits for an answer (`sent` gives the number) -> time at which the request
+            was sent, in seconds of `time.monotonic`.
+        last: time of the last answer, in seconds of `time.monotonic`; before the first answer, the time at which this
+            object was made.
     """
 
     answered: int = 0

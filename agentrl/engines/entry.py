@@ -39,7 +39,8 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
         max_context: largest number of tokens per sequence, prompt and answer together.
         actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
             token trie (the masked distribution is the behaviour distribution), and refuses a step that lists no
-            actions. `listed` restricts answers in the steps that list actions, and leaves them free in other steps.
+            actions, unless the answer rewrites the agent's memory. `listed` restricts answers in the steps that list
+            actions, and leaves them free in other steps.
     """
 
     max_context: int = Field(1024, ge=8)
@@ -105,7 +106,8 @@ class EngineFile(CatalogueFile):
         make: see the module.
         weights: the engine generates with the trainer's weights: its policies have `load(model, version)`, which a run
             calls after updates. A run can only train with such an engine.
-        folders: `load` takes a `WeightFolder` too; otherwise a run reads the folder into a model first.
+        folders: `load` takes a model or a `WeightFolder`. For an engine without FOLDERS = True, a run reads a folder
+            into a model before it calls `load`.
         check: raises ValueError for demands of a run that the engine cannot meet.
         check_here: raises ValueError if something that the engine needs is missing on this machine; called before
             anything is loaded or started.

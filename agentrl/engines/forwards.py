@@ -105,9 +105,10 @@ class PackedRunner:
 class PlainRunner:
     """Runs one sequence after the other, with the model's own cache, which is kept for one turn.
 
-    This runner serves the models that cannot run packed, such as those whose cache cannot be cut at any token (sliding
-    window, linear attention, state space). Every turn computes its whole prompt. After the prompt the model gets one
-    token at a time, because the recurrent layers of some models reset their state when they get several.
+    This runner serves the models that cannot run packed, such as those whose cache cannot be cut after an arbitrary
+    token (sliding window, linear attention, state space). Every turn computes its whole prompt. After the prompt the
+    model gets one token per pass, because the recurrent layers of some models reset their state if they get several
+    tokens at once. A model without a cache gets the whole sequence in every pass.
     """
 
     reuses = False
@@ -179,7 +180,7 @@ def choose_runner(model: Any, slots: int, capacity: int) -> Choice:
 
 
 def _prove(model: Any) -> str:
-    """Run two short sequences packed, each in two chunks, and plainly.
+    """Run two short sequences with the packed runner, each in two chunks, and with the model's plain forward pass.
 
     Returns:
         The error of the packed pass, or how the logits differ; empty if the logits agree.

@@ -1,9 +1,10 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
 Episodes send requests independently of each other. Each forward pass is one packed sequence of all running answers and
-of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. A session's keys and values stay in
-its slot between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the tokens of
-another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and values.
+of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. While a session has a slot, its keys
+and values stay there between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the
+tokens of another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and
+values.
 
 For a model that cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
 (`agentrl.engines.forwards.PlainRunner`).
@@ -64,12 +65,13 @@ class HfEngine:
 
     Args:
         model: a transformers causal language model, or peft around one. The engine does not copy it. Code that changes
-            the weights must then call `load`, or call `clear` and set `version`.
+            the weights must call `load` after the change, or call `clear` and set `version`.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
         max_slots: number of sessions whose cache is kept; also the largest number of answers generated at once.
         max_context: largest number of tokens of prompt and answer together.
-        actions: named in reports; with "admissible" every request must have choices, unless it rewrites a memory.
+        actions: the option `actions` of `EngineOptions`, which reports name. With "admissible" every request must have
+            choices, unless the answer rewrites a memory.
         deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
             them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
             environment.
@@ -123,7 +125,7 @@ class HfEngine:
         self._slots = Slots(max_slots, max_context)
         self._tries = Tries()
         self._open: set[int] = set()
-        self._idle: set[int] = set()  # open sessions without a request
+        self._idle: set[int] = set()  # open sessions that neither wait for an answer nor rest
         self._waiting: dict[Answer, asyncio.Future[None]] = {}
         self._active: list[Answer] = []
         self._loop: asyncio.Task[None] | None = None
@@ -154,7 +156,7 @@ class HfEngine:
         self._idle.add(session)
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """See Policy. The session's first prompt takes over all tokens that it shares with session `of`."""
+        """See Policy. The session's first prompt takes over the cached tokens that it shares with session `of`."""
         if tokens and self._runner.reuses:
             self._slots.fork(session, of)
 
@@ -169,7 +171,7 @@ class HfEngine:
             self._idle.add(session)
 
     def release(self, session: int) -> None:
-        """See Policy. The session's slot is free, and a deterministic engine no longer waits for the session."""
+        """See Policy. The session's slot becomes free, and a deterministic engine no longer waits for the session."""
         self._open.discard(session)
         self._idle.discard(session)
         self._slots.release(session)
@@ -301,9 +303,9 @@ class HfEngine:
     def _admit(self) -> None:
         """Give waiting requests a slot while slots and the token budget last.
 
-        Requests of sessions that have a slot come first, then the others, both in the order of their sessions. A
-        session loses its slot only while running answers use less than half of the slots. If there are more sessions
-        than slots, evicting the least recently used session each time would lose every cache.
+        Requests of sessions that have a slot come first, then requests of sessions without one, both in ascending order
+        of the session's number. A session loses its slot only while running answers use less than half of the slots:
+        with more sessions than slots, an eviction for each request would lose every cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]

@@ -29,7 +29,7 @@ from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
-CHARS_PER_TOKEN = 64  # bounds an answer's text; single tokens may be longer, such as 128 spaces
+CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
 MOST_TOKENS = 1 << 40  # larger counts of tokens are not believed
 SEED_BITS = 31  # servers take a signed 32-bit seed
@@ -76,7 +76,7 @@ def from_word(
     Args:
         word: the name.
         options: options of `Endpoint` by name.
-        temperature: overrides that of the options unless it is None.
+        temperature: replaces the temperature of the options; None leaves that temperature.
         max_tokens: largest number of tokens per answer, if the options do not set it.
     """
     given = {"max_tokens": max_tokens, **options}
@@ -95,7 +95,7 @@ def _library() -> ModuleType:
 class OpenAIPolicy(Wordless):
     """An endpoint as a policy; see the module. A request does not depend on earlier requests.
 
-    A request sends messages, tools, a token limit, sampling settings and a seed.
+    A request sends messages, tools, a token limit, sampling settings and, if `endpoint.seeded` is true, a seed.
 
     `usage` of a generation has `requests` and `retries`. If the endpoint reports its counts of tokens, `usage`
     also has `prompt_tokens`, `completion_tokens` and, if the endpoint's options name prices, `cost` in USD. `traffic`
@@ -177,8 +177,8 @@ class OpenAIPolicy(Wordless):
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address, or none answers in time; the server closes the connection,
-                gives an answer that is no JSON, or fails twice; or the endpoint refuses the request.
+            ValueError: no server answers at the address in time; the server closes the connection, or fails twice; its
+                answer is no JSON; or it refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
@@ -373,7 +373,8 @@ class OpenAIPolicy(Wordless):
 def _names_tools(error: Exception) -> bool:
     """Did the endpoint fail because of the tools?
 
-    Status 400 or 422 counts. With another status (some servers answer 404 or 500) the error must name tools or jinja.
+    Status 400 or 422 is enough. With another status (some servers answer 404 or 500) the error must name tools or
+    jinja.
     """
     words = str(error).lower()
     return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words

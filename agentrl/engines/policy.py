@@ -1,4 +1,4 @@
-"""The protocols of a policy, which answers turns, and of its sessions."""
+"""The protocols of a policy, which generates answers, and of its sessions."""
 
 from typing import Protocol
 
@@ -22,9 +22,10 @@ class Sessions(Protocol):
         return
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """The open session is a branch: it continues the first `tokens` tokens of session `of`, open or released.
+        """The open session is a branch: it continues the first `tokens` tokens of session `of`.
 
-        A policy with a cache need not compute the keys and values of these tokens again.
+        Session `of` may be open or released. A policy with a cache need not compute the keys and values of these tokens
+        again.
         """
         return
 
@@ -36,7 +37,7 @@ class Sessions(Protocol):
         return
 
     def wake(self, session: int) -> None:
-        """What the session waited for has been answered: the session will send requests again."""
+        """The session no longer waits: it will send requests again."""
         return
 
     def release(self, session: int) -> None:
@@ -45,7 +46,7 @@ class Sessions(Protocol):
 
 
 class Policy(Sessions, Protocol):
-    """Answers turns. Many `generate` calls run at once, so that an engine can batch the requests that are ready.
+    """Generates answers. Many `generate` calls run at once, so that an engine can batch the requests that are ready.
 
     A policy with a chat `tokenizer` gets and returns token ids; a policy without one works on messages and text.
     """
@@ -65,7 +66,7 @@ class Policy(Sessions, Protocol):
 
 
 class Wordless(Sessions):
-    """Base of policies that need no session hooks: the hooks do nothing, and `describe` returns only the name."""
+    """Base of policies without sessions: the methods of `Sessions` do nothing, and `describe` returns only the name."""
 
     name = "policy"
 

@@ -1,13 +1,13 @@
 """How an answer is drawn from a model: the settings of the sampling distribution, and its noise.
 
-There is one sampling distribution in the project, and both the engine and the trainer use it
-(`agentrl.engines.distribution` has the arithmetic): softmax(logits / temperature) restricted to an allowed set.
+The trainer and the engines that it trains with use the same sampling distribution (`agentrl.engines.distribution` has
+the arithmetic): softmax(logits / temperature) restricted to an allowed set.
 Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 
 In the embedded engine the noise of a token depends only on (noise key, token index), and the token is the value of the
-inverse CDF at this noise. The same key therefore draws the same token, whatever else is in the batch. vLLM servers and
-endpoints get a seed that is computed from the noise key.
+inverse CDF at this noise. With equal logits the same key therefore draws the same token, whatever else is in the batch.
+vLLM servers and endpoints get a seed that is computed from the noise key (endpoints only with endpoint.seeded=true).
 """
 
 from pydantic import BaseModel, ConfigDict, Field

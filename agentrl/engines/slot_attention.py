@@ -161,7 +161,7 @@ class Planner:
 
 
 def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
-    """Groups of segment numbers: neighbours that are cheaper as one block over a range of slots; the others alone."""
+    """Groups of segment numbers: neighbours that are cheaper as one block over a range of slots, or one segment."""
     groups: list[list[int]] = []
     rows = size = length = cost = 0  # of the group that is growing; there is none while rows is 0
     for number, (slot, start, end) in enumerate(segments):
@@ -269,7 +269,7 @@ def _attend_block(block: Block, query: Tensor, key: Tensor, value: Tensor, slots
 def _apart(key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor, bool]:
     """Keys and values for attention under a mask, and whether several heads still share them.
 
-    On CUDA every head gets a copy of its own, because the fast kernels take a mask only then.
+    On CUDA every head gets a copy of its own, because the fast kernels take no mask for heads that share keys.
     """
     if not key.is_cuda:
         return key, value, True
@@ -298,7 +298,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def running(plan: Plan, slots: int, config: Any) -> Iterator[None]:
-    """Inside this context the model with this config attends by `plan` over a store of `slots` slots."""
+    """Inside this `with` block the model with this config attends by `plan` over a store of `slots` slots."""
     before = config._attn_implementation
     config._attn_implementation = NAME
     _running.plans.append((plan, slots))

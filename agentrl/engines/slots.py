@@ -142,9 +142,9 @@ class Slots:
         self.planned[slot] = end
 
     def source(self, session: int, prompt: np.ndarray) -> Donor | None:
-        """The slot whose tokens the session continues, as donor for the session's first prompt; else None.
+        """The slot whose tokens the session continues, as donor for the session's first prompt.
 
-        The call also forgets the `fork` of this session, so a second call returns None.
+        None if there is no such slot. The call also forgets the `fork` of this session, so a second call returns None.
         """
         slot = self._source_slot(session)
         self._source.pop(session, None)

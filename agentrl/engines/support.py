@@ -37,7 +37,7 @@ def unsupported(model: Any, context: int) -> str:
 
     Args:
         model: a transformers causal language model, or peft around one.
-        context: largest number of tokens per sequence; a sliding window that is at least as wide has no effect.
+        context: largest number of tokens per sequence; a sliding window of at least this many tokens has no effect.
     """
     config = base_config(model)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -50,9 +50,10 @@ class Config(EngineOptions, frozen=True):
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
             cluster.engines Ray chooses the GPUs: per server as many as the first entry names or, if `gpus` is empty,
             as many as tensor_parallel_size and pipeline_parallel_size in `options` need.
-        port: port of the first server, the others take the following ports; None takes free ports.
-        folder: folder for the weights that servers load; servers on other machines must see it too. Empty: a folder in
-            this machine's memory.
+        port: port of the first server; the other servers take the following ports. None takes free ports. Servers on a
+            cluster always take free ports.
+        folder: folder for the weights that servers load; this machine and the machines of all servers must see it.
+            Empty: a folder in this machine's memory.
         lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
         transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
             agentrl and vLLM in one environment (docs/engines.md).
@@ -61,8 +62,8 @@ class Config(EngineOptions, frozen=True):
         api_key: key of given servers; write it as "${NAME}".
         start_s: longest time in seconds until a server answers.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. Over all servers together, a run brings lost servers back at most `retries`
-            times the number of servers.
+        retries: further tries of a request. It also limits how often a run brings lost servers back: `retries` times
+            the number of servers, counted over all servers together.
     """
 
     python: str = ""
@@ -221,7 +222,7 @@ def _interpreter(config: Config) -> Path:
 
 
 def _check_vllm(config: Config, python: Path) -> None:
-    """Raises ValueError if the interpreter does not find vLLM. To import vLLM would take far longer."""
+    """Raises ValueError if the interpreter does not find vLLM. It does not import vLLM, because that takes long."""
     from agentrl.engines.vllm_process import inherited
 
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}

@@ -226,7 +226,7 @@ class Server:
 
 
 def connected(server: Server) -> None:
-    """Check a server that should answer.
+    """Check that a run can use a server.
 
     Raises:
         ValueError: no server answers, the server's vLLM is too old, or the server does not have the routes that the

@@ -125,8 +125,8 @@ class VllmEngine:
     def load(self, weights: Any, version: int) -> None:
         """Generate with these weights from now on.
 
-        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter` a server finishes the
-        requests that it is answering with the earlier adapters.
+        Whole weights take effect at once, also in unfinished answers. With `engine.lora=adapter`, requests that were
+        sent before the load are finished with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -274,7 +274,7 @@ class VllmEngine:
         return found if len(found) == len(marks) else None
 
     def _home(self, session: int) -> int:
-        """Index of a session's server: always the same server, which has the keys and values of the session's turns."""
+        """Index of a session's server: always the same one, which may still have keys and values of earlier turns."""
         return self._homes.get(session, session % len(self.servers.servers))
 
     def _support(self, token: Token, options: np.ndarray | None) -> np.ndarray:

@@ -142,7 +142,7 @@ class Process(WatchedServer):
             "environment": {**inherited(), **command.environment},
             "remove": [str(folder) for folder in command.remove],
         }
-        # A session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
+        # A process session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", str(GUARD)],
             stdin=subprocess.PIPE,

@@ -121,8 +121,8 @@ class Servers:
     def load(self, weights: Any, tokenizer: Any, version: int) -> None:
         """Give the weights to every server; the first call starts the servers.
 
-        Answers that are being generated continue. Their further tokens come from the new weights. With adapters, a
-        server finishes the requests that it is answering with the earlier adapters.
+        Answers that are being generated continue. Their further tokens come from the new weights. With adapters,
+        requests that were sent before the load are finished with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -202,7 +202,7 @@ class Servers:
         except BaseException as error:
             for server in self.servers:
                 if server.process is not None:
-                    server.process.end(keep_log=isinstance(error, ServerFailed))  # the sentence names the log
+                    server.process.end(keep_log=isinstance(error, ServerFailed))  # the error message names the log
             self.servers.clear()
             raise
 

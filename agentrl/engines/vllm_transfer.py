@@ -2,8 +2,8 @@
 
 `engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
 environment (docs/engines.md). For each server, vLLM's trainer side opens a group of processes: the trainer (rank 0)
-and the server's workers. It sends every weight with its name, shape and type, once per load. A server that this process
-starts reads its first weights from a folder.
+and the server's workers. Per load, the trainer sends name, shape and type of every weight over HTTP, and the weights
+themselves over NCCL. A server that the run starts reads its first weights from a folder.
 
 Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests replace NCCL by a queue.
 """
@@ -66,7 +66,7 @@ class SyncClient:
         self._server.post("/start_weight_update", {})
 
     def update_weights(self, update_info: Any) -> None:
-        """Declare the weights; returns when the server has received them."""
+        """Send name, type and shape of each weight; returns when the server has received the weights over NCCL."""
         self._server.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
@@ -125,7 +125,9 @@ class NcclTransfer:
             )
 
     def send(self, server: Server, model: Any) -> None:
-        """Send the weights of a model with its adapters merged. The caller pauses the server and labels the weights.
+        """Send the weights of a model with its adapters merged.
+
+        The caller, `Server.receive`, pauses the server before this call and gives the new weights their label after it.
 
         Raises:
             Unreachable: the transfer failed. The server may have a mixture of old and new weights then.
@@ -185,7 +187,7 @@ def check_environment(python: str) -> str:
             "engine.transfer=nccl needs agentrl and vLLM in one environment, and agentrl's has no vLLM: install "
             f"agentrl into vLLM's environment and start agentrl there (docs/engines.md), {HINT}"
         )
-    # Not resolved: interpreters of virtual environments are links to the same file.
+    # Links are not resolved: the interpreters of two virtual environments may be links to the same file.
     if python and Path(python).expanduser().absolute().parent != Path(sys.executable).absolute().parent:
         raise ValueError(
             f"engine.transfer=nccl needs servers of agentrl's own environment, and engine.python = {python} is another "

@@ -71,7 +71,7 @@ def body(
     """The JSON of a request.
 
     Args:
-        asked: what is wanted.
+        asked: the request for tokens.
         sampling: the sampling distribution and its stop strings.
         end_ids: ids that end a free answer.
         salt: prompts with different salts share no cached keys and values.

@@ -51,15 +51,16 @@ class Network:
         return torch.device(kind, torch.cuda.current_device())
 
     def attending(self) -> AbstractContextManager[None]:
-        """Context in which the model attends over trees.
+        """A context manager: inside its `with` block the model attends over trees, if `sharing` is "tree".
 
-        It must be open around `hidden` and around the backward pass, in which gradient checkpointing reruns the layers.
+        The block must hold the calls of `hidden` and the backward pass, because gradient checkpointing runs the layers
+        again during the backward pass.
         """
         return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context for forward passes without gradients and without dropout; it includes `attending`."""
+        """A context manager for forward passes without gradients and without dropout; it includes `attending`."""
         model: Any = self.model
         training = model.training
         model.eval()

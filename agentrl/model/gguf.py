@@ -132,7 +132,7 @@ def _unquantised(read: Any) -> Any:
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """Context for reading `file`: every exception inside becomes a ValueError, except the error of a full disk."""
+    """A `with` block for reading `file`: exceptions in it become a ValueError, except the error of a full disk."""
     try:
         yield
     except Exception as error:

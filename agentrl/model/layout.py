@@ -22,7 +22,8 @@ class Layout:
     """Packed tokens in pre-order. Token q may attend to kv iff kv <= q < subtree_end[kv].
 
     Attributes:
-        source: [T] int64, index of each packed token in the graph's token table; for merged prompts, of the first copy.
+        source: [T] int64, index of each packed token in the graph's token table; for merged prompts, the index in the
+            first of these prompts.
         position: [T] int64, number of tokens before each token on its path.
         predictor: [T] int64, packed index of the previous token on the path, whose hidden state predicts this token;
             -1 at a root.
@@ -76,10 +77,10 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 
 
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
-    """The complete paths to `rows`, one after another, except paths that another of these paths continues from the end.
+    """The complete paths to `rows`, one after another.
 
-    Rows without tokens of their own get no path. A row on several paths is repeated; equal entries of `source` are
-    copies of one token.
+    A path is left out if the path to another row in `rows` continues it from its end. Rows without tokens of their own
+    get no path. A row on several paths is repeated; equal entries of `source` are copies of one token.
     """
     need = needed(tokens, rows)  # [N]
     length = path_lengths(tokens)  # [N]
@@ -101,9 +102,10 @@ def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
 
 
 def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
-    """[N] int64, how many leading tokens of each row's path `rows` need.
+    """[N] int64, number of leading tokens of each row's path that the paths to `rows` contain.
 
-    Each of `rows` needs its whole path. A row that one of them continues is needed up to the point of continuation.
+    The path of a row in `rows` counts whole. The path of a row that another needed row continues counts up to the token
+    after which it is continued. All other numbers are 0.
     """
     need = np.zeros(len(tokens.context), np.int64)
     need[rows] = path_lengths(tokens)[rows]

@@ -256,7 +256,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
 
 
 def own_memory(model: Any) -> None:
-    """Move every parameter and buffer into memory that torch allocates, as that of a new model is.
+    """Move every parameter and buffer into memory that torch allocates; a new model has such memory from the start.
 
     Tensors read from safetensors lie inside the file's memory, at any multiple of 8 bytes. CPU kernels choose their
     blocks by alignment, and other blocks round differently. A resumed run would then differ from an uninterrupted run.

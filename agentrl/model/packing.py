@@ -66,7 +66,7 @@ def pack(
     Args:
         tokens: the token table of the graph.
         rows: [R] int64, ascending, the rows to train.
-        weight: [S] aggregation weight of each token; read at the targets.
+        weight: [S] aggregation weight of each token; only the weights of the targets are used.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
         targets: [S] bool, the targets; None for the decisions. A critic, for example, names the tokens before which it
@@ -129,9 +129,9 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
     """Cut a batch between rows so that no micro-batch has more than `max_tokens` packed tokens.
 
     Targets are taken in pre-order. A micro-batch is a stretch of targets with the paths to them: a subtree that is cut
-    off repeats the path of its ancestors, without targets. Cuts are made where that copy is short. The targets of one
-    row lie side by side (if a branch leaves a row in its middle, the rest of the row is laid out before the branch) and
-    stay in one micro-batch, because ratios per turn need them together.
+    off repeats the path of its ancestors, without targets. Cuts are made where the repeated path is short. The targets
+    of one row lie side by side (if a branch leaves a row in its middle, the rest of the row is laid out before the
+    branch) and stay in one micro-batch, because ratios per turn need them together.
 
     Args:
         batch: the batch of one mini-batch.

@@ -4,7 +4,8 @@ The structure of a model is judged in float32. In half precision, two correct ev
 more, by rounding alone, than a right and a wrong evaluation do, because pretrained models have huge activations at some
 tokens. A model in half precision is therefore probed twice. First, a copy of its architecture with few layers and
 random weights in float32 must give the same hidden states over a tree and over its paths. Then the hidden states of the
-model itself over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model.
+model itself over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model
+(`_probe_noise` defines the noise).
 
 Letters: T packed tokens, L tokens of a path, d width.
 """
@@ -35,7 +36,8 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
 
     Args:
         model: a transformers causal language model, or a peft model around one.
-        sharing: how to call the model. None finds out; "tree" is not tested.
+        sharing: how to call the model. None: this function finds it out. "tree" is not tested, and "paths" is
+            always taken.
 
     Raises:
         ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
@@ -102,7 +104,7 @@ def _shallow_copy(model: Any) -> Any:
 
 
 def _probe_structure(model: Any) -> str:
-    """Why a tree gives other hidden states than its two paths alone, in `WIDE` types; empty if it gives the same."""
+    """Why a float32 or float64 model gives other hidden states over a tree than over its two paths; else empty."""
     probe, kind = _Probe(model, np.arange(1, 9)), model.config.model_type
     try:
         worst = probe.apart(probe.packed(), probe.plain())
@@ -115,8 +117,8 @@ def _probe_noise(model: Any) -> str:
     """Why a half-precision model cannot take a packed trie; empty if it can.
 
     It cannot if its hidden states over a tree and over paths differ by more than `NOISE_FACTOR` times its noise. The
-    noise is the difference of two plain evaluations of the same paths whose attentions round differently. A difference
-    below the relative precision (`eps`) of the type counts as this precision.
+    noise is the difference of two plain evaluations of the same paths whose attentions round differently, and at least
+    the relative precision (`eps`) of the type.
     """
     vocabulary = model.config.get_text_config().vocab_size
     probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary

@@ -25,7 +25,7 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
         model: a transformers causal language model, or peft around one, whose adapters are merged into the weights.
         tokenizer: its tokenizer.
         folder: the folder to write.
-        state: the weights by name, if the model does not hold whole weights because it is sharded over ranks.
+        state: the weights to write, by their names; None for those of `whole_state(model)`.
 
     Raises:
         ValueError: the folder cannot be written; the message says how much room the weights take.

@@ -89,7 +89,7 @@ class ModelConfig(BaseModel):
         new: shape of a new model with random weights.
         dtype: type of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
         device: auto is CUDA if torch finds a CUDA device, else the CPU.
-        lora: adapters that are trained instead of the weights; none trains the weights.
+        lora: adapters that are trained in place of the weights. Without [model.lora] the weights are trained.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -217,13 +217,13 @@ AttentionInterface.register(NAME, tree_attention)
 
 
 def attending_over_trees(model: nn.Module) -> AbstractContextManager[None]:
-    """Inside this context a transformers model uses `tree_attention`; afterwards it attends as before."""
+    """Inside this `with` block a transformers model uses `tree_attention`; afterwards it attends as before."""
     return attending_by(NAME, model)
 
 
 @contextmanager
 def attending_by(implementation: str, model: nn.Module) -> Iterator[None]:
-    """Inside this context a transformers model uses an attention implementation; afterwards it attends as before."""
+    """Inside this `with` block a transformers model uses `implementation`; afterwards it attends as before."""
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     before = {i: c._attn_implementation for i, c in configs.items() if hasattr(c, "_attn_implementation")}
     try:

@@ -15,7 +15,7 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
 class Mark(NamedTuple):
     """Identifies weights: `load` rises by 1 whenever weights are loaded, `version` is the version of the weights.
 
-    The version alone is not unique: a run loads version 0 twice, before cloning and after it.
+    The version alone is not unique: a run with a warm-up loads version 0 twice, before the cloning and after it.
     """
 
     load: int
@@ -23,7 +23,7 @@ class Mark(NamedTuple):
 
 
 class WeightFolder(NamedTuple):
-    """Weights in files that another process has written.
+    """Weights in files, such as those that another process has written.
 
     Attributes:
         path: a folder that `agentrl.model.publish` or `save_model` wrote, or a folder of adapters (`publish_adapter`).
@@ -38,8 +38,8 @@ class WeightFolder(NamedTuple):
 class Weights:
     """The weights of each policy, by the policy's name: a model in this process, or a `WeightFolder`.
 
-    Within one process the models are the trainer's own objects, not copies: read them only between two updates. A
-    folder must stay until the next weights are loaded, because a server that is started again reads it.
+    A model may be the trainer's own object, not a copy: read it only between two updates. A folder must stay until the
+    next weights are loaded, because a server that is started again reads it.
     """
 
     models: Mapping[str, Any]

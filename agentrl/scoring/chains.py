@@ -67,8 +67,8 @@ class Chain:
 def chains_of(graph: StepGraph, tasks: Mapping[str, Task]) -> list[Chain]:
     """The played chains of a graph, one per path, without the failed chains (`StepGraph.failed`).
 
-    Failed are the chains that a fault ended (ENV_ERROR), and the chains of called agents whose caller's chain, or whose
-    rollout's main chain, failed.
+    A chain has failed if a fault ended it (ENV_ERROR). A chain of a called agent has also failed if the chain of its
+    caller, or the main chain of its rollout, has failed.
 
     Args:
         graph: a graph with the texts `observation` and `answer`.

@@ -29,7 +29,7 @@ Signals = Mapping[str, float | Sequence[float]]
 
 
 class ScoreFault(EnvFault):
-    """A chain could not be scored, but not because of the agent. It ends as `env_error`, never with score 0."""
+    """A chain could not be scored, for a reason outside the agent. It ends as `env_error`, never with score 0."""
 
 
 class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -61,7 +61,7 @@ class Speaker(Protocol):
     """A policy of the run, which a score may ask.
 
     Attributes:
-        key: everything besides the messages that the policy's answers depend on, as JSON values.
+        key: all that the policy's answers depend on, except the messages, as JSON values.
     """
 
     key: Mapping[str, Any]
@@ -80,8 +80,7 @@ class Scorer(Protocol):
         `chains` holds one chain, or with `SCOPE = "group"` all chains of a group that the scored agent played.
 
         Raises:
-            ScoreFault: these chains cannot be scored. Any other exception except ValueError counts as a ScoreFault,
-                too.
+            ScoreFault: these chains cannot be scored. Every other exception, except ValueError, counts as a ScoreFault.
             ValueError: nothing can be scored because of a mistake in the recipe; the run stops.
         """
         ...
@@ -136,7 +135,7 @@ def resolve_scores(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> 
     """The catalogue entries of one, several or no `[score]` tables.
 
     Raises:
-        ValueError: an entry or an option is unknown, or two entries return a signal of one name.
+        ValueError: an entry or an option is unknown, or two entries return a signal of the same name.
     """
     tables = ([section] if section else []) if isinstance(section, Mapping) else list(section)
     single = isinstance(section, Mapping)

@@ -65,8 +65,9 @@ class Disagreement:
 
 
 def discordant(a: np.ndarray, b: np.ndarray, group: np.ndarray) -> float | None:
-    """Of the pairs of paths of one group that are tied neither in a [L] nor in b [L]: the share that a and b order
-    differently.
+    """The share of pairs that a [L] and b [L] order differently.
+
+    A pair is two paths of one group that have different values in a, and different values in b.
 
     None if there is no such pair in any group. `group` is [L] int64.
     """

@@ -189,8 +189,8 @@ def _checked(entry: Entry[ScoreFile], chain: Chain, signals: Signals) -> dict[st
     """The signals of a chain, each [T].
 
     Raises:
-        ScoreFault: a signal is unknown, absent or infinite, is a single NaN, or has another number of steps than the
-            chain.
+        ScoreFault: a signal is unknown, absent or infinite; it is a single number, and this number is NaN; or it has
+            another number of steps than the chain.
     """
     named = set(entry.hooks.signals(entry.config))
     if set(signals) != named:

@@ -1,8 +1,9 @@
 """Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
 
 With `update.old_logprob = "trainer"`, this module also compares the log-probs of engine and trainer. If they differ by
-more than the tolerance, or if the batch has replayed steps, demonstrations or changed prompts, the module computes
-importance weights of the policy-gradient terms (`agentrl.trainer.importance`). Otherwise all these weights are 1.
+more than the tolerance, or if the batch has replayed steps, demonstrations, or steps whose prompt was changed after
+sampling, the module computes importance weights of the policy-gradient terms (`agentrl.trainer.importance`). In all
+other cases these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,7 @@ def annotate(
 
     Args:
         graph: a graph with tokens.
-        learner: the policy of the rows `mine`.
+        learner: the learner of the policy that answers in the rows `mine`.
         config: section [update].
         temperature: sampling temperature; the graph's column `temperature` has precedence.
         fillers: compute further columns.
@@ -198,8 +199,8 @@ def token_entropies(
     temperature: float | np.ndarray,
     max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 entropies in nats of the distributions that the sampled tokens of `rows` are from; 0 for forced
-    tokens, NaN elsewhere."""
+    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; 0 for forced tokens, NaN
+    elsewhere."""
     return _per_token(network, graph, rows, temperature, max_tokens, "value")
 
 

@@ -1,9 +1,10 @@
 """A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
 
-The value of a turn is read where the model has seen the whole state and nothing of the action: at the token before the
-turn's first sampled token (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token (POAD,
-RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it reached
-last. The graph stores the observation of this state as the episode's tail. A terminated episode is not bootstrapped.
+The value of a turn is read at the token before the turn's first sampled token: there the model has seen the whole
+prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token
+(POAD, RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it
+reached last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
+`CriticConfig.cut_value`. A terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.
 """
@@ -51,7 +52,7 @@ class Critic:
         nn.init.zeros_(self.head.bias)
         self.ranks = ranks_of(policy)
         parameters = [p for _, p in self.named_parameters()]
-        # AdamW updates a group in one operation, and one operation cannot mix whole and divided tensors.
+        # AdamW updates a parameter group in one operation, which cannot mix whole and divided tensors.
         mixed = fsdp.sharded(self.network.model) and not self.shared
         groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
         self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
@@ -144,7 +145,7 @@ class Critic:
     def backward(
         self, graph: StepGraph, targets: Targets, rows: np.ndarray, max_tokens: int, trunk_coef: float = 0.0
     ) -> tuple[float, float]:
-        """Add the gradient of the loss over `rows`.
+        """Add the gradient of the loss over `rows` to the gradients of the parameters.
 
         Returns the loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
 
@@ -174,7 +175,7 @@ class Critic:
         return loss_of_all, hit_of_all
 
     def step(self) -> float:
-        """One optimiser step with the accumulated gradient, unless its norm is not finite; returns the norm."""
+        """One optimiser step with the accumulated gradient, if its norm is finite; returns the norm."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
         )  # the trunk's gradients are summed already
@@ -325,7 +326,7 @@ Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if nothing is to add."""
+    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if there is nothing to add."""
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 

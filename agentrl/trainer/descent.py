@@ -37,11 +37,11 @@ class Work:
     Attributes:
         graph: an annotated graph with tokens.
         rows: [R] int64, ascending, the rows to train.
-        active: [N] bool; rows that are not active get no forward pass.
+        active: [N] bool; of the rows to train, only the active ones get a forward pass.
         copies: the copies of rows that the loss counts.
-        terms: computes the loss. Its arguments: for each target of a copy its statistics [X] and its index [X] in the
-            token table; the `Spread`, which says to which target and to which copy each of them belongs; and all
-            copies.
+        terms: computes the loss. Its arguments are: the statistics [X] of the targets of all copies; the targets'
+            indices [X] in the token table; the `Spread`, which names the target and the copy of each of these entries;
+            and the copies.
         entropy: see `agentrl.model.token_stats`.
         temperature: sampling temperature, above 0; the graph's column `temperature` has precedence.
         bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need that.

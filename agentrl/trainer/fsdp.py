@@ -64,7 +64,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
     fully_shard(model, reshard_after_forward=False, **options)
     _finish(model)
     setattr(model, ATTRIBUTE, ranks)
-    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple, or nn.Module would take it for a submodule
+    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple: a bare model would become a submodule
     if _ties(model) != ties:
         raise ValueError(
             f"learner.processes: a model of type {model.config.model_type} shares a weight between its layers, which "
@@ -95,7 +95,7 @@ def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Copy the weights of a model into another model of the same architecture that is sharded alike."""
+    """Copy the weights of a model into another model of the same architecture, sharded in the same way."""
     with torch.no_grad():
         for old, new in zip(target.parameters(), source.parameters(), strict=True):
             old.copy_(new)

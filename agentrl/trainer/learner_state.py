@@ -6,7 +6,7 @@ ranks (also one) can read the files:
 
     optimiser.PARAMETER/KEY    state of the optimiser, such as exp_avg
     weight.PARAMETER           float32 weight of a model that computes in half precision
-    reference.PARAMETER        of the reference model
+    reference.PARAMETER        weight of the reference model
     critic.head.PARAMETER, critic.model.PARAMETER, critic.optimiser.PARAMETER/KEY
 """
 
@@ -91,7 +91,7 @@ class _Parts:
         read = {name: target.detach() for name, target in targets.items()}  # `detach` makes no copy
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is what no_dist asks for
+                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # no_dist disables it
                 load_parts(read, storage_reader=self._reader, process_group=self._group, no_dist=self._group is None)
         except CheckpointException as error:
             raise ValueError(f"{self._folder} cannot be read: {_first_cause(error)}") from None
@@ -126,7 +126,7 @@ def tensors(learner: "Learner") -> dict[str, Any]:
 
 
 def load_tensors(learner: "Learner", state: Mapping[str, Any]) -> None:
-    """Bring an undivided learner to the state of `tensors`.
+    """Load the state that `tensors` returned into an undivided learner.
 
     Raises:
         ValueError: see `Learner.load_state_dict`.

@@ -1,7 +1,7 @@
 """Loss terms beside the policy gradient: the KL term and the critic's loss.
 
-Both functions take flat tensors over the tokens or values of a micro-batch and return one number per entry, which the
-caller multiplies by its aggregation weights and sums.
+Both functions take flat tensors over the tokens or values of a micro-batch and return one number per entry. The caller
+multiplies these numbers by its aggregation weights and adds them up.
 
 Letters: K tokens, V values that the critic read.
 """

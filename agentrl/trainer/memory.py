@@ -1,10 +1,11 @@
 """Forecasts how much memory an update needs, by running the update on tensors without memory.
 
-The real `update` runs on tensors that have shapes and types and no memory: on the device meta, or, for a divided
-learner, as fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has the state of a first step. `Peak` adds
-up the storages that would be alive. The forecast uses the attention for CPUs, which stores the same tensors as
-FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not counted: its context, gaps
-of the allocator, workspaces of kernels, buffers of NCCL. So a device needs at least as much memory as the forecast.
+The real `update` runs on tensors that have shapes and types and no memory: tensors on the device meta, or fakes
+(`torch._subclasses.FakeTensorMode`) for a divided learner and where meta does not work. The optimiser already has the
+state of a first step. `Peak` adds up the storages that would be alive. The forecast uses the attention for CPUs, which
+stores the same tensors as FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not
+counted: its context, gaps of the allocator, workspaces of kernels, buffers of NCCL. So a device needs at least as much
+memory as the forecast.
 """
 
 import copy
@@ -159,8 +160,8 @@ class _Simulated(Learner):
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
     """The graph of one micro-batch with about `tokens` packed tokens.
 
-    Its episodes have about `longest` tokens each, and one more episode has the remaining tokens, unless there are very
-    few. About the share `SAMPLED` of the tokens is sampled.
+    Its episodes have about `longest` tokens each, and one more episode has the remaining tokens, if they are enough for
+    an episode. About the share `SAMPLED` of the tokens is sampled.
     """
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode

@@ -44,7 +44,7 @@ class Meter:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
-        """Means of the loss over optimiser steps and of all values over decisions; counts; and the mean gradient norm.
+        """The mean loss over optimiser steps, the means of other values over decisions, counts, and the gradient norm.
 
         The gradient norm is the mean over the steps that were not skipped. Sums and counts are those of all ranks
         together. The optimiser steps and their gradient norms are the same on each rank.

@@ -43,7 +43,9 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum with Nesterov's look-ahead, orthogonalised; the same steps as `torch.optim.Muon`, except for the format.
+    """Momentum with Nesterov's look-ahead, orthogonalised; the steps of `torch.optim.Muon`.
+
+    `orthogonalise` says in which number format a step is computed.
 
     Args:
         params: matrices, or groups of them.

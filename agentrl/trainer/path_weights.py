@@ -1,8 +1,8 @@
 """How a loss counts each row: once for itself, or once per path through it.
 
 A shared step of a tree is trained once, with the sum of its paths' credit. If a ratio or a mean spans a whole path, the
-sum is not enough: each root-to-leaf path then has a copy of the row, with that path's credit. Log-probabilities are
-copied after the forward pass over the tree, so that copies of a row cost no further forward pass.
+sum is not enough: each root-to-leaf path then has a copy of the step's row, with that path's credit. Log-probabilities
+are copied after the forward pass over the tree, so that copies of a row cost no further forward pass.
 
 Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
 """

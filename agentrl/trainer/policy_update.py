@@ -51,8 +51,8 @@ def update(
         graph: an annotated graph, see `agentrl.trainer.annotation.annotate`.
         credit: the credit of the graph's rows.
         config: section [update].
-        loss: an entry of `algorithms/loss`. If its configuration has a true `whole_episodes`, all tokens of an episode
-            are in one micro-batch.
+        loss: an entry of `algorithms/loss`. If its configuration sets `whole_episodes` to true, all tokens of an
+            episode are in one micro-batch.
         temperature: sampling temperature; 0 (greedy) counts as 1, as in the engine.
         seed: seed of the order of mini-batches and of dropout.
         regularizers: further terms of the loss; None for no such terms.
@@ -60,7 +60,8 @@ def update(
             critic on the policy's trunk).
 
     Returns:
-        Metrics of the whole update; means are over decisions, with the weights of the loss.
+        Metrics of the whole update (see `Meter.means`), with `dropped_rows` (rows that are not trained) and `idle_rows`
+        (trained rows that need no forward pass).
     """
     config = config.resolved(loss)
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
@@ -166,7 +167,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
     """The columns that regularizers read in addition to the loss inputs; see `RegularizerFile.reads`.
 
     Raises:
-        ValueError: the graph has no column of a name.
+        ValueError: the graph lacks one of these columns.
     """
     made: dict[str, Callable[[], np.ndarray]] = {
         "demonstrated": lambda: graph.weight * shown_only(graph),
@@ -179,7 +180,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss plus KL term and entropy bonus, each times W of the row, and the terms of the regularizers."""
+    """The policy loss, plus KL term minus entropy bonus (each times W of the row), plus the regularizers' terms."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]

@@ -4,7 +4,7 @@ ranks.
 Every rank packs the same mini-batch from the same graph, which is cheap, so every rank knows all micro-batches and no
 message is needed to divide them. A sharded model (`agentrl.trainer.fsdp`) gathers weights in each forward pass and sums
 gradients in each backward pass, and every rank has to take part in each pass. A rank with fewer micro-batches than
-the others therefore runs dummies: micro-batches of one token, whose loss is 0 times a logit.
+the others therefore runs dummies: micro-batches of one token, which add nothing to any result.
 
 Letters: S tokens of the graph, V values.
 """
@@ -84,7 +84,10 @@ class Ranks:
             yield Share(_one_token(every[0]), False)
 
     def total(self, x: np.ndarray) -> np.ndarray:
-        """The sum of x over all ranks, as float64; x has the same shape on every rank. One process returns x itself."""
+        """The sum of x over all ranks, as float64; x has the same shape on every rank.
+
+        If there is one process, the result is x itself.
+        """
         if self.size == 1:
             return x
         summed = torch.from_numpy(np.array(x, np.float64))

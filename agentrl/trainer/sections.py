@@ -14,7 +14,7 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     Attributes:
         model: none; `head`, one linear layer on the policy's trunk; `own`, a separate model that starts as a copy of
             the policy (or is read from `path`).
-        path: folder or hub name of the separate model of critic.model=own, which must have the policy's vocabulary.
+        path: folder or hub name of the separate model of critic.model=own. The model must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
@@ -23,8 +23,9 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             the policy.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: distance from the value before the update beyond which moving a value farther does not lower the loss any
-            more, as in PPO. None for the plain squared error. On a branched graph nothing is clipped.
+        clip: if a value has moved by more than this number since the beginning of the update, moving it farther does
+            not lower the loss any more, as in PPO. None for the plain squared error. On a branched graph nothing is
+            clipped.
         epochs: passes over the batch.
         minibatches: optimiser steps per pass.
         mean: `episode` averages the loss over the values of an episode, then over the episodes, so that long episodes
@@ -151,7 +152,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             importance=mask keeps (default: 5), or largest geometric mean of a sequence that importance=sequence_mask
             keeps (default: 2).
         mismatch_tolerance: nats; if the log-probs of engine and trainer differ by at most this much on every token,
-            nothing is corrected, except in batches with replayed steps, demonstrations or changed prompts.
+            nothing is corrected, except in batches with replayed steps, demonstrations, or steps whose prompt was
+            changed after sampling.
         mismatch_tolerance_half: nats; replaces mismatch_tolerance if the weights are in bfloat16 or float16, because
             their rounding alone moves the log-probs of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the
             mean; see docs/models.md).
