@@ -154,7 +154,8 @@ def unanswerable(
 ) -> tuple[list[RowFinding], str]:
     """(findings on rows that no agent can solve, a note).
 
-    The note says why the environment cannot know which rows these are; it is empty if the environment can.
+    The note says why the environment cannot know which rows these are. It is empty if the environment knows them, or
+    does not look for them.
     """
     if entry.hooks.unanswerable is None:
         return [], ""

@@ -68,7 +68,8 @@ class Session:
     def early(self) -> bool:
         """Is the header, a line on what is played, printed before the first episode?
 
-        On a terminal it is. Elsewhere the header is printed above the report; with --json it is a part of the object.
+        With --json the header is a part of the printed object. Without --json it is printed first on a terminal, and
+        elsewhere above the report.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -211,7 +212,8 @@ class Session:
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
         """Open the folder of the episodes; with --resume, returns its outcomes by (position of the task, sample).
 
-        Without --resume, the episodes of an earlier evaluation and its report are removed.
+        Without --resume, the episodes of an earlier evaluation and its report are removed. Without --out, there is no
+        folder.
         """
         if self.arguments.out is None:
             return {}
@@ -221,7 +223,7 @@ class Session:
             "tasks": [task.key for task in self.tasks],
             "samples": self.arguments.samples,
             "seed": self.arguments.seed,
-            # a stopped evaluation may continue with other values of the limits NOT_PLAYED
+            # a stopped evaluation may continue with other values of the limits that NOT_PLAYED lists
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
         self.files = EpisodeFiles(self.folder, setting, self.secrets)

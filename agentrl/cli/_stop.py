@@ -2,7 +2,7 @@
 
 The first signal raises KeyboardInterrupt in the main thread, at any place of its code. Signals in the next PATIENCE_S
 seconds are ignored, so that they do not disturb the closing; a later signal ends the process at once. A background job
-of a shell ignores Ctrl-C; SIGTERM works there, too.
+of a shell ignores Ctrl-C, but not SIGTERM.
 """
 
 import logging

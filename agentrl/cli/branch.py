@@ -33,7 +33,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
     parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
     parser.add_argument("-n", type=positive, default=8, help="number of continuations (default 8)")
-    parser.add_argument("--policy", help="the policy that plays the continuations (default: the run)")
+    parser.add_argument(
+        "--policy", help="the policy that plays the continuations (default: the run's latest checkpoint)"
+    )
     parser.add_argument("--iteration", type=seed, help="iteration of the graph (default: the newest)")
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
     parser.add_argument("--seed", type=seed, default=0)

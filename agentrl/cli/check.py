@@ -1,6 +1,6 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: are an environment's promises kept?
 `agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
-`agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
+`agentrl check --hooks [KIND] [--json]`: which hooks may a file of the catalogue KIND, or of each catalogue, have?
 
 It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
 promise but may be a mistake: an environment without a reward, a tool that always raises, a column that divides rows

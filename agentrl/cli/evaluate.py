@@ -6,8 +6,8 @@ action is repeated). The tasks are the held-out ones unless split=... says other
 --games DIR. key=value are options of the environment; limits.KEY=value are limits per episode (turn_tokens,
 episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s, concurrency,
 headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where environments
-run. Ctrl-C stops it; --resume continues. A report that exists is written over with --force or --resume only. See
-docs/evaluation.md.
+run. Ctrl-C stops the evaluation; --resume continues it. A report that exists is written over with --force or --resume
+only. See docs/evaluation.md.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl play", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
-    parser.add_argument("--game", help="a game file, for environments that have them")
+    parser.add_argument("--game", help="a game file, for environments with game files")
     parser.add_argument("--task", help="a task's key; default: the first task")
     parser.add_argument("--actions", type=Path)
     parser.add_argument("--json", action="store_true")

@@ -1,11 +1,12 @@
 """`agentrl replay RUN [--rescore | --score] [key=value ...]`: play a run's stored rollouts again, or score them anew.
 
-Every stored action is carried out in the environment again, and observations, rewards and named signals are compared;
-exit code 1 means that something differs (the environment has changed, or is not deterministic). With --rescore no
-environment is needed: rewards are computed from the stored signals, by the run's [reward] section and the options of
-this command, such as reward.name=weighted_sum reward.weights.format=0.5. With --score the scores of the [[score]]
-sections are computed again from the stored texts, and then the rewards; answers of judges for which the run has paid
-are not paid for again. The stored graphs do not change; --out FOLDER writes graphs with the new signals and rewards.
+Every stored action is carried out in the environment again, and the new observations, rewards and named signals are
+compared with the stored ones; exit code 1 means that something differs (the environment has changed, or is not
+deterministic). With --rescore no environment is needed: rewards are computed from the stored signals, by the run's
+[reward] section and the options of this command, such as reward.name=weighted_sum reward.weights.format=0.5. With
+--score the scores of the [[score]] sections are computed again from the stored texts, and then the rewards; answers of
+judges for which the run has paid are not paid for again. The stored graphs do not change; --out FOLDER writes graphs
+with the new signals and rewards.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
-Situation = Callable[[Observation, str], str]  # (observation, action) -> label: the situation, and what was done
+Situation = Callable[[Observation, str], str]  # (observation, action) -> name of the situation and of what was done
 _WORD = re.compile(r"\w+")
 
 
@@ -123,7 +123,7 @@ def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
     """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
     If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
-    With several agents, only the episodes of the agent with the most episodes count then.
+    If the iteration has several agents, these are the episodes of the agent with the most episodes.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
     episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones

@@ -83,7 +83,7 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
 
 
 def check_episode(episode: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> None:
-    """Check the references of one episode, and that no step but its last one ends it."""
+    """Check the references of one episode, and that only its last step ends it."""
     for row, before in zip(episode, [None, *episode[:-1]], strict=True):
         for name in ("parent", "caller"):
             if name in row.fields and row.reference(name) not in steps:
@@ -119,7 +119,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """The episodes, each after the episodes to which it refers, else in the given order; ValueError on a cycle."""
+    """The episodes in the given order, but each after the episodes to which it refers; ValueError on a cycle."""
     done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:

@@ -19,7 +19,7 @@ CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
 
 
 def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
-    """[N] int64 cluster of each row's state, numbered inside the group of the row (one agent in the copies of a task).
+    """[N] int64 cluster of each row's state; the clusters of each agent in each group are numbered from 0.
 
     Raises:
         ValueError: the graph does not hold the texts of its states.

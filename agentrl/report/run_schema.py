@@ -123,8 +123,8 @@ class HealthData(BaseModel, frozen=True):
         rules: number of rules that were checked.
         looked_at: rule -> the condition under which the rule is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
-        mass: turn -> the share of the credit's absolute mass that steps of this turn have, per shown iteration; null in
-            iterations that did not measure it.
+        mass: turn -> the share of the sum of all positive and negative credit that lies on this turn (turn 16 stands
+            for all turns from 16 on), one number per shown iteration; null in iterations that did not measure it.
     """
 
     findings: Sequence[FindingData]

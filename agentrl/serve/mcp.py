@@ -141,7 +141,7 @@ def mcp_server(table: McpTable) -> Any:
 
 
 def serve_mcp(table: McpTable, host: str, port: int) -> None:
-    """Serve until the client or Ctrl-C ends the server: over HTTP, or over stdin and stdout if `host` is empty."""
+    """Serve over HTTP until Ctrl-C; if `host` is empty, over stdin and stdout until the client or Ctrl-C ends it."""
     server = mcp_server(table)
     if not host:
         asyncio.run(_on_stdio(server))
