@@ -41,8 +41,8 @@ def evaluated_entry(
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
     """The options that select the held-out tasks; empty if the configuration stays as it is.
 
-    It stays as it is if the split is neither `train` nor the default, if `games` names files of the user, if `rows` does
-    and the split is not `train`, or if the environment does not say which tasks are held out.
+    It stays as it is if the split is neither `train` nor the default, if `games` names files of the user, if `rows`
+    does and the split is not `train`, or if the environment does not say which tasks are held out.
     """
     split = getattr(entry.config, "split", None)
     field = type(entry.config).model_fields.get("split")
