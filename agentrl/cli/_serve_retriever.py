@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         "--max-top-k",
         type=positive,
         default=1000,
-        help="largest topk of a request; a request with a larger one is refused",
+        help="largest topk of a request; a request with a larger topk is refused",
     )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:

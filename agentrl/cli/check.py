@@ -2,12 +2,13 @@
 `agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
 `agentrl check --hooks [KIND] [--json]`: which hooks may a file of the catalogue KIND, or of each catalogue, have?
 
-It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
-promise but may be a mistake: an environment without a reward, a tool that always raises, a column that divides rows
-into train and test. An environment with a reference engine (ALFWorld) is compared with that engine on N walks per game
-under DIR. With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first
-tasks. The table has the share of attacks that fool each signal and the recipe's reward. The exit code is 1 if more than
-SHARE of the attacks fool the reward, or if the reward gives right and wrong answers the same value on every task.
+The first form checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what
+breaks no promise but may be a mistake: an environment without a reward, a tool that always raises, a column that
+divides rows into train and test. An environment with a reference engine (ALFWorld) is compared with that engine on N
+walks per game under DIR. With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the
+recipe's first tasks. The table has the share of attacks that fool each signal and the recipe's reward. The exit code is
+1 if more than SHARE of the attacks fool the reward, or if the reward gives right and wrong answers the same value on
+every task.
 """
 
 import json

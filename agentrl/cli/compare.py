@@ -20,7 +20,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument(
-        "--mode", choices=MODES, help="which evaluations of run folders; default: greedy if both have them"
+        "--mode", choices=MODES, help="which evaluations of run folders; default: greedy if every run folder has one"
     )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)

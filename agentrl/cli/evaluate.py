@@ -67,7 +67,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _warn(arguments: argparse.Namespace, lost: str) -> None:
-    """The last line of an evaluation in which no answer was whole. The evaluation itself was done: exit code 0."""
+    """The last line of an evaluation in which every answer was empty, cut off or refused. The exit code stays 0."""
     read = "" if arguments.out is None else f"; read the answers: agentrl view {arguments.out} --failed"
     print(
         f"agentrl: warning: {lost}, so this success rate may say little about how well the policy plays: see the "

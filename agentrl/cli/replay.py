@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Settings, list[Path]]:
-    """The run's settings with the command's options, and the run's graph files, oldest first."""
+    """The run's settings with the command's options, and the graph files to replay, oldest first."""
     recipe = arguments.run / "config.toml"
     if not recipe.is_file():
         raise ValueError(f"{arguments.run} is no run folder: it has no config.toml")

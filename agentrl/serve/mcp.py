@@ -56,7 +56,7 @@ class McpTable:
         return [*tools, {"name": NEW, "description": about, "parameters": optional_key}]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool; returns its answer.
+        """Call a tool; returns its result as text.
 
         Raises:
             ValueError: the arguments do not fit the tool, or there is no such task.
@@ -78,7 +78,7 @@ class McpTable:
         return self.shown()
 
     def shown(self) -> str:
-        """Text of the observation, with the admissible actions."""
+        """Text of the observation, with the admissible actions if the environment lists them."""
         listed = f"\nActions: {', '.join(self.seen.actions)}" if self.seen.actions else ""
         return self.seen.text + listed
 
