@@ -204,7 +204,7 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
     """`count` new continuations from the state before a stored step; each plays the step's turn anew.
 
     The sampling noise depends on the player's seed and stage, the episode, the turn, and the number of continuations
-    that the graph already has from this state. A later call therefore plays other continuations.
+    that the graph already has from this state. A later call therefore samples with other noise.
 
     Raises:
         ValueError: the state cannot be reached again; no continuation could be played.

@@ -29,7 +29,7 @@ class SituationRow:
         others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
         varied: number of these groups in which, in such a state, a decision of another situation was made too. So
-            the group had the same choice several times there and did not always choose the same.
+            the group had the same choice several times in that state and did not always choose the same.
         chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
             and number of those whose episode succeeded.
         instead, instead_won: in the same states, number of the other decisions, and number of those whose episode

@@ -38,7 +38,8 @@ class Outcome:
         success: did the episode succeed?
         reward: sum of the rewards.
         steps: number of steps.
-        invalid: number of steps whose answer was not in the right format (`StepRecord.valid`).
+        invalid: number of steps whose answer was not valid (`StepRecord.valid`): not in the right format, or with an
+            action that is not allowed.
         tokens: number of tokens sampled in the episode and by the agents that it called, failed attempts
             included; for an endpoint, the number that it reports for the episode.
         ending: name of the `Status` that ended the episode, in lower case.

@@ -15,9 +15,9 @@ def evaluated_entry(
 ) -> Entry[EnvironmentFile]:
     """The environment as an evaluation plays it.
 
-    Unless `told` has other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`). A
-    language model that was not trained here gets the options `EnvironmentFile.for_models`, except options that `told`
-    names or that `base` sets to another value than the default.
+    The environment plays the held-out tasks (see `held_out`), unless `told` chooses other tasks. A language model that
+    was not trained here gets the options `EnvironmentFile.for_models`, except options that `told` names or that `base`
+    sets to another value than the default.
 
     Args:
         name: name of the environment.

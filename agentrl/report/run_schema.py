@@ -123,8 +123,9 @@ class HealthData(BaseModel, frozen=True):
         rules: number of rules that were checked.
         looked_at: rule -> the condition under which the rule is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
-        mass: turn -> the share of the sum of all positive and negative credit that lies on this turn (turn 16 stands
-            for all turns from 16 on), one number per shown iteration; null in iterations that did not measure it.
+        mass: turn -> the share of the credit that lies on this turn, where positive and negative parts count without
+            their signs; turn 16 stands for all turns from 16 on. One number per shown iteration; null in iterations
+            that did not measure it.
     """
 
     findings: Sequence[FindingData]
@@ -174,7 +175,7 @@ class LoopState(BaseModel, frozen=True):
 
 
 class InvalidAnswer(BaseModel, frozen=True):
-    """An answer without a valid action."""
+    """An answer that was not valid: not in the right format, or with an action that is not allowed."""
 
     text: str
     status: str
