@@ -174,7 +174,7 @@ def unanswerable(
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an exception; with its type, unless the environment raised it for a user to read."""
+    """The message of an exception. It includes the type, except for ValueError and EnvFault with a message."""
     message = " ".join(str(error).split())[:200]
     if message and isinstance(error, ValueError | EnvFault):
         return message

@@ -30,7 +30,8 @@ from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
-SILENT_S = 30.0  # after this time without an answer a line is printed, and again after 2, 4, 8, ... times this time
+# After this time without an answer of the endpoint, a line says so, and again after 2, 4, 8, ... times this time.
+SILENT_S = 30.0
 
 
 class Session:

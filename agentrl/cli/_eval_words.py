@@ -34,7 +34,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--policy", required=True)
     parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint], [pool]")
-    parser.add_argument("--split", help="default: the held-out tasks")
+    parser.add_argument("--split", help="default: the held-out tasks, if the environment has any")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
     parser.add_argument("--games", help="a folder: play every game under it")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """Parses command lines: a mistake in the command line becomes one sentence, like every other mistake.
 
-The verbs of environments use this parser too (`from agentrl.cli import Parser`).
+Verbs that environments define also use this parser (`from agentrl.cli import Parser`).
 """
 
 import argparse

@@ -93,7 +93,7 @@ def _tell() -> None:
 def _unraisable(unraisable: Any) -> None:
     """If an interrupt arrived where Python cannot raise it, such as in `__del__`, send the signal again.
 
-    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would be lost too.
+    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would also be lost.
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0

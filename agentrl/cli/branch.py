@@ -4,7 +4,7 @@ The recorded actions before turn T are carried out again, and the observations a
 there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
 graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
 value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
-plays. If turn T + 1 has been branched too, or turn T terminated the episode, the command also prints the Monte Carlo
+plays. If turn T + 1 was branched before, or turn T terminated the episode, the command also prints the Monte Carlo
 advantage of the stored step, next to the advantage that the credit method gave.
 """
 

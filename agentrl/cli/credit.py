@@ -98,7 +98,7 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit. Users write methods too: an exception of the method becomes a ValueError that says where it arose."""
+    """The credit. The method may be a user's: its exception becomes a ValueError that says where it was raised."""
     try:
         return assign(entry, graph)
     except (ValueError, OSError):

@@ -28,7 +28,7 @@ class SituationRow:
         episodes, won: number of episodes with such a step, and number of these episodes that succeeded.
         others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
-        varied: number of these groups in which, in such a state, a decision of another situation was made too. So
+        varied: number of these groups in which, in such a state, a decision of another situation was also made. So
             the group had the same choice several times in that state and did not always choose the same.
         chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
             and number of those whose episode succeeded.

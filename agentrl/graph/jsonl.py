@@ -50,8 +50,8 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
 def arrange(rows: Sequence[Row]) -> list[Row]:
     """The rows, sorted: the rows of one episode together and in time order.
 
-    An episode comes after the episodes from which it branches off and those that call it. Apart from this, the order of
-    the input stays.
+    An episode comes after the episode from which it branches off and the episodes that call it. Apart from this, the
+    order of the input stays.
 
     Raises:
         ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a

@@ -147,8 +147,8 @@ class Representative:
     ) -> tuple[int, int, int]:
         """(start in new, start in self, length) of the longest run of anchors in the window.
 
-        Of several longest runs, the one that begins first in `new` is taken, and of those the first in `self`. The run
-        is then extended in both directions by any equal characters.
+        Of several longest runs, the one that begins first in `new` is taken; if several begin there, the one that
+        begins first in `self`. The run is then extended in both directions by any equal characters.
         """
         a, a_end, b, b_end = window
         best_i, best_j, size = a, b, 0

@@ -166,7 +166,7 @@ def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
     shared = {key: value for key, value in given.items() if key in loaded.config.model_fields}
     try:
         return Entry(name, loaded, loaded.config(**shared))
-    except ValidationError:  # an option of the same name means something else there
+    except ValidationError:  # an option of the same name has another meaning in this method
         return Entry(name, loaded, loaded.config())
 
 

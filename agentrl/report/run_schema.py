@@ -194,7 +194,7 @@ class FailureData(BaseModel, frozen=True):
         last_kinds: the last steps of failed episodes, counted by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null under the same condition
             as `last`.
-        loops: the states that an episode left three times or more; those of the most episodes first.
+        loops: the states that episodes left three times or more; the state with the most such episodes comes first.
         back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to a state and at once
             back.
         invalid: the most frequent invalid answers, counted by text and status.
