@@ -142,7 +142,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
 
 
 class Ids(NamedTuple):
-    """`id` [N] int64, dense ids by first appearance and -1 for None; `words`, the text of each id."""
+    """`id` [N] int64, dense ids in the order of first appearance, -1 for None; `words`, the text of each id."""
 
     id: np.ndarray
     words: tuple[str, ...]
