@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _played(entry: Entry[EnvironmentFile], asked: int) -> tuple[int, str]:
-    """(number of tasks to try, a phrase with this number and the number of all tasks); (0, "no task") without a list."""
+    """(number of tasks to try; this number and the number of all tasks, in words); 0 and "no task" without a list."""
     try:
         count = len(entry.hooks.tasks(entry.config))
     except Exception:  # noqa: BLE001  a finding says so
