@@ -225,7 +225,7 @@ async def evaluate(
     """Play every task.
 
     Args:
-        player: plays the episodes; its seed and stage are part of the noise keys.
+        player: plays the episodes; its seed and stage are part of the noise keys, the seeds of sampling.
         entry: the environment, which gives the report its names, types of tasks, measures and facts.
         tasks: the panel.
         policy: description of the policy for the report.
