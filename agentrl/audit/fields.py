@@ -1,4 +1,4 @@
-"""Checks of columns: values of another type than the rest, NaN, empty questions and answers, missing columns."""
+"""Checks of columns: values of different types in one column, NaN, empty questions and answers, missing columns."""
 
 import math
 from collections import Counter

@@ -19,8 +19,8 @@ class Split:
     """One split of a source.
 
     Attributes:
-        name: name of the split, such as train. The only split of a file has no name: the value is then empty, or, if
-            there are two sources, `the source` or `held-out rows`.
+        name: name of the split, such as train. If a source has a single split without a name, the value is empty. If
+            there are two sources, it is then `the source` for the first and `held-out rows` for the second.
         source: the name by which `agentrl.rows.read_rows` reads the split.
         rows: the rows.
         held_out: True if the split serves for evaluation and not for training.

@@ -154,7 +154,8 @@ def unanswerable(
 ) -> tuple[list[RowFinding], str]:
     """(findings on rows that no agent can solve, a note).
 
-    The note says why the environment cannot know which rows these are; it is empty if the environment can.
+    The note says why the environment cannot know which rows these are. It is empty if the environment knows them, or
+    does not look for them.
     """
     if entry.hooks.unanswerable is None:
         return [], ""
@@ -173,7 +174,7 @@ def unanswerable(
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an exception; with its type, unless the environment raised it for a user to read."""
+    """The message of an exception. It includes the type, except for ValueError and EnvFault with a message."""
     message = " ".join(str(error).split())[:200]
     if message and isinstance(error, ValueError | EnvFault):
         return message

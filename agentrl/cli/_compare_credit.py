@@ -34,7 +34,7 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _alike(pair: Mapping[str, Any]) -> str:
-    """The sentence for a pair of methods that differ on no step, or that have no step in common."""
+    """The sentence for two methods that have no step in common, or whose credit differs only by a constant factor."""
     a, b = pair["methods"]
     if not pair["steps"]:
         return f"{a} and {b}: there is no step to which both give credit"

@@ -14,7 +14,7 @@ ASKED = "_ARGCOMPLETE"  # a variable of argcomplete: the place of the program's 
 
 
 def asked() -> bool:
-    """Does a shell ask for proposals, instead of running the program?"""
+    """Has a shell started the program to get proposals?"""
     return ASKED in os.environ
 
 

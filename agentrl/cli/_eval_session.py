@@ -30,7 +30,8 @@ from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
-SILENT_S = 30.0  # after this time without an answer a line is printed, and again after 2, 4, 8, ... times this time
+# After this time without an answer of the endpoint, a line says so, and again after 2, 4, 8, ... times this time.
+SILENT_S = 30.0
 
 
 class Session:
@@ -68,7 +69,8 @@ class Session:
     def early(self) -> bool:
         """Is the header, a line on what is played, printed before the first episode?
 
-        On a terminal it is. Elsewhere the header is printed above the report; with --json it is a part of the object.
+        With --json the header is a part of the printed object. Without --json it is printed first on a terminal, and
+        elsewhere above the report.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -211,7 +213,8 @@ class Session:
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
         """Open the folder of the episodes; with --resume, returns its outcomes by (position of the task, sample).
 
-        Without --resume, the episodes of an earlier evaluation and its report are removed.
+        Without --resume, the episodes of an earlier evaluation and its report are removed. Without --out, there is no
+        folder.
         """
         if self.arguments.out is None:
             return {}
@@ -221,7 +224,7 @@ class Session:
             "tasks": [task.key for task in self.tasks],
             "samples": self.arguments.samples,
             "seed": self.arguments.seed,
-            # a stopped evaluation may continue with other values of the limits NOT_PLAYED
+            # a stopped evaluation may continue with other values of the limits that NOT_PLAYED lists
             "limits": limits.model_dump(exclude_none=True, exclude=set(NOT_PLAYED)),
         }
         self.files = EpisodeFiles(self.folder, setting, self.secrets)

@@ -34,16 +34,18 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--policy", required=True)
     parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint], [pool]")
-    parser.add_argument("--split", help="default: the held-out tasks")
+    parser.add_argument("--split", help="default: the held-out tasks, if the environment has any")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
-    parser.add_argument("--games", help="a folder: play every game under it once")
+    parser.add_argument("--games", help="a folder: play every game under it")
     parser.add_argument(
         "--tasks", type=positive, help="only the first N tasks (default: all, or the first 200 of an endless list)"
     )
     parser.add_argument("--samples", type=positive, default=1, help="play each task N times (default: once)")
     parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's or the server's own")
     parser.add_argument(
-        "--turns", type=positive, help="largest number of steps per episode (default: the run's own, else 50)"
+        "--turns",
+        type=positive,
+        help="largest number of steps per episode (default: limits.turns of the recipe or the run, else 50)",
     )
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")

@@ -1,6 +1,6 @@
 """Parses command lines: a mistake in the command line becomes one sentence, like every other mistake.
 
-The verbs of environments use this parser too (`from agentrl.cli import Parser`).
+Verbs that environments define also use this parser (`from agentrl.cli import Parser`).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def count(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """A whole number from 0 to 2^62, which every random generator accepts as a seed."""
+    """A whole number from 0 to 2^62. Every random generator accepts such a number as a seed."""
     return _within(text, 0, 2**62)
 
 

@@ -1,9 +1,9 @@
 """`agentrl serve mcp ENV [key=value ...] [--task KEY] [--http HOST:PORT]`: an environment's tools for any MCP client.
 
 The client sees the environment's tools and two more: `new_task` begins an episode and returns its first message,
-`final_answer` ends the episode and returns its reward. If the environment has no tools, the client sees `act` and
-`new_task`. Without --http the server uses stdin and stdout, for clients that start servers themselves. The server plays
-one episode at a time.
+`final_answer` gives the final answer, which ends the episode and returns its reward (in the environment desk it is a
+message to the customer). If the environment has no tools, the client sees `act` and `new_task`. Without --http the
+server uses stdin and stdout, for clients that start servers themselves. The server plays one episode at a time.
 """
 
 from collections.abc import Sequence

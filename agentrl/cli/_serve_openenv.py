@@ -1,9 +1,10 @@
 """`agentrl serve openenv ENV [key=value ...] [--port N] [--python PYTHON]`: an environment for clients of OpenEnv.
 
-The server is that of the package openenv, in the Python that --python names (docs/foreign.md). Each session plays an
-instance of its own. The argument `seed` of `reset` chooses a task by its position in the list, `task=KEY` by its key;
-without these arguments the tasks come in turn. An environment of plain actions takes {"action": TEXT}. If the
-environment has tools, actions are calls of its tools, and `final_answer` ends the episode. Ctrl-C stops the server.
+The server is that of the package openenv, in the Python that --python names (docs/foreign.md). Each session plays its
+own instance of the environment. The argument `seed` of `reset` chooses a task by its position in the list, `task=KEY`
+by its key; without these arguments each `reset` takes the next task of the list. If the environment has tools, actions
+are calls of its tools; the tool `final_answer` ends the episode (in the environment desk it is a message to the
+customer). If the environment has no tools, an action is {"action": TEXT}. Ctrl-C stops the server.
 """
 
 from collections.abc import Sequence

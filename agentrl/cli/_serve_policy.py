@@ -3,8 +3,8 @@
 It serves /v1/chat/completions and /v1/responses (tools, streaming, n, logprobs). The API key (any text of up to 200
 characters) names the episode; POST /v1/agentrl/end with {"task": ..., "reward": ..., "success": ...} ends the episode.
 When the server stops (Ctrl-C), the ended episodes are stored in --out as a step graph, with the sampled tokens and
-their log-probs, for example for `agentrl credit METHOD --steps FILE`. The sampling options of requests have no effect:
---temperature sets the temperature.
+their log-probs, for example for `agentrl credit METHOD --steps FILE`. Sampling options of requests, such as
+temperature and stop, have no effect: --temperature sets the temperature.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="a .safetensors file for the ended episodes")
     parser.add_argument("--temperature", type=temperature, help="default: the run's, or 1")
     parser.add_argument(
-        "--turns", type=positive, default=1000, help="largest number of answers per episode; later requests are refused"
+        "--turns",
+        type=positive,
+        default=1000,
+        help="largest number of answers per episode; further requests are refused",
     )
     parser.add_argument(
         "--turn-tokens",

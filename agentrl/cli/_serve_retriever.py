@@ -1,7 +1,7 @@
 """`agentrl serve retriever --corpus FILE [options] [key=value ...]`: a search server of the Search-R1 protocol.
 
 POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` (0 or null: --top-k) and `return_scores`,
-and answers {"result": [[...], ...]}, one list per query; GET /health answers when the server is ready. key=value are
+and returns {"result": [[...], ...]}, one list per query; GET /health answers when the server is ready. key=value are
 options of the search tool, such as backend=faiss faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
 """
 
@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         "--max-top-k",
         type=positive,
         default=1000,
-        help="largest topk of a request; a request with a larger one is refused",
+        help="largest topk of a request; a request with a larger topk is refused",
     )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:

@@ -2,7 +2,7 @@
 
 The first signal raises KeyboardInterrupt in the main thread, at any place of its code. Signals in the next PATIENCE_S
 seconds are ignored, so that they do not disturb the closing; a later signal ends the process at once. A background job
-of a shell ignores Ctrl-C; SIGTERM works there, too.
+of a shell ignores Ctrl-C, but not SIGTERM.
 """
 
 import logging
@@ -93,7 +93,7 @@ def _tell() -> None:
 def _unraisable(unraisable: Any) -> None:
     """If an interrupt arrived where Python cannot raise it, such as in `__del__`, send the signal again.
 
-    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would be lost too.
+    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would also be lost.
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0

@@ -1,6 +1,6 @@
 """`agentrl view REPORT.json [--episode N] [--failed] [--json]`: the episodes of an evaluation and their messages.
 
-REPORT.json is a report of `agentrl eval --out`; the folder REPORT.episodes of a stopped evaluation works too. Without
+REPORT.json is a report of `agentrl eval --out`. For a stopped evaluation, name its folder REPORT.episodes. Without
 --episode it prints one line per episode, episodes without success first; N is the number in that line, from 0 in the
 order of the panel. The ending is done, the limit that cut the episode (turn_limit, token_limit, ...), refused (by a
 content filter), or env_error (the episode was lost).

@@ -4,7 +4,7 @@ The recorded actions before turn T are carried out again, and the observations a
 there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
 graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
 value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
-plays. If turn T + 1 has been branched too, or turn T terminated the episode, the command also prints the Monte Carlo
+plays. If turn T + 1 was branched before, or turn T terminated the episode, the command also prints the Monte Carlo
 advantage of the stored step, next to the advantage that the credit method gave.
 """
 
@@ -33,7 +33,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
     parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
     parser.add_argument("-n", type=positive, default=8, help="number of continuations (default 8)")
-    parser.add_argument("--policy", help="the policy that plays the continuations (default: the run)")
+    parser.add_argument(
+        "--policy", help="the policy that plays the continuations (default: the run's latest checkpoint)"
+    )
     parser.add_argument("--iteration", type=seed, help="iteration of the graph (default: the newest)")
     parser.add_argument("--temperature", type=temperature, help="default: the run's own")
     parser.add_argument("--seed", type=seed, default=0)

@@ -1,13 +1,14 @@
 """`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: are an environment's promises kept?
 `agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
-`agentrl check --hooks [KIND] [--json]`: what may the files of a catalogue, or of all of them, offer?
+`agentrl check --hooks [KIND] [--json]`: which hooks may a file of the catalogue KIND, or of each catalogue, have?
 
-It checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what breaks no
-promise but may be a mistake: an environment without a reward, a tool that always raises, a column that divides rows
-into train and test. An environment with a reference engine (ALFWorld) is compared with that engine on N walks per game
-under DIR. With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first
-tasks. The table has the share of attacks that fool each signal and the recipe's reward. The exit code is 1 if more than
-SHARE of the attacks fool the reward, or if the reward gives right and wrong answers the same value on every task.
+The first form checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what
+breaks no promise but may be a mistake: an environment without a reward, a tool that always raises, a column that
+divides rows into train and test. An environment with a reference engine (ALFWorld) is compared with that engine on N
+walks per game under DIR. With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the
+recipe's first tasks. The table has the share of attacks that fool each signal and the recipe's reward. The exit code is
+1 if more than SHARE of the attacks fool the reward, or if the reward gives right and wrong answers the same value on
+every task.
 """
 
 import json
@@ -80,7 +81,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _played(entry: Entry[EnvironmentFile], asked: int) -> tuple[int, str]:
-    """(number of tasks that are tried, also in words with the number of all tasks); 0 if there is no list of tasks."""
+    """(number of tasks to try; this number and the number of all tasks, in words); 0 and "no task" without a list."""
     try:
         count = len(entry.hooks.tasks(entry.config))
     except Exception:  # noqa: BLE001  a finding says so

@@ -19,7 +19,9 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl compare", __doc__)
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
-    parser.add_argument("--mode", choices=MODES, help="which evaluations of runs; default: greedy if both have it")
+    parser.add_argument(
+        "--mode", choices=MODES, help="which evaluations of run folders; default: greedy if every run folder has one"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
     a, b = chosen_evaluations(arguments.a, arguments.b, arguments.mode)

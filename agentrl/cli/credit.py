@@ -98,7 +98,7 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit. Users write methods too: an exception of the method becomes a ValueError that says where it arose."""
+    """The credit. The method may be a user's: its exception becomes a ValueError that says where it was raised."""
     try:
         return assign(entry, graph)
     except (ValueError, OSError):
@@ -206,7 +206,10 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 
 
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
-    """One name per distinct number in `peers` [N], ascending: of the group, and of the agent if there are several."""
+    """One name per distinct number in `peers` [N], in ascending order of the numbers.
+
+    It is the name of the group; if the graph has several agents, the name of the agent follows.
+    """
     groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
     several = len(np.unique(graph.agent)) > 1
     found = []

@@ -1,11 +1,12 @@
 """`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: what is wrong with rows that you bring?
 
 SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder with one file per split, a folder of save_to_disk,
-DIR#SPLIT, or hub:OWNER/NAME. The command looks for duplicates, leaks between splits and odd types. Without an
-environment it also looks for empty and missing values. With a recipe, or an environment and its options, the rows are
-read as the tasks of that environment: unreadable rows, first prompts that fill engine.max_context of the recipe,
-answers in no document, solutions that fail. --held-out SOURCE names the rows that evaluations play. Findings go to
-standard error, with --json to standard output. Exit code 0: no finding, 1: findings, 2: the rows cannot be read.
+DIR#SPLIT, or hub:OWNER/NAME. The command looks for duplicates, leaks between splits and columns of mixed types. Without
+an environment it also looks for empty and missing values. With a recipe, or an environment and its options, the rows
+are read as the tasks of that environment. The command then also looks for unreadable rows, first prompts that fill
+engine.max_context of the recipe, answers that are in no document, and solutions that fail. --held-out SOURCE names the
+rows that evaluations play. Findings go to standard error, with --json to standard output. Exit code 0: no finding, 1:
+findings, 2: the rows cannot be read.
 """
 
 import json

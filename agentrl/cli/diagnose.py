@@ -7,7 +7,8 @@ It reads the run's stored rollouts. The table has one line per situation. An env
   success     success rate of the episodes with such a decision
   others      success rate of the episodes without such a decision
   entropy     nats per decision
-  varies      of the groups whose copies decided in the same state, the share in which the copies decided differently
+  varies      of the groups that made such a decision in a state in which they decided more than once: the share that
+              made another decision there as well
   if, else    in the states where copies decided differently: share of the decisions of this line whose episode
               succeeded, and the same share of the other decisions
   back        share of decisions that led to a state in which the episode had been before, or changed nothing

@@ -2,12 +2,12 @@
 
 P is a run folder (runs/NAME), a model folder, random, one of the environment's experts (expert, oracle, ...),
 openai:MODEL[@BASE_URL], or scripted:FILE (the same actions in every episode: one per line or a JSON list; the last
-action is repeated). The tasks are the held-out ones unless split=... says otherwise; or those of --panel FILE or
---games DIR. key=value are options of the environment; limits.KEY=value are limits per episode (turn_tokens,
-episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s, concurrency,
-headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where environments
-run. Ctrl-C stops it; --resume continues. A report that exists is written over with --force or --resume only. See
-docs/evaluation.md.
+action is repeated). By default the tasks are the held-out tasks, if the environment has any; split=..., --panel FILE or
+--games DIR choose other tasks. key=value are options of the environment; limits.KEY=value are limits per episode
+(turn_tokens, episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s,
+concurrency, headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where
+environments run. Ctrl-C stops the evaluation; --resume continues it. A report that exists is written over with --force
+or --resume only. See docs/evaluation.md.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _warn(arguments: argparse.Namespace, lost: str) -> None:
-    """The last line of an evaluation in which no answer was whole. The evaluation itself was done: exit code 0."""
+    """The last line of an evaluation in which every answer was empty, cut off or refused. The exit code stays 0."""
     read = "" if arguments.out is None else f"; read the answers: agentrl view {arguments.out} --failed"
     print(
         f"agentrl: warning: {lost}, so this success rate may say little about how well the policy plays: see the "

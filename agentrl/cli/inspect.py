@@ -1,8 +1,8 @@
 """`agentrl inspect RUN [--port N] [--seconds S]`: look at every stored step of a run, with any credit method.
 
-It prints an address to open in a browser on this machine, and answers there until Ctrl-C. The page shows any iteration
-and the episodes of evaluations, computes the credit of any method with any options, searches, and follows a run that is
-still training. It writes nothing. From another machine:
+It prints an address to open in a browser on this machine, and serves a page there until Ctrl-C. The page shows any
+iteration and the episodes of evaluations, computes the credit of any method with any options, searches, and follows a
+run that is still training. It writes nothing. From another machine:
 ssh -L 8123:127.0.0.1:8123 HOST agentrl inspect RUN --port 8123
 """
 
@@ -20,7 +20,9 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl inspect", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("--port", type=int, default=0, help="default: any free port")
-    parser.add_argument("--seconds", type=bound, default=20.0, help="longest time for one answer; default 20")
+    parser.add_argument(
+        "--seconds", type=bound, default=20.0, help="longest time to compute one view of the page; default 20"
+    )
     given = parser.parse_args(words)
     if not 0 <= given.port < 1 << 16:
         raise ValueError(f"--port {given.port} is no port: give a number from 0 to 65535")

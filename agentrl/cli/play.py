@@ -1,9 +1,9 @@
 """`agentrl play ENV [key=value ...] [--task KEY] [--actions FILE --json]`: play a task by hand, or from a file.
 
-In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written (if FILE
-ends in .json, it is a list of strings), even after the end of the episode. The environment's option max_steps is then
-off unless you set it, and --json prints one object per line, the reset first. Experts play the agents that the
-environment calls.
+In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written, even
+after the end of the episode (if the name of FILE ends in .json, every string of its list is sent). With --actions, the
+environment's option max_steps is off unless you set it, and --json prints one object per line, the reset first. Experts
+play the agents that the environment calls.
 """
 
 import json
@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl play", __doc__)
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the environment")
-    parser.add_argument("--game", help="a game file, for environments that have them")
+    parser.add_argument("--game", help="a game file, for environments with game files")
     parser.add_argument("--task", help="a task's key; default: the first task")
     parser.add_argument("--actions", type=Path)
     parser.add_argument("--json", action="store_true")

@@ -1,11 +1,12 @@
 """`agentrl replay RUN [--rescore | --score] [key=value ...]`: play a run's stored rollouts again, or score them anew.
 
-Every stored action is carried out in the environment again, and observations, rewards and named signals are compared;
-exit code 1 means that something differs (the environment has changed, or is not deterministic). With --rescore no
-environment is needed: rewards are computed from the stored signals, by the run's [reward] section and the options of
-this command, such as reward.name=weighted_sum reward.weights.format=0.5. With --score the scores of the [[score]]
-sections are computed again from the stored texts, and then the rewards; answers of judges for which the run has paid
-are not paid for again. The stored graphs do not change; --out FOLDER writes graphs with the new signals and rewards.
+Every stored action is carried out in the environment again, and the new observations, rewards and named signals are
+compared with the stored ones; exit code 1 means that something differs (the environment has changed, or is not
+deterministic). With --rescore no environment is needed: rewards are computed from the stored signals, by the run's
+[reward] section and the options of this command, such as reward.name=weighted_sum reward.weights.format=0.5. With
+--score the scores of the [[score]] sections are computed again from the stored texts, and then the rewards; answers of
+judges for which the run has paid are not paid for again. The stored graphs do not change; --out FOLDER writes graphs
+with the new signals and rewards.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Settings, list[Path]]:
-    """The run's settings with the command's options, and the run's graph files, oldest first."""
+    """The run's settings with the command's options, and the graph files to replay, oldest first."""
     recipe = arguments.run / "config.toml"
     if not recipe.is_file():
         raise ValueError(f"{arguments.run} is no run folder: it has no config.toml")

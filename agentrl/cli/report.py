@@ -1,8 +1,9 @@
 """`agentrl report RUN [--against RUN] [--out FILE] [--json]`: what a run learned, as one page that needs no network.
 
-The page answers: what is this, does it learn, is it healthy, what goes wrong, who gets the credit, what did it see and
-say, and with --against: is it better than the other run? It is written to RUN/report.html unless --out names a file.
---json prints the page's data as one JSON object instead.
+The page answers: what is this run, does it learn, is it healthy, what goes wrong, which steps get the credit, what did
+the policy see and say, and with --against: is the run better than the other one? The page is written to
+RUN/report.html unless --out names a file. With --json, no page is written; the command prints the page's data as one
+JSON object.
 """
 
 from collections.abc import Sequence

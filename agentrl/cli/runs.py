@@ -1,10 +1,11 @@
 """`agentrl runs [DIR] [--where KEY=VALUE ...] [--sort KEY] [--best] [--json]`: the runs in a folder.
 
 One line per run: its state, its environment and credit method, iterations, the success of its newest held-out
-evaluation with the 95% interval, its best success, and its disk use. If a run cannot be read, the line says why.
---where takes one or more conditions that must all hold: KEY=VALUE, and != > >= < <= or ~ (contains) in place of =. In a
-shell, quote < and >: --where env=alfworld 'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state,
-recipe, env, credit, model, step, success, best, training, changed, bytes, bytes.graphs, ...) or a key of config.toml.
+evaluation with the 95% interval, its best success, and its disk use. Without --where, a run that cannot be read has a
+line that says why. --where takes one or more conditions that must all hold. A condition is KEY=VALUE, or has one of the
+operators !=, >, >=, <, <= and ~ (contains) between KEY and VALUE. In a shell, quote < and >: --where env=alfworld
+'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state, recipe, env, credit, model, step, success,
+best, training, changed, bytes, bytes.graphs, ...) or a key of config.toml.
 """
 
 import json
@@ -75,8 +76,8 @@ def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -
     console.print(f"{count}, {size(total['all'])} on disk ({parts})", markup=False)
     if total["all"] >= HINT_BYTES:
         console.print(
-            "to free some: remove RUN/graphs of runs that you no longer inspect, or their checkpoints but the last; a "
-            "run stores less with run.graphs_every=10 and run.keep=1",
+            "to free some: remove RUN/graphs of runs that you no longer inspect, or all of their checkpoints except "
+            "the last; a run stores less with run.graphs_every=10 and run.keep=1",
             markup=False,
         )
 

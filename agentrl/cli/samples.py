@@ -2,7 +2,7 @@
 
 RUN is a run folder: the copies of each task in its stored graphs are the samples, and --window N gives one curve per N
 graphs, so that the change over training can be seen. REPORT.json is a report that `agentrl eval --samples K --out`
-wrote; majority@k needs the answers, which are read from the episodes stored beside it. Nothing is played.
+wrote; majority@k needs the answers, which are read from the episodes stored beside the report. Nothing is played.
 """
 
 import json

@@ -3,12 +3,12 @@
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults. Comments list the values that were
-chosen for this kind of model, and the sections that the recipe lacks. With --memory it also forecasts the GPU memory
-of an update, and with --memory CARD, such as h100-80, what fits on that card; this takes minutes. --explain says what a
-section or key means, such as --explain optim.lr or --explain optim, and with a recipe also its value there; alone it
-lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it continues from its last checkpoint. --json prints
-one object when the run is done: its folder, its evaluations and what the rules of health found; with --dry-run it is
-the configuration.
+chosen because the recipe leaves them open, and the sections and keys that have no value. With --memory it also
+forecasts the GPU memory of an update, and with --memory CARD, such as h100-80, what fits on that card; this takes
+minutes. --explain KEY says what a section or key means, such as --explain optim.lr or --explain optim, and with a
+recipe also its value there; without KEY it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
+continues from its last checkpoint. --json prints one object when the run is done: its folder, its evaluations and what
+the rules of health found; with --dry-run it prints the configuration.
 """
 
 import json

@@ -55,10 +55,11 @@ def mark_row(graph: StepGraph, row: int, **values: float) -> StepGraph:
 def with_run_rewards(
     graph: StepGraph, records: Sequence[EpisodeRecord], entries: Sequence[Entry[RewardTransform]]
 ) -> StepGraph:
-    """Apply the run's reward transforms to the new rows of a graph with branches; the stored rows have them already.
+    """Apply the run's reward transforms to the new rows of a graph with branches.
 
-    The rewards of the records' steps are set too. The new rows are probes. Reward transforms leave probes out of their
-    statistics, so the rewards of the stored rows do not change.
+    The rewards of the stored rows were transformed in the run. The steps of the records get the same rewards as the new
+    rows. The new rows are probes. Reward transforms leave probes out of their statistics, so the rewards of the stored
+    rows do not change.
 
     Args:
         graph: [N + M] rows; the last M are the steps of the records and of the agents that they called, in the

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
-CERTAIN_ITERATIONS = 10  # this number of the latest iterations is compared with as many at the run's start
-ENOUGH_GROUPS = 20  # fewest groups with several decisions in one state, at the start and in the latest iterations
-ENOUGH_DECISIONS = 20  # fewest choices of the decision, and of its alternatives, at the start where copies differed
+CERTAIN_ITERATIONS = 10  # number of iterations at the run's start, and of the latest iterations, that are compared
+# Smallest number of groups with several decisions in one state, at the start and in the latest iterations.
+ENOUGH_GROUPS = 20
+# Smallest number of times that the decision, and that its alternatives, were chosen at the start where copies differed.
+ENOUGH_DECISIONS = 20
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
 SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 

@@ -54,7 +54,7 @@ class Place:
 
 
 def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
-    """The step of an episode at a turn, which may be a step that the episode shares with others.
+    """The step of an episode at a turn, which may be a step that the episode shares with other episodes.
 
     Raises:
         ValueError: there is no such episode or turn, the graph has no texts, or the episode called agents before this
@@ -89,7 +89,7 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
     Args:
         place: the step.
         task: the task that was played.
-        player: plays the continuations; its context policy gets the history of the stored episode.
+        player: plays the continuations; its context gets the history of the stored episode.
         handle: an environment instance.
         exact: the stored tokens come from the player's tokenizer, and the history is built from these tokens; if False,
             the history is built from the stored texts.
@@ -204,7 +204,7 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
     """`count` new continuations from the state before a stored step; each plays the step's turn anew.
 
     The sampling noise depends on the player's seed and stage, the episode, the turn, and the number of continuations
-    that the graph already has from this state. A later call therefore plays other continuations.
+    that the graph already has from this state. A later call therefore samples with other noise.
 
     Raises:
         ValueError: the state cannot be reached again; no continuation could be played.

@@ -11,7 +11,7 @@ from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
-Situation = Callable[[Observation, str], str]  # (observation, action) -> label: the situation, and what was done
+Situation = Callable[[Observation, str], str]  # (observation, action) -> name of the situation and of what was done
 _WORD = re.compile(r"\w+")
 
 
@@ -28,8 +28,8 @@ class SituationRow:
         episodes, won: number of episodes with such a step, and number of these episodes that succeeded.
         others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
         groups: number of groups with such a step in a state in which the group decided at least twice.
-        varied: number of these groups in which, in such a state, a decision of another situation was made too. So
-            the group had the same choice several times there and did not always choose the same.
+        varied: number of these groups in which, in such a state, a decision of another situation was also made. So
+            the group had the same choice several times in that state and did not always choose the same.
         chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
             and number of those whose episode succeeded.
         instead, instead_won: in the same states, number of the other decisions, and number of those whose episode
@@ -123,7 +123,7 @@ def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
     """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
     If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
-    With several agents, only the episodes of the agent with the most episodes count then.
+    If the iteration has several agents, these are the episodes of the agent with the most episodes.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
     episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones

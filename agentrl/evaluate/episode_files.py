@@ -125,7 +125,10 @@ def _said(step: StepRecord) -> Message:
 
 
 def _added(before: Sequence[Message], asked: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages of `asked` after `before`; all if `asked` begins otherwise. `before`: the last prompt and answer."""
+    """The messages of `asked` that follow `before`; all messages if `asked` does not begin with `before`.
+
+    `before` is the previous prompt and its answer.
+    """
     continues = tuple(asked[: len(before)]) == tuple(before)
     return [
         {"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})}

@@ -38,9 +38,10 @@ class Outcome:
         success: did the episode succeed?
         reward: sum of the rewards.
         steps: number of steps.
-        invalid: number of steps whose answer was not in the right format (`StepRecord.valid`).
-        tokens: number of tokens sampled in the episode and by the agents that it called, in failed tries too; for an
-            endpoint, the number that it reports for the episode.
+        invalid: number of steps whose answer was not valid (`StepRecord.valid`): not in the right format, or with an
+            action that is not allowed.
+        tokens: number of tokens sampled in the episode and by the agents that it called, failed attempts
+            included; for an endpoint, the number that it reports for the episode.
         ending: name of the `Status` that ended the episode, in lower case.
         fault: the fault of the environment or the endpoint that ended the episode; empty if none did.
         seconds: wall-clock time.
@@ -224,8 +225,8 @@ async def evaluate(
     """Play every task.
 
     Args:
-        player: plays the episodes; its seed and stage are part of the noise keys.
-        entry: the environment, for labels.
+        player: plays the episodes; its seed and stage are part of the noise keys, the seeds of sampling.
+        entry: the environment, which gives the report its names, types of tasks, measures and facts.
         tasks: the panel.
         policy: description of the policy for the report.
         iteration: part of the noise keys.

@@ -23,7 +23,7 @@ def branch_summary(
     Args:
         place: the step.
         records: the new continuations from the step.
-        returns: [n] returns of those of `records` that no fault has ended.
+        returns: [n] returns of the records that no fault has ended.
         path: file of the graph.
     """
     graph, row = place.graph, place.row

@@ -116,7 +116,7 @@ def _paths(graph: StepGraph) -> list[np.ndarray]:
 
 
 class _Again:
-    """The state that all walks of one replay share.
+    """The data that all walks (`_Walk`) of one replay share.
 
     Attributes:
         signals: recomputed signals [N] by name.

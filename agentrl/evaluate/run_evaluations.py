@@ -28,8 +28,7 @@ def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
         mode: mode of the evaluations of run folders; None: greedy if every run folder has one, else sampled.
 
     Raises:
-        ValueError: there is no mode of which every run folder has an evaluation, or `mode` is given and neither path is
-            a folder.
+        ValueError: no mode has an evaluation in every run folder, or `mode` is given and neither path is a folder.
     """
     folders = [path for path in (a, b) if path.is_dir()]
     if mode is not None and not folders:

@@ -15,9 +15,9 @@ def evaluated_entry(
 ) -> Entry[EnvironmentFile]:
     """The environment as an evaluation plays it.
 
-    Unless `told` has other options, the environment plays the held-out tasks (`EnvironmentFile.held_out`). A
-    language model that was not trained here gets the options `EnvironmentFile.for_models`, except those that
-    `base` sets to another value than the default.
+    The environment plays the held-out tasks (see `held_out`), unless `told` chooses other tasks. A language model that
+    was not trained here gets the options `EnvironmentFile.for_models`, except options that `told` names or that `base`
+    sets to another value than the default.
 
     Args:
         name: name of the environment.
@@ -39,9 +39,10 @@ def evaluated_entry(
 
 
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
-    """The options that select the held-out tasks if the configuration has the split `train` or the default split.
+    """The options that select the held-out tasks; empty if the configuration stays as it is.
 
-    Else empty. Also empty if `games` names the user's files, or if `rows` does and the split is not `train`.
+    It stays as it is if the split is neither `train` nor the default, if `games` names files of the user, if `rows`
+    does and the split is not `train`, or if the environment does not say which tasks are held out.
     """
     split = getattr(entry.config, "split", None)
     field = type(entry.config).model_fields.get("split")

@@ -69,7 +69,7 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: in
     """95% percentile interval of mean(a - b) over resampled tasks.
 
     Args:
-        a, b: [n] outcomes of two policies on the same n tasks; or [runs, n], and then runs are resampled too.
+        a, b: [n] outcomes of two policies on the same n tasks; or [runs, n], and then tasks and runs are resampled.
     """
     difference = np.atleast_2d(np.asarray(a, float) - np.asarray(b, float))  # [R, n]
     rng = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
-"""Fillers compute columns that need the policy or a state kept between iterations. They run between rollout and credit.
+"""Fillers compute columns of a step graph after the rollout and before credit.
 
-A catalogue file (a credit method, a context policy) that needs such columns offers `filler(config) -> Filler`. A filler
-sees the graph and the policy that produced it. It may keep a state between iterations: the run's checkpoints store the
-state of a filler with `state_dict` and `load_state_dict`. A filler uses NumPy only; it gets the policy's
-log-probabilities from a `PolicyReader`.
+Such columns need, for example, the policy, data from earlier iterations, or numbers that an answer holds. The file of a
+credit method or of a context that needs such columns offers `filler(config) -> Filler`. A filler sees the graph and the
+policy that produced it. It may keep data between iterations: if it has `state_dict` and `load_state_dict`, the run's
+checkpoints store these data. A filler uses NumPy only; it gets the policy's log-probabilities from a `PolicyReader`.
 """
 
 from typing import Any, Protocol

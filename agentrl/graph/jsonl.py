@@ -50,8 +50,8 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
 def arrange(rows: Sequence[Row]) -> list[Row]:
     """The rows, sorted: the rows of one episode together and in time order.
 
-    An episode comes after the episodes from which it branches off and those that call it. Apart from this, the order of
-    the input stays.
+    An episode comes after the episode from which it branches off and the episodes that call it. Apart from this, the
+    order of the input stays.
 
     Raises:
         ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a
@@ -83,7 +83,7 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
 
 
 def check_episode(episode: Sequence[Row], steps: Mapping[tuple[Key, int], Row]) -> None:
-    """Check the references of one episode, and that no step but its last one ends it."""
+    """Check the references of one episode, and that only its last step ends it."""
     for row, before in zip(episode, [None, *episode[:-1]], strict=True):
         for name in ("parent", "caller"):
             if name in row.fields and row.reference(name) not in steps:
@@ -119,7 +119,7 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """The episodes, each after the episodes to which it refers, else in the given order; ValueError on a cycle."""
+    """The episodes in the given order, but each after the episodes to which it refers; ValueError on a cycle."""
     done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:
@@ -142,7 +142,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
 
 
 class Ids(NamedTuple):
-    """`id` [N] int64, dense ids by first appearance and -1 for None; `words`, the text of each id."""
+    """`id` [N] int64, dense ids in the order of first appearance, -1 for None; `words`, the text of each id."""
 
     id: np.ndarray
     words: tuple[str, ...]

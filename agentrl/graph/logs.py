@@ -25,7 +25,7 @@ def read_log(path: Path) -> StepGraph:
     """The step graph of a file of steps, or of another tool's log.
 
     Raises:
-        ValueError: the file is neither; the message names the line, the row or the file that is wrong.
+        ValueError: the file has none of the module's forms; the message names the line, the row or the file.
     """
     rows = _parquet(path) if path.suffix == ".parquet" else None
     convert = _converter(_first(path) if rows is None else next(iter(rows), {}))

@@ -10,7 +10,9 @@ from agentrl.graph.tokens import Tokens
 
 
 class Paths(NamedTuple):
-    """The rows of all paths, one path after another, each from its root to its leaf: two arrays of one length [P rows].
+    """The rows of all paths, one path after another, each from its root to its leaf, as two arrays of one length.
+
+    Below, [P rows] is the shape of an array with one entry per row of these arrays.
 
     Attributes:
         row: row of the graph.

@@ -120,10 +120,10 @@ def group_norm(
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; `std="none"` only subtracts the mean.
 
-    If a group has two or more counted rows, all equal up to rounding, these rows get exactly 0. The released
-    implementations compute in float32 and give up to 0.15 there. A row of weight 0 that differs from such a constant
-    group gets (x - mean) / (1 + eps). If it were divided by the group's standard deviation of 0 + eps, a format penalty
-    of 0.1 would become an advantage of -100,000.
+    If a group has two or more counted rows, all equal up to rounding, these rows get exactly 0. Released
+    implementations of this normalisation compute in float32 and give such rows up to 0.15. A row of weight 0 that
+    differs from such a constant group gets (x - mean) / (1 + eps). If it were divided by the group's standard deviation
+    of 0 + eps, a format penalty of 0.1 would become an advantage of -100,000.
 
     Args:
         x: [N] float.
@@ -307,8 +307,8 @@ def whiten(
     """[N] (x - mean) / sqrt(variance + eps) over all rows. A single row gives 0: its sample variance is undefined.
 
     A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64, the rows of each
-    key are whitened with their own mean and variance. For example, the key is the agent, because scores of different
-    agents have different meanings.
+    key are whitened with their own mean and variance. For example, the agent serves as the key, because scores of
+    different agents have different meanings.
     """
     x = np.asarray(x, np.float64)
     if len(x) == 0:

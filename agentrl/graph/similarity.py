@@ -19,7 +19,7 @@ CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
 
 
 def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
-    """[N] int64 cluster of each row's state, numbered inside the group of the row (one agent in the copies of a task).
+    """[N] int64 cluster of each row's state; the clusters of each agent in each group are numbered from 0.
 
     Raises:
         ValueError: the graph does not hold the texts of its states.
@@ -147,8 +147,8 @@ class Representative:
     ) -> tuple[int, int, int]:
         """(start in new, start in self, length) of the longest run of anchors in the window.
 
-        Of several longest runs, the one that begins first in `new` is taken, and of those the first in `self`. The run
-        is then extended in both directions by any equal characters.
+        Of several longest runs, the one that begins first in `new` is taken; if several begin there, the one that
+        begins first in `self`. The run is then extended in both directions by any equal characters.
         """
         a, a_end, b, b_end = window
         best_i, best_j, size = a, b, 0

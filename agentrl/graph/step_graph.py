@@ -21,7 +21,7 @@ from agentrl.types import Status
 # step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
-# End of the agent name of a chain that is a part of its caller's episode and has the outcome of this episode.
+# Suffix of an agent's name. A chain of such an agent is a part of its caller's episode and has that episode's outcome.
 # Programs that send several requests at once have such chains (`agentrl.rollout.program`).
 CALLED = "/called"
 
@@ -115,11 +115,11 @@ class StepGraph:
         return self.tokens.columns[name]
 
     def with_columns(self, **columns: np.ndarray) -> "StepGraph":
-        """A graph with more (or other) columns, each [N]."""
+        """The graph with these columns added or replaced, each [N]."""
         return replace(self, columns={**self.columns, **columns})
 
     def with_token_columns(self, **columns: np.ndarray) -> "StepGraph":
-        """A graph with more (or other) columns of its token table, each [S].
+        """The graph with these columns of its token table added or replaced, each [S].
 
         Raises:
             ValueError: the graph has no token table.
@@ -134,7 +134,7 @@ class StepGraph:
         return replace(self, tokens=replace(self.tokens, columns={**self.tokens.columns, **columns}))
 
     def with_all(self, columns: Columns) -> "StepGraph":
-        """A graph with more (or other) columns of both kinds."""
+        """The graph with these columns of both kinds added or replaced."""
         return self.with_columns(**columns.steps).with_token_columns(**columns.tokens)
 
     @property
@@ -203,8 +203,8 @@ class StepGraph:
     def failed(self) -> np.ndarray:
         """[N] bool, rows of rollouts that an environment error ended; no score and no statistic counts them.
 
-        If a called agent's environment fails, its rows and those of the agents it called are failed; the caller's rows
-        are not.
+        If the environment of a called agent fails, the rows of this agent and of the agents that it called are failed;
+        the caller's rows are not.
         """
         ended, called = self.ending == Status.ENV_ERROR, self.caller >= 0
         failed = np.isin(self.rollout, self.rollout[ended & ~called]) | np.isin(

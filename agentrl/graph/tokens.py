@@ -36,7 +36,7 @@ class Tokens:
     Attributes:
         offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
         ids: [S] int64.
-        sampled: [S] bool, true for tokens that the policy sampled (or a demonstrator wrote), false for prompt tokens.
+        sampled: [S] bool, true for tokens of answers (sampled, or written in a demonstration), false for prompt tokens.
         logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
         allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64, ascending in each slice.

@@ -32,7 +32,8 @@ class Exported:
         run: the folder of the run.
         checkpoint: the folder of the checkpoint.
         policy: name of the policy.
-        form: what was exported: all weights (model), all weights with merged adapters (merged), or adapters alone.
+        form: what was exported: all weights (model), all weights with merged adapters (merged), or adapters
+            alone (adapter).
         licence: the hub's abbreviation of the licence; empty if none was stated.
     """
 

@@ -42,7 +42,7 @@ class MethodData(BaseModel, frozen=True):
         parts: name of a part of the credit, such as `episode_advantage` -> one number per step.
         ids: names of the parts that are group numbers, such as `step_group`: steps with equal numbers were compared.
         meanings: option or part -> what it means.
-        why: one text per step, the arithmetic of its credit in words; empty if the method does not give such texts.
+        why: one text per step, the arithmetic of its credit in words; empty if this arithmetic is not known.
     """
 
     name: str

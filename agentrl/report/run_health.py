@@ -18,7 +18,7 @@ NOT_SERIES = ("stage", "step")
 
 
 def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -> HealthData:
-    """The findings that the run has stored, those on its metrics, and those on its decisions.
+    """The findings that the run has stored, and the findings on its metrics and its decisions.
 
     Of several findings with the same rule and subject, the first is kept.
 

@@ -160,13 +160,13 @@ def _credits(
 
 
 def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
-    """A method to compare with. It takes over those options of the run's method that it also has."""
+    """A method to compare with. Options that it has in common with the run's method get that method's values."""
     loaded = catalogue.load(CreditMethod, name)
     given = {} if own is None else own.config.model_dump(exclude={"preset"})
     shared = {key: value for key, value in given.items() if key in loaded.config.model_fields}
     try:
         return Entry(name, loaded, loaded.config(**shared))
-    except ValidationError:  # an option of the same name means something else there
+    except ValidationError:  # an option of the same name has another meaning in this method
         return Entry(name, loaded, loaded.config())
 
 

@@ -123,8 +123,9 @@ class HealthData(BaseModel, frozen=True):
         rules: number of rules that were checked.
         looked_at: rule -> the condition under which the rule is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
-        mass: turn -> the share of the credit's absolute mass that steps of this turn have, per shown iteration; null in
-            iterations that did not measure it.
+        mass: turn -> the share of the credit that lies on this turn, where positive and negative parts count without
+            their signs; turn 16 stands for all turns from 16 on. One number per shown iteration; null in iterations
+            that did not measure it.
     """
 
     findings: Sequence[FindingData]
@@ -174,7 +175,7 @@ class LoopState(BaseModel, frozen=True):
 
 
 class InvalidAnswer(BaseModel, frozen=True):
-    """An answer without a valid action."""
+    """An answer that was not valid: not in the right format, or with an action that is not allowed."""
 
     text: str
     status: str
@@ -193,7 +194,7 @@ class FailureData(BaseModel, frozen=True):
         last_kinds: the last steps of failed episodes, counted by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null under the same condition
             as `last`.
-        loops: the states that an episode left three times or more; those of the most episodes first.
+        loops: the states that episodes left three times or more; the state with the most such episodes comes first.
         back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to a state and at once
             back.
         invalid: the most frequent invalid answers, counted by text and status.

@@ -78,7 +78,7 @@ class Asked(NamedTuple):
     Attributes:
         task: a part of the task's name; upper and lower case are not distinguished.
         ending: name of the episode's ending, such as `turn_limit`.
-        succeeded: True for episodes that succeeded, False for the others.
+        succeeded: True for episodes that succeeded, False for episodes that did not.
         text: a part of an observation, an answer, a state or an action; upper and lower case are not distinguished.
     """
 

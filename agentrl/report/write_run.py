@@ -1,4 +1,4 @@
-"""Writes the page of a run, with fewer and shorter steps if it would be larger than `MOST_BYTES`."""
+"""Writes the page of a run, with fewer steps and shorter texts if it would be larger than `MOST_BYTES`."""
 
 from pathlib import Path
 

@@ -157,7 +157,7 @@ def _of_text(path: Path) -> Rows:
 
 
 def _of_folder(folder: Path) -> dict[str, Reader]:
-    """The splits of a folder: those of `save_to_disk`, else its files of rows, else those of its folder `data`.
+    """The splits that `save_to_disk` wrote, else the files of rows in the folder, else those in its folder `data`.
 
     Among the files, those that are named after a split (`SPLIT`) are taken, or all files if none has such a name.
     """

@@ -33,7 +33,7 @@ def typed(cells: Sequence[str]) -> list[Any]:
 
     A column becomes numbers, booleans, or lists and objects if every cell with a value is written as JSON writes such a
     value. In such a column, a cell without a value (`MISSING`) becomes None. Any other column stays text, and only its
-    empty cells become None. So "007" and "NaN" keep their characters there.
+    empty cells become None. So "007" and "NaN" keep their characters in such a column.
     """
     values = [_json(cell) for cell in cells]
     filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]

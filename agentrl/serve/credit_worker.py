@@ -135,7 +135,7 @@ class Reader:
         return self._graphs[key]
 
     def words(self, run: Path) -> Callable[[Sequence[int]], Sequence[str]] | None:
-        """See `token_words`; if a run has no tokenizer yet, each call looks again, because a checkpoint may follow."""
+        """See `token_words`. If no tokenizer is found, the next call searches again: a new checkpoint may have one."""
         if self._words.get(run) is None:
             self._words[run] = token_words(run)
         return self._words[run]
@@ -233,7 +233,7 @@ def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
 
     The search begins no further graph after `MOST_FOUND` episodes or after `seconds`; `next` is then the key of the
     next graph. `more` is the number of episodes that were found but are left out. If there are several graphs, one is
-    in memory at a time, and `unread` lists the keys of those that cannot be read.
+    in memory at a time, and `unread` lists the keys of the graphs that cannot be read.
     """
     end, files = time.monotonic() + request["seconds"], request["files"]
     answer: dict[str, Any] = {"episodes": [], "more": 0, "of": 0, "searched": 0, "unread": [], "next": ""}
@@ -278,7 +278,7 @@ def work(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 def main() -> None:
     """The main function of the process, which ends when its standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the server is to end it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is sent to this process as well, but the server ends it
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # text that a library prints must not get into an answer
     work(sys.stdin.buffer, channel)

@@ -24,7 +24,7 @@ HOSTS = ("127.0.0.1", "localhost")  # the host names that a request may have in 
 AT_ONCE = 16  # largest number of requests answered at the same time; connections of further requests are closed
 MOST_QUERY_CHARS = 20_000
 HEADERS = {
-    "cache-control": "no-store",  # the address holds the token, and the answers hold texts of models
+    "cache-control": "no-store",  # the address holds the token, and the responses hold texts of models
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -47,7 +47,7 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
         run: the run's folder.
         host: address to bind.
         port: port to bind; 0 for any free one.
-        seconds: longest time for one answer to `credit` or `episodes`.
+        seconds: longest time to compute the response to one request for `credit` or `episodes`.
 
     Raises:
         ValueError: the folder holds no run, or no stored graph.
@@ -65,7 +65,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: Any, worker: CreditWorker) -> None:
-        self._worker = worker  # set before the port is bound: if the port is in use, `server_close` is called at once
+        # Set before the port is bound: if the port is in use, the base class calls `server_close`, which needs it.
+        self._worker = worker
         self._places = threading.BoundedSemaphore(AT_ONCE)
         super().__init__(address, handler)
 
@@ -100,7 +101,7 @@ def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type[
 
 
 class _Asked(NamedTuple):
-    """The objects from which one inspector answers its requests."""
+    """The objects that an inspector uses to answer requests."""
 
     run: InspectedRun
     worker: CreditWorker

@@ -56,7 +56,7 @@ class McpTable:
         return [*tools, {"name": NEW, "description": about, "parameters": optional_key}]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool; returns its answer.
+        """Call a tool; returns its result as text.
 
         Raises:
             ValueError: the arguments do not fit the tool, or there is no such task.
@@ -78,7 +78,7 @@ class McpTable:
         return self.shown()
 
     def shown(self) -> str:
-        """Text of the observation, with the admissible actions."""
+        """Text of the observation, with the admissible actions if the environment lists them."""
         listed = f"\nActions: {', '.join(self.seen.actions)}" if self.seen.actions else ""
         return self.seen.text + listed
 
@@ -141,7 +141,7 @@ def mcp_server(table: McpTable) -> Any:
 
 
 def serve_mcp(table: McpTable, host: str, port: int) -> None:
-    """Serve until the client or Ctrl-C ends the server: over HTTP, or over stdin and stdout if `host` is empty."""
+    """Serve over HTTP until Ctrl-C; if `host` is empty, over stdin and stdout until the client or Ctrl-C ends it."""
     server = mcp_server(table)
     if not host:
         asyncio.run(_on_stdio(server))

@@ -2,7 +2,7 @@
 
     def make(config: Config, run: Tracked) -> Tracker
 
-`make` imports the tool's package, opens the run there, and must not ask the user anything.
+`make` imports the tool's package, opens the run in the tool, and must not ask the user anything.
 """
 
 from collections.abc import Callable, Mapping

@@ -96,7 +96,7 @@ def check_packages(entries: Sequence[Entry[TrackerFile]]) -> None:
 def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
     """(the id of a run in its trackers, True if the run's folder held this id before).
 
-    If the folder holds no id, a new one is made and stored there.
+    If the folder holds no id, a new id is made and stored in the folder.
     """
     try:
         known = str(json.loads((folder / FILE).read_text("utf-8"))["id"])
