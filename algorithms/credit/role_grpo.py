@@ -9,8 +9,8 @@ chains of a task, whose states differ, are then not compared with each other. Ot
 mmGRPO (multi-module programs), arXiv:2508.04660, has the key group,agent,invocation, where `invocation` is the number
 of the call among the calls of an agent inside a rollout. The step's own `reward` is normalised, not a return. The
 released code of AT-GRPO (PettingLLMs) takes the sample standard deviation with eps 1e-6 and gives a group of one 0. If
-every group of its batch is a group of one, each gets its reward there; here `singleton` decides for all groups.
-Candidates that were not executed (`rollout.name=candidates`) are compared with the other steps of their turn.
+every group of a batch is a group of one, each gets its reward in the released code; here `singleton` decides for all
+groups. Candidates that were not executed (`rollout.name=candidates`) are compared with the other steps of their turn.
 """
 
 from typing import Any, Literal

@@ -5,10 +5,10 @@ Formula: `A = GN(G | key) + episode_weight * GN(score | group)`, `G_k = r_k + ga
 Source: four papers have this form. Group Turn Policy Optimisation, arXiv:2511.14846, has gamma 0.9; its text does not
 say whether all turns of a group are compared (`key=group`) or those with an equal index (`key=group+turn`). EAPO
 (IterResearch), arXiv:2511.07327, discounts the outcome geometrically over rounds, with key=group. Step-GRPO (R1-Router)
-has key=group+turn. UI-S1 (X-PLUG/MobileAgent) is `preset=official`, which follows its released code: gamma 0.5,
-key=group+turn, the episode term over steps with weight 1, in which a group of one row gets its score, and
-`cut=unmatched`. `cut=unmatched` cuts the return where an action did not match the expert's: G_k = r_k + gamma *
-matched_k * matched_{k+1} * G_{k+1}. In the term of the turns, a group of one always gets 0.
+has key=group+turn. UI-S1 (X-PLUG/MobileAgent) is `preset=official`, which follows its released code: gamma=0.5,
+key=group+turn, cut=unmatched, and an episode term over steps with weight 1. In this term, a group of one row gets its
+score. `cut=unmatched` cuts the return where an action did not match the expert's: G_k = r_k + gamma * matched_k *
+matched_{k+1} * G_{k+1}. In the term of the turns, a group of one always gets 0.
 """
 
 from types import MappingProxyType
