@@ -1,9 +1,9 @@
 """A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
 
 Source: LUFFY, arXiv:2504.14945, puts an off-policy trace of a stronger model into each group and computes the
-advantages over the group with the trace. The setting is `source = "expert", when = "always"`, and the regularizer
+advantages over the group with the trace. For LUFFY, set `source = "expert", when = "always"` and the regularizer
 `imitation` with `shape = "bounded", by = "advantage"`. GCPO, arXiv:2510.07790, puts a reference answer into each group
-whose copies all failed. The setting is `when = "failed"`.
+whose copies all failed. For GCPO, set `when = "failed"`.
 
 Formula: with LUFFY's setting the loss of a group is a sum over all tokens, divided by the number of all tokens. A token
 of the policy adds the loss of the clipped ratio. A token of the demonstration adds -A f(pi) with f(x) = x / (x + 0.1).
