@@ -1,5 +1,5 @@
 """Alternates reinforcement learning and imitation: an expert plays the tasks that fail in every copy, and the policy
-imitates it.
+imitates the expert.
 
 Formula: as soon as the buffer holds `episodes` demonstrations or more, the policy imitates all of them.
 
