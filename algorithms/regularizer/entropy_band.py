@@ -4,8 +4,9 @@ Formula: `-coef * (H - weight * w * band)` per token, where H is the token's ent
 entropies outside the band.
 
 Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The function `entropy_band` computes the penalty
-`band`. The function `band_weight` computes the factor w, which falls from 1 to 0.04 over the updates. The released code
-also has a gate that switches the term on and off by the KL; this gate is not built here.
+`band`. The function `band_weight` computes the factor w, which falls from 1 to 0.04 over the updates (with `anneal`,
+else it is 1). The released code also has a gate that switches the term on and off by the KL; this gate is not built
+here.
 
 Departures: the entropies are computed in the forward passes of the update itself. If an update has a single optimiser
 step, they are the entropies of the policy that sampled, as in the released code. An update adds nothing to the history

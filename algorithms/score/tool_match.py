@@ -167,10 +167,9 @@ def _best(pairs: Sequence[tuple[int, int, float]]) -> float:
 
 
 def _greedy(pairs: Sequence[tuple[int, int, float]]) -> float:
-    """The sum of weights of the greedy matching: the gold calls, in their order, each take the remaining call of largest
-    weight.
+    """The sum of weights of the greedy matching: each gold call, in order, takes the remaining call of largest weight.
 
-    Among calls of equal weight they take the first.
+    Among calls of equal weight it takes the first.
     """
     total, taken = 0.0, set[int]()
     for j in sorted({j for j, _, _ in pairs}):
