@@ -27,7 +27,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     one the chat grows until a limit ends the episode. summary_tokens: largest number of tokens of a summary.
     instruction: the request for a summary, at the end of the prompt. heading: the line above the summary in the next
     prompt. observation_tokens: largest number of tokens of an observation after the first turn; a longer observation
-    loses its end. None, or a policy without a tokenizer: no limit."""
+    loses its end. The observation in a request for a summary, and in the prompt after this summary, is not cut. None,
+    or a policy without a tokenizer: no limit."""
 
     max_tokens: int = Field(2048, ge=1)
     max_summaries: int = Field(8, ge=0)

@@ -3,8 +3,8 @@
 Formula: `r_k = p_k - p_{k-1}`, `A_k = sum over l >= k of gamma^(l-k) GN(r_l | group)`, where p_k is the probability of
 the gold answer after turn k. For the last turn of an episode, r_k is the reward of this turn.
 
-Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). The reward of
-the last turn is the F1 score of the answer in the paper. The paper normalises all turn rewards of a group together
+Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). In the paper,
+the reward of the last turn is the F1 score of the answer. The paper normalises all turn rewards of a group together
 (sample standard deviation, eps 1e-6) and then sums them with the discount.
 
 The released code works on tokens (`normalise=position` and `normalise=start`). The reward of a turn is on the turn's

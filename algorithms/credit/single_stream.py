@@ -61,9 +61,9 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 class Tracker:
     """Counts of success and failure of each prompt; the more the policy changes, the faster old counts are forgotten.
 
-    value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 -
-    r with rho = clip(2^(-D / half_life), 0.875, 0.96), D the mean |change of log-probability| of the prompt's
-    last answer.
+    value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 - r with
+    rho = clip(2^(-D / half_life), 0.875, 0.96), where D is the mean |change of log-probability| of the prompt's last
+    answer.
     """
 
     def __init__(self, half_life: float = 0.06, low: float = 0.875, high: float = 0.96) -> None:

@@ -2,7 +2,7 @@
 
 Source: Guide, arXiv:2506.13923, gives hints only where all rollouts of a problem failed. The hinted rollouts join the
 group, and their importance ratio divides the probability without the hint by the probability with the hint. Scaf-GRPO,
-arXiv:2510.19807, has tiers of hints from vague to concrete, and takes the vaguest tier that helps (compared with the
+arXiv:2510.19807, has tiers of hints from vague to concrete, and takes the vaguest tier that helps (checked against the
 released code, `ray_trainer.py`).
 
 Formula: with `train = "without"`, the loss of a hinted chain y with prompt x and hint h has per token the ratio

@@ -1,8 +1,7 @@
 """Chains that branch after an answer; the more the entropy has risen since the first answer, the more often they
 branch.
 
-Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, where u is drawn from U(0,
-1).
+Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, with u from U(0, 1).
 
 Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes per task, m begin as
 chains from the root. H_t is the entropy of turn t: the sum (not the mean) over the answer's first `tokens` tokens
@@ -109,5 +108,5 @@ def entropy(step: StepRecord, tokens: int) -> float:
     """
     told: Sequence[float] | np.ndarray | None = step.generation.entropy
     if told is None:
-        raise ValueError("rollout.name=entropy_branch needs the entropy of each token: set engine.name=hf")
+        raise ValueError("rollout.name=entropy_branch needs the entropy of each token: set engine.name=hf or vllm")
     return float(np.sum(told[:tokens]))
