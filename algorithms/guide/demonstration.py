@@ -18,7 +18,8 @@ sampled it and with the importance weights of `update.importance`, as it trains 
 Departures: the expert plays a task once, when a group first needs the demonstration, and the same episode joins all
 later groups of the task that need one. LUFFY's paper takes mean and standard deviation over the group with the trace,
 as `statistics = true` does here. LUFFY's released code takes them over the policy's own copies alone, as
-`statistics = false` does here, except that here a group of equal scores has advantage 0.
+`statistics = false` does here, with one exception. If all copies have the same score, here the copies get advantage 0,
+and the demonstration gets its score minus theirs, not divided by a standard deviation of 0.
 
 Limits: the rollout method must play whole chains, without branches, candidates or probes. If an expert's demonstration
 contains episodes of agents that were called, the steps of all its agents are imitated.

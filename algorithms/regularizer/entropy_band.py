@@ -9,9 +9,9 @@ else it is 1). The released code also has a gate that switches the term on and o
 here.
 
 Departures: the entropies are computed in the forward passes of the update itself. If an update has a single optimiser
-step, they are the entropies of the policy that sampled, as in the released code. An update adds nothing to the history
-of a turn that did not occur in the update, and on a turn without a history the penalty is 0; the released code takes an
-entropy of 1.0 nat in both cases.
+step, they are the entropies of the policy before the update, as in the released code. An update adds nothing to the
+history of a turn that did not occur in the update, and on a turn without a history the penalty is 0; the released code
+takes an entropy of 1.0 nat in both cases.
 
 Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
 """
