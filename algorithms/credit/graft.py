@@ -10,8 +10,8 @@ leave the same node. If only one step leaves a node, its A is the sign of its di
 
 The paper's graph GAE adds to the difference of an edge, for each k >= 1, (gamma lam)^k times the mean difference of the
 edges that are k hops ahead. This sum is 0 for every lam. By the equation of V, the differences of all edges out of a
-node have mean 0, and if one edge out of a node is k hops ahead, so are the others. Therefore there is no option `lam`
-here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
+node have mean 0, and if one edge out of a node is k hops ahead, so are all edges out of this node. Therefore there is
+no option `lam` here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
 
 The paper does not say where an episode's last step leads, and when V is exact enough. Here it leads to its next state
 under three conditions: the episode did not terminate, the next state is known, and a step of the group starts from this

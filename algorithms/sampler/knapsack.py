@@ -19,8 +19,8 @@ the paper needs an extra rule; the posterior mean used here is never 0 or 1. In 
 `unit = "tokens"`, the cost of a copy is in proportion to the tokens that the first wave sampled for its task. It is a
 multiple of 1/8 of the mean cost over the tasks. In the released code the first further copy of a task has the value of
 all the task's copies; here a further copy has the value that it adds. The released code has a rule that gives the
-remaining copies to tasks that were never or always solved. Here this rule is not needed, because a further copy always
-adds value if p is neither 0 nor 1.
+remaining copies to tasks that were never or always solved. Here this rule is not needed, because a further copy adds
+value whenever p lies between 0 and 1.
 """
 
 from collections.abc import Mapping, Sequence
