@@ -1,9 +1,9 @@
 """Sub-goals that a model names in its answers: `<switch>`, `<subgoal>` and `<action>` (HiPER, arXiv:2602.16165).
 
-If the context policy asks for sub-goals (`algorithms/context/plan`), `Subgoals` fills the columns that credit methods
-with two levels read. As in the released code, a switch with any text but KEEP begins a segment, and a missing or empty
-switch does not; a tag has the level of the text that it encloses; all tokens of an answer without `<action>` belong to
-the action.
+If the context asks for sub-goals (`algorithms/context/plan`), `Subgoals` fills the columns that credit methods with two
+levels read. As in the released code, a switch whose text is not KEEP begins a segment, and a missing or empty switch
+does not; a tag has the level of the text that it encloses; all tokens of an answer without `<action>` belong to the
+action.
 """
 
 from collections.abc import Iterator, Sequence

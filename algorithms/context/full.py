@@ -16,8 +16,8 @@ from agentrl.types import Message
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """observation_tokens: largest number of tokens of an observation after the first turn; a longer one loses its end.
-    None: no limit."""
+    """observation_tokens: largest number of tokens of an observation after the first turn; a longer observation loses
+    its end. None, or a policy without a tokenizer: no limit."""
 
     observation_tokens: int | None = Field(None, ge=1)
 
@@ -39,7 +39,8 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 
 
 def _calls_are_data(history: History) -> bool:
-    """May a policy without a tokenizer get the observation's own messages? Yes on turn 0, and as answers to calls."""
+    """May a policy without a tokenizer get the observation's own messages? Yes on turn 0, and after an answer with
+    calls, as the results of these calls."""
     return not history.past or bool(history.messages and history.messages[-1].calls)
 
 

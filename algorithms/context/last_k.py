@@ -2,8 +2,9 @@
 
 Formula: prompt of turn t = task + the last k (observation, action) pairs + observation of turn t.
 
-Source: verl-agent's prompt structure (GiGPO, arXiv:2505.10978, appendix). The prompt consists of the role,
-the task, the last k pairs of an observation and an action, the current observation and the admissible actions.
+Source: verl-agent's prompt structure (GiGPO, arXiv:2505.10978, appendix). A prompt of verl-agent consists of the role,
+the task, the last k pairs of an observation and an action, the current observation and the admissible actions. Here
+each environment writes its prompts, from the task, the last k pairs and the current observation.
 """
 
 from pydantic import BaseModel, Field

@@ -55,7 +55,8 @@ def split(config: Config, chat: Chat | None, text: str) -> tuple[str, ...]:
     """The text in chunks of whole lines; a line of more than `chunk_tokens` tokens is split into words. At least one
     chunk, which is empty for an empty text.
 
-    The tokens of each line or word are counted by themselves and added. Only a single longer word exceeds the limit.
+    The tokens of each line or word are counted by themselves and added. A chunk exceeds the limit only if it is a
+    single word that is longer than the limit.
     """
     chunks: list[str] = []
     current: list[str] = []

@@ -1,7 +1,7 @@
 """The whole chat until it is too long; then a summary by the model replaces it.
 
 Formula: prompt = task + last summary + the turns since this summary; if a prompt would have more than `max_tokens`
-tokens, the model is first asked for a new summary.
+tokens, the model is asked for a new summary before its next answer.
 
 Source: SUPO, arXiv:2510.06727. If the prompt would be longer than the working context (`max_tokens`), the model is
 asked for a summary of the chat. This answer is a step like any other and is trained with the advantage of its rollout
@@ -22,11 +22,13 @@ from agentrl.types import Rewrite
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """max_tokens: number of tokens of a prompt (of words, for a policy without a tokenizer) above which the chat is
-    summarised first. max_summaries: largest number of summaries per episode; after the last one the chat grows until
-    a limit ends the episode. summary_tokens: largest number of tokens of a summary. instruction: the request for a
-    summary, at the end of the prompt. heading: the line above the summary in the next prompt. observation_tokens:
-    largest number of tokens of an observation after the first turn; a longer one loses its end. None: no limit."""
+    """max_tokens: number of tokens of a prompt (of words, for a policy without a tokenizer) above which the model is
+    asked for a summary before its next answer. max_summaries: largest number of summaries per episode; after the last
+    one the chat grows until a limit ends the episode. summary_tokens: largest number of tokens of a summary.
+    instruction: the request for a summary, at the end of the prompt. heading: the line above the summary in the next
+    prompt. observation_tokens: largest number of tokens of an observation after the first turn; a longer observation
+    loses its end. The observation in a request for a summary, and in the prompt after this summary, is not cut. None,
+    or a policy without a tokenizer: no limit."""
 
     max_tokens: int = Field(2048, ge=1)
     max_summaries: int = Field(8, ge=0)

@@ -1,13 +1,14 @@
 """Bi-level advantage estimation: over turns, then over the tokens of each turn.
 
-Formula: GAE over turns gives A_k from `delta_k = r_k + gamma_turn V_{k+1} - V_k`, V_k the value at the last token of
-turn k. GAE over the tokens of each turn follows; the last token of turn k has the reward `A_k + V_k`.
+Formula: GAE over turns gives A_k from `delta_k = r_k + gamma_turn V_{k+1} - V_k`, where V_k is the value at the last
+token of turn k. GAE over the tokens of each turn follows; the last token of turn k has the reward `A_k + V_k`.
 
-Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907; written after the released code of RAGEN. GAE over turns
-uses gamma_turn and lam. GAE over tokens uses gamma_token and lam, and stops at the end of the turn. The released code
-takes a non-zero reward as the end of a turn, so it misses turns of reward 0; here every step is a turn. `whiten` takes
-the mean and the sample variance of all response tokens of an agent: A becomes (A - mean) / sqrt(variance + 1e-8).
-`token_return`, the critic's target, is never whitened. The value after a truncated last turn is `next_value`.
+Source: RAGEN, arXiv:2504.20073, and VAGEN, arXiv:2510.16907. This file follows the released code of RAGEN. GAE over
+turns uses gamma_turn and lam. GAE over tokens uses gamma_token and lam, and stops at the end of the turn. The released
+code takes a non-zero reward as the end of a turn, so it misses turns of reward 0; here every step is a turn. `whiten`
+takes the mean and the sample variance of all response tokens of an agent: A becomes (A - mean) / sqrt(variance + 1e-8).
+`token_return`, the critic's target, is never whitened. The value after a truncated last turn is the column
+`next_value`.
 """
 
 from types import MappingProxyType

@@ -18,8 +18,8 @@ WRAPS = True
 
 class Config(Options, frozen=True):
     """base: name of the credit method whose advantages are clipped. options: the options of that method. low: lower
-    bound of the advantage. high: upper bound of the advantage. preset: has no effect on this
-    method; give it in `options`."""
+    bound of the advantage. high: upper bound of the advantage. preset: has no effect on this method; the preset of the
+    other method belongs in `options`."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)

@@ -8,7 +8,7 @@ takes. The statistics of the episode term count steps, not episodes. In this ter
 invalid action costs 0.1, which is subtracted from the score and the return of its own step, but not from the returns of
 earlier steps. Two details of the released code are left out on purpose. The released code copies rows to fill a batch
 before it computes the statistics. The released code's float32 sums leave noise in constant groups, which get exactly 0
-here. Truncated episodes are not bootstrapped, neither here nor there.
+here. Truncated episodes are not bootstrapped, in the released code and here.
 
 `similarity=0.9` treats states with similar texts as one state (`agentrl.graph.similarity`). As in the released code,
 a state joins the first set of states whose first member it resembles, so the sets depend on the order of the rows.
@@ -34,8 +34,9 @@ class Config(grpo.Config, frozen=True):
     one state if the similarity of their texts, a ratio from 0 to 1, is at least this number; off takes equal states
     only. unit: what the statistics of the episode term count once: each step, or each episode with the score of its
     first row. singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the
-    score's sign. invalid_penalty: subtracted from the score and from the return of a step whose answer had no valid
-    format. preset: official sets unit=step, singleton=pass and invalid_penalty=0.1, as in the released code."""
+    score's sign. invalid_penalty: if the answer of a step had no valid format, this number is subtracted from the
+    step's return and, in this step, from the score of the episode. preset: official sets unit=step, singleton=pass and
+    invalid_penalty=0.1, as in the released code."""
 
     OFFICIAL = MappingProxyType({"unit": "step", "singleton": "pass", "invalid_penalty": 0.1})
 
@@ -56,7 +57,7 @@ class Config(grpo.Config, frozen=True):
 
 
 def step_return(graph: StepGraph, gamma: float, invalid_penalty: float) -> np.ndarray:
-    """[N] discounted return of each step, less the penalty if the step itself is invalid."""
+    """[N] discounted return of each step, less the penalty if the answer of this step had no valid format."""
     return scan(graph.reward, gamma, graph.parent) - invalid_penalty * ~graph.valid
 
 

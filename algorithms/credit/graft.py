@@ -5,18 +5,18 @@ Formula: `A = GN(gamma V(s') - V(s) | state)`, `V(u) = gamma * mean of V(v) over
 Source: GRAFT (the successor of GraphGPO), written from the paper's definition; no code is released. Every executed step
 is an edge of the graph. A node without edges out of it is an end; its value is its outcome, the mean score of the
 episodes that end there. The temporal difference of a step is gamma V(s') - V(s), also for the last step of an episode,
-where V(s') is the outcome. A is this difference, normalised among the steps of a node with the population standard
-deviation; a step that is alone at its node gets the sign of its difference.
+where V(s') is the outcome. A is this difference, normalised with the population standard deviation among the steps that
+leave the same node. If only one step leaves a node, its A is the sign of its difference.
 
 The paper's graph GAE adds to the difference of an edge, for each k >= 1, (gamma lam)^k times the mean difference of the
 edges that are k hops ahead. This sum is 0 for every lam. By the equation of V, the differences of all edges out of a
-node have mean 0, and if one edge out of a node is k hops ahead, so are the others. Therefore there is no option `lam`
-here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
+node have mean 0, and if one edge out of a node is k hops ahead, so are all edges out of this node. Therefore there is
+no option `lam` here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
 
-The paper does not say where an episode's last step leads, and when V is exact enough. Here an episode's last step leads
-to its next state if the episode did not terminate, this state is known and other steps leave it; otherwise it leads to
-a terminal node that has the episode's score. V is iterated until no value moves by more than 1e-10, and differences of
-at most 1e-8 count as 0.
+The paper does not say where an episode's last step leads, and when V is exact enough. Here it leads to its next state
+under three conditions: the episode did not terminate, the next state is known, and a step of the group starts from this
+state. In all other cases it leads to a terminal node whose value is the episode's score. V is iterated until no value
+moves by more than 1e-10, and differences of at most 1e-8 count as 0.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from agentrl.graph import StepGraph, graph_values, group_norm, keys
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)
 
-SWEEPS_END, ROUNDING = 1e-10, 1e-8  # the sweeps end when no value moves more; differences that count as 0
+SWEEPS_END, ROUNDING = 1e-10, 1e-8  # sweeps end when no value moves by more; largest |difference| that counts as 0
 
 
 class Config(Options, frozen=True):
@@ -53,7 +53,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         u, v, fixed, how="bellman", gamma=config.gamma, weight=graph.weight, tolerance=SWEEPS_END
     )  # [K]
     delta = config.gamma * value[v] - value[u]  # [N]
-    # A step that is alone at its node gets the sign of its difference, which must not be the sign of a rounding error.
+    # The only step that leaves a node gets the sign of its difference, which must not be the sign of a rounding error.
     delta[np.abs(delta) <= ROUNDING] = 0.0
     advantage = group_norm(delta, u, std="population", eps=config.eps, singleton="sign", weight=graph.weight)  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

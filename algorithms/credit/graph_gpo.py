@@ -5,10 +5,11 @@ Formula: `A = episode_weight * GN(score | group) + step_weight * GN(10 * discoun
 Source: GraphGPO, arXiv:2605.26684. The nodes of a group's graph are states, the edges are the executed steps. The last
 step of an episode that terminated with success leads to a success node. d(s) is the number of edges on the shortest
 path from s to this node, over the edges of all episodes of the group. If there is no such path, d(s) is the largest
-finite distance of the group plus 1. A step into the state s' returns 10 * discount^d(s'), or with `normalize_distance`
-10 * discount^(d(s') - d(s) + 1). The returns of steps from the same state are compared. The defaults are those of the
-released code (verl-agent recipe): the statistics of both terms count steps, and in the episode term a group of one row
-gets its score. For `discount`, the released code takes 0.1 on ALFWorld and 0.2 on WebShop.
+finite distance of the group plus 1. The return of a step from s to s' is 10 * discount^d(s'), or with
+`normalize_distance` 10 * discount^(d(s') - d(s) + 1). The returns of steps from the same state are compared. The
+defaults are those of the released code (verl-agent recipe): the statistics of both terms count steps, and in the
+episode term a group of one row gets its score. For `discount`, the released code takes 0.1 on ALFWorld and 0.2 on
+WebShop.
 """
 
 from typing import Literal, NamedTuple
@@ -26,10 +27,11 @@ NEEDS = ("state",)
 
 class Config(grpo.Config, frozen=True):
     """discount: factor of a step's return for each edge of the shortest path from its next state to success.
-    normalize_distance: the exponent of `discount` is the change of the distance to success in the step plus 1, not the
-    distance after the step. unit: what the statistics of the episode term count once: each step, or each episode.
-    singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the score's sign.
-    preset: has no effect on this method, because its defaults are those of the released code.
+    normalize_distance: the exponent of `discount` is the distance to success after the step, minus the distance before
+    the step, plus 1. If false, the exponent is the distance after the step. unit: what the statistics of the episode
+    term count once: each step, or each episode. singleton: in the episode term, the advantage of a group of one: zero,
+    its score itself (pass), or the score's sign. preset: has no effect on this method, because its defaults are those
+    of the released code.
     """
 
     discount: float = Field(0.1, ge=0, le=1)
@@ -48,8 +50,8 @@ class Edges(NamedTuple):
 
 
 def merged_edges(graph: StepGraph, end: np.ndarray) -> Edges:
-    """Nodes are states of a group, separate for each agent; `end` [N] int64 >= 0 names the terminal node that a step
-    leads to instead of a state, -1 for none.
+    """Nodes are states of a group, separate for each agent; `end` [N] int64 is the number (>= 0) of the terminal node
+    that a step leads to, or -1 if the step leads to a state.
 
     A step whose next state is unknown leads to a node of its group that has no edges out of it.
     """

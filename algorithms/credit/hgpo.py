@@ -7,8 +7,8 @@ are compared; a_k is the normalised return of a step among them. A is the weight
 exactly 0 is left out of the mean; for example, a_k is 0 if no other step shares the k states. The released code
 (verl-agent recipe) takes the population standard deviation, has no episode term unless an option adds it, and subtracts
 0.1 for an invalid action. The defaults here are the same without the penalty. A difference from the mean that is only a
-rounding error is 0 here; the float32 code keeps it. The released code adds eps to the sum of the weights; this moves A
-by less than 1e-6.
+rounding error is 0 here; the released code computes in float32 and keeps it. The released code adds eps to the sum of
+the weights; this moves A by less than 1e-6.
 """
 
 from types import MappingProxyType

@@ -6,19 +6,20 @@ r_i + gamma^L V_high(next start) - V_high(start)`, for a segment of L turns.
 Source: HiPER, arXiv:2602.16165, and its released code (compute_hae_advantage). A step with `segment_start`, and the
 first step of an episode, begins a segment. On the low level, the value after the last turn of a segment is V_high of
 the next segment's start, and GAE adds nothing from the next segment. On the high level, GAE adds the next segment's
-advantage times gamma^L lam_segment. The column `advantage` is the low advantage of every turn. The column
-`advantage_high` is the high advantage on the starts of segments, 0 on other steps.
+advantage times gamma^L lam_segment. The column `advantage` is the advantage of each turn on the low level. The column
+`advantage_high` is the advantage of a segment on the high level; it is on the first step of the segment, and 0 on other
+steps.
 
 The steps may say to which part of an answer each token belongs (`token_level` of `agentrl.algorithms._subgoals`). Then
-action tokens get the low advantage of their step. The sub-goal tokens of a segment's first step get its high advantage,
-and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`, and in
-episodes that share steps, every token gets the low advantage of its step. The released code gives switch tokens the
-advantage of a third critic, on whether to terminate, or the high advantage (`assign_high_to_switch`); there is no third
+action tokens get `advantage` of their step. The sub-goal tokens of a segment's first step get `advantage_high` of this
+step, and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`, and in
+episodes that share steps, every token gets `advantage` of its step. The released code gives switch tokens the advantage
+of a third critic, on whether to terminate, or the advantage of the segment (`assign_high_to_switch`); there is no third
 critic here.
 
 After the end of a truncated episode the value is 0 (`bootstrap=none`, the released default), the current value of each
-level (`current`, an option of the released code) or `next_value` (`value`). `whiten` takes the population variance of
-each level; on the high level only the starts of segments count. Returns are not whitened.
+level (`current`, an option of the released code) or the column `next_value` (`value`). `whiten` takes the population
+variance of each level; on the high level only the starts of segments count. Returns are not whitened.
 """
 
 from typing import Literal, NamedTuple

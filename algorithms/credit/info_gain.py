@@ -1,25 +1,27 @@
 """Turn rewards from the gain in the gold answer's probability.
 
 Formula: `r_k = p_k - p_{k-1}`, `A_k = sum over l >= k of gamma^(l-k) GN(r_l | group)`, where p_k is the probability of
-the gold answer after turn k; the last turn of an episode has its own reward as r_k.
+the gold answer after turn k. For the last turn of an episode, r_k is the reward of this turn.
 
-Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). The reward of
-the last turn is the F1 score of the answer in the paper. The paper normalises all turn rewards of a group together
+Source: IGPO, arXiv:2510.14967. p_k is exp(mean log-probability of the gold answer's tokens after turn k). In the paper,
+the reward of the last turn is the F1 score of the answer. The paper normalises all turn rewards of a group together
 (sample standard deviation, eps 1e-6) and then sums them with the discount.
 
 The released code works on tokens (`normalise=position` and `normalise=start`). The reward of a turn is on the turn's
 last token. G_t is the sum of the rewards from token t on, by default without a discount; a gamma below 1 applies per
 token. A token that the policy did not sample, such as an observation's, ends this sum, so credit does not pass it.
 `normalise=position` is the default of the released code: the advantage is G_t less the group's mean at the same
-position of the response, without a division. An episode that has ended before this position counts as 0, as padding
-does in the released code. `normalise=start` is the released code's estimator for discounted returns: the advantage is
-(G_t - mean) / (std + eps), with the mean and the sample standard deviation of the group's returns at the first token.
+position of the response, without a division. An episode without a sampled token at this position counts as 0, as in the
+released code: the episode has ended, or the token belongs to an observation. `normalise=start` is the released code's
+estimator for discounted returns: the advantage is (G_t - mean) / (std + eps), with the mean and the sample standard
+deviation of the group's returns at the first token.
 
 Position 0 is the first sampled token of an episode. Positions also count the tokens of the observations between turns.
-If the steps have no token table, each step counts as one token, with one token of an observation between two steps. A
-group of one episode gets 0. A group whose returns are all equal gets 0 too, where the float32 code gives a rounding
-error divided by eps. If the number of gains is not the number of turns, the released code takes the outcome alone; here
-an error names the step without a log-probability.
+If the steps have no token table, each step counts as one token, with one token of an observation between two steps.
+With `position` and `start`, a group of one episode gets 0. With `start`, a group whose returns at the first token are
+all equal gets 0 too, where the released float32 code gives a rounding error divided by eps. If the number of gains is
+not the number of turns, the released code takes the outcome alone; here an error names the step without a
+log-probability.
 """
 
 from types import MappingProxyType

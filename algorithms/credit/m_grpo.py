@@ -14,7 +14,8 @@ reproduced here.
 
 Limit: which trajectories are duplicated or dropped depends on `seed`, on the version of the policy that played the
 graph (its column `version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes.
-Their probabilities do not depend on these. A stored graph and a resumed run give the same choice as the run.
+The probability that a trajectory is duplicated or dropped depends on none of the three. For a stored graph, and in a
+resumed run, the choice is that of the original run.
 """
 
 from typing import Literal

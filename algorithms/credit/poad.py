@@ -5,9 +5,9 @@ Formula: `A_j = delta_j + c_j A_{j+1}` over tokens, with `delta_j = V_{j+1} - V_
 
 Source: POAD, arXiv:2405.15821, and its released code (morning9393/ADRL). V_j is the critic's value before token j of an
 action; V_0(next) is the value before the first token of the next step's action. Inside an action, tokens are not
-discounted and have no reward. The reward of the step and the discount come at the action's last token. Nothing follows
-the last step of a terminated episode; after a truncated last step, V_0(next) is `next_value`. The baselines NTPO and
-ARCHER of the released code are other methods. The defaults are those of the paper's runs.
+discounted and have no reward. The reward of the step and the discount come at the action's last token. After the last
+step of a terminated episode V_0(next) is 0; after a truncated last step it is the column `next_value`. The baselines
+NTPO and ARCHER of the released code are other methods. The defaults are those of the paper's runs.
 """
 
 import numpy as np

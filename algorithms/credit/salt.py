@@ -3,12 +3,12 @@
 Formula: `A = mean of A_base over the steps with an equal (state, action, next state)`.
 
 Source: SALT, arXiv:2510.20022 (EACL 2026 Findings); no code is released. Steps of a group are the same edge if their
-state, action and next state are equal. With `history` = h, the h (state, action) pairs before them must be equal too;
-an episode with fewer pairs before the step equals only an episode with as few. Every step gets the mean base advantage
-of the steps of its edge, so steps that successful and failed episodes share move towards 0. Every occurrence counts,
-also repeats inside an episode. The result is not normalised again. The text of the paper that we have gives the rule
-without a history window, which is history = 0. If an episode's last step has no next state, a marker that tells success
-from failure takes its place.
+state, action and next state are equal. With `history` = h, the h (state, action) pairs before them must be equal too; a
+step with fewer than h pairs before it equals only steps with the same number of pairs before them. Every step gets the
+mean base advantage of the steps of its edge, so the advantages of steps that successful and failed episodes share move
+towards 0. A step that an episode repeats counts each time. The result is not normalised again. The text of the paper
+that we have gives the rule without a history window, which is history = 0. If an episode's last step has no next state,
+a marker that tells success from failure takes its place.
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
 """One rollout per prompt, compared with an estimate of the prompt's value that is kept over iterations.
 
-Formula: `A = whiten(score - v)`, v the tracked value of the prompt.
+Formula: `A = whiten(score - v)`, where v is the tracked value of the prompt.
 
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. The column `value` on an
 episode's first row is the estimate *before* the scores of this batch are counted. `whiten` takes the mean and the
@@ -8,8 +8,8 @@ sample variance of score - value over all episodes of the batch: x becomes (x - 
 no groups. `Tracker` keeps the estimates outside of the credit function, which is pure.
 
 A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
-`prioritised`. The paper computes the first estimates from offline samples: give them as the option `start`, in the
-section of the credit method and in that of the sampler.
+`prioritised`. The paper computes the first estimates from offline samples: name a report of such samples in the option
+`start`, both of the credit method and of the sampler.
 """
 
 from collections.abc import Mapping
@@ -61,9 +61,9 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 class Tracker:
     """Counts of success and failure of each prompt; the more the policy changes, the faster old counts are forgotten.
 
-    value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 -
-    r with rho = clip(2^(-D / half_life), 0.875, 0.96), D the mean |change of log-probability| of the prompt's
-    last answer.
+    value = alpha / (alpha + beta); after an outcome r in 0..1: alpha <- rho alpha + r, beta <- rho beta + 1 - r with
+    rho = clip(2^(-D / half_life), 0.875, 0.96), where D is the mean |change of log-probability| of the prompt's last
+    answer.
     """
 
     def __init__(self, half_life: float = 0.06, low: float = 0.875, high: float = 0.96) -> None:

@@ -20,8 +20,8 @@ WRAPS = True
 
 class Config(Options, frozen=True):
     """methods: names of credit methods. weights: one factor per method, in the same order; an empty list gives each
-    method the factor 1. options: name of a method -> the options of this method. preset: has no effect
-    on this method; give it in `options`."""
+    method the factor 1. options: name of a method -> the options of this method. preset: has no effect on this method;
+    the preset of another method belongs in `options`."""
 
     methods: Words = Field(("grpo",), min_length=1)
     weights: Numbers = ()

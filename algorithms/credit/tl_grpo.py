@@ -3,12 +3,12 @@
 Formula: `A = GN(r | turn of the tree) + outcome_weight * GN(outcome | group)`.
 
 Source: TL-GRPO, arXiv:2601.16480, written from the abstract and a third party's code. At every turn a group of actions
-is sampled from one state, and each action is scored at once. By default, both terms divide by the population standard
-deviation. In the paper's tasks the environment is in the same state at every turn. Therefore a group is a turn of a
-tree, not a state, and the outcome of a trajectory is its best turn's reward, not the sum of the rewards. A step that is
-compared with no other step has only the outcome term. Candidates that were not executed (`rollout.name=candidates`) are
-compared with the other actions of their turn and have no outcome term. If a rollout plays plain chains, each chain is a
-tree of its own, so only `key=state` compares steps of several chains.
+is sampled from one state, and each of these actions gets a score of its own. By default, both terms divide by the
+population standard deviation. In the paper's tasks the environment is in the same state at every turn. Therefore a
+group is a turn of a tree, not a state, and the outcome of a trajectory is its best turn's reward, not the sum of the
+rewards. A step that is compared with no other step has only the outcome term. Candidates that were not executed
+(`rollout.name=candidates`) are compared with the other actions of their turn and have no outcome term. If a rollout
+plays plain chains, each chain is a tree of its own, so only `key=state` compares steps of several chains.
 """
 
 from typing import Literal

@@ -7,9 +7,9 @@ al., arXiv:2203.02155). The sampled tokens of an episode are one chain; tokens o
 reward of a turn is on its last token. Every token is discounted by gamma, also from one turn to the next. The paper of
 turn-PPO (arXiv:2512.17008) compares turn-PPO with this method and finds that this method needs gamma = lam = 1, the
 defaults here. With gamma = 1 and without `whiten`, this method is the same as `poad` with gamma = 1 and the same lam.
-The value after the end of a truncated episode is `next_value`, after the end of a terminated one 0. `whiten` takes the
-mean and the sample variance of all response tokens of an agent, as codes of PPO do: A becomes (A - mean) /
-sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened.
+The value after the end of a truncated episode is the column `next_value`; after a terminated episode it is 0.
+`whiten` takes the mean and the sample variance of all response tokens of an agent, as codes of PPO do: A becomes
+(A - mean) / sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened.
 """
 
 import numpy as np

@@ -1,15 +1,16 @@
 """Group advantages among the leaves of a prompt and among the leaves of one tree.
 
-Formula: `A = inter_weight * GN(R | prompt) + intra_weight * GN(R | tree)`, R the score of a leaf.
+Formula: `A = inter_weight * GN(R | prompt) + intra_weight * GN(R | tree)`, where R is the score of a leaf.
 
 Source: Tree-GRPO, arXiv:2509.21240. Each leaf is a trajectory with one score R. A_inter normalises R among the leaves
 of the prompt, A_intra among the leaves of the tree. A step that several leaves share gets the sum of their advantages
-(the core pools the paths). The released code (AMAP-ML/Tree-GRPO) takes the sample standard deviation and eps 1e-6. A
-tree with one leaf gets its score in the released code (`preset=official`), which makes the method GRPO plus the raw
-score there; by default here it gets 0. `singleton` decides this in both terms. The released code has three more modes:
-`inner` is A_intra alone, `nested` normalises A_inter again inside the tree, and `per_token` compares the rewards of
-tokens, not the scores of leaves. With `per_token`, the last token of a step has the step's reward and gets one
-advantage; the tokens before it have the reward 0 and share another.
+(`agentrl.credit.assign` adds them up). The released code (AMAP-ML/Tree-GRPO) takes the sample standard deviation and
+eps 1e-6. If a tree has one leaf, A_intra is the leaf's score in the released code (`preset=official`), and the method
+is GRPO plus this score. By default here A_intra is then 0. The option `singleton` decides this in both terms, but not
+with `per_token`. The released code has three more modes: `inner` is A_intra alone, `nested` normalises A_inter again
+inside the tree, and `per_token` compares the rewards of tokens, not the scores of leaves. With `per_token`, the last
+token of a step has the step's reward and gets one advantage; the tokens before it have the reward 0 and share another
+advantage.
 """
 
 from types import MappingProxyType
@@ -50,7 +51,7 @@ class Config(Options, frozen=True):
 
 
 def norm(x: np.ndarray, key: np.ndarray, config: Config, weight: np.ndarray) -> np.ndarray:
-    """[N] the one normalisation of all modes."""
+    """[N] x normalised among the rows with an equal key, as all modes do it."""
     return group_norm(x, key, std=config.std, eps=config.eps, singleton=config.singleton, weight=weight)
 
 
@@ -72,7 +73,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 
 def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     """Two advantages per step; `advantage` is their mean over the step's tokens. A tree or prompt with a single token
-    gets 0 whatever `singleton` says, as in the released code.
+    gets 0, as in the released code; `singleton` has no effect.
 
     Raises:
         ValueError: the graph has no tokens.

@@ -3,12 +3,12 @@
 Formula: `A = GN(G | key) + episode_weight * GN(score | group)`, `G_k = r_k + gamma G_{k+1}`.
 
 Source: four papers have this form. Group Turn Policy Optimisation, arXiv:2511.14846, has gamma 0.9; its text does not
-say whether all turns of a group are compared (`key=group`) or those with an equal index (`key=group+turn`). EAPO
+say whether all turns of a group are compared (`key=group`) or those with an equal turn number (`key=group+turn`). EAPO
 (IterResearch), arXiv:2511.07327, discounts the outcome geometrically over rounds, with key=group. Step-GRPO (R1-Router)
-has key=group+turn. UI-S1 (X-PLUG/MobileAgent) is `preset=official`, which follows its released code: gamma 0.5,
-key=group+turn, the episode term over steps with weight 1, in which a group of one row gets its score, and
-`cut=unmatched`. `cut=unmatched` cuts the return where an action did not match the expert's: G_k = r_k + gamma *
-matched_k * matched_{k+1} * G_{k+1}. In the term of the turns, a group of one always gets 0.
+has key=group+turn. UI-S1 (X-PLUG/MobileAgent) is `preset=official`, which follows its released code: gamma=0.5,
+key=group+turn, cut=unmatched, and an episode term over steps with weight 1. In this term, a group of one row gets its
+score. `cut=unmatched` cuts the return where an action did not match the expert's: G_k = r_k + gamma * matched_k *
+matched_{k+1} * G_{k+1}. In the term of the turns, a group of one always gets 0.
 """
 
 from types import MappingProxyType
@@ -25,13 +25,13 @@ PAPER = "Group Turn PO, arXiv:2511.14846; UI-S1; EAPO, arXiv:2511.07327; Step-GR
 
 
 class Config(grpo.Config, frozen=True):
-    """gamma: discount per turn. key: compare all turns of a group (group), or those of a group with an equal index
-    (group+turn). cut: where a return ends early: before and after each turn whose action did not match the expert's
-    (unmatched), or nowhere (off). unit: what the statistics of the episode term count once: each step, or each episode.
-    singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the score's sign.
-    invalid_penalty: subtracted from the return and the score of a step whose answer had no valid format, but not from
-    the returns of earlier steps. preset: official sets gamma=0.5, key=group+turn, cut=unmatched, episode_weight=1 and
-    singleton=pass, as in the released code of UI-S1.
+    """gamma: discount per turn. key: compare all turns of a group (group), or the turns of a group that have the same
+    number (group+turn). cut: where a return ends early: before and after each turn whose action did not match the
+    expert's (unmatched), or nowhere (off). unit: what the statistics of the episode term count once: each step, or each
+    episode. singleton: in the episode term, the advantage of a group of one: zero, its score itself (pass), or the
+    score's sign. invalid_penalty: subtracted from the return and the score of a step whose answer had no valid format,
+    but not from the returns of earlier steps. preset: official sets gamma=0.5, key=group+turn, cut=unmatched,
+    episode_weight=1 and singleton=pass, as in the released code of UI-S1.
     """
 
     OFFICIAL = MappingProxyType(

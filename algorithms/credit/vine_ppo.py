@@ -4,7 +4,8 @@ Formula: `A_k = r_k + V_{k+1} - V_k`.
 
 Source: VinePPO, Kazemnejad et al., arXiv:2410.01679. V_k is the column `value`, the mean outcome of fresh continuations
 from the state of step k; after the end of an episode V is 0. There is no discount and no normalisation. As in the
-released code, the last steps of an episode may have no `value`. There V_k = r_k + V_{k+1}, so their advantage is 0.
+released code, the last steps of an episode may have no `value`. For these steps V_k is r_k + V_{k+1}, so their
+advantage is 0.
 """
 
 import numpy as np

@@ -18,7 +18,7 @@ WRAPS = True
 
 class Config(Options, frozen=True):
     """base: name of the credit method whose advantages are whitened. options: the options of that method.
-    preset: has no effect on this method; give it in `options`."""
+    preset: has no effect on this method; the preset of the other method belongs in `options`."""
 
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)

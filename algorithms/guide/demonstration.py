@@ -1,9 +1,9 @@
 """A demonstration in the group: a chain of an expert, or a stored success of the policy, beside the fresh copies.
 
 Source: LUFFY, arXiv:2504.14945, puts an off-policy trace of a stronger model into each group and computes the
-advantages over the group with the trace. The setting is `source = "expert", when = "always"`, and the regularizer
+advantages over the group with the trace. For LUFFY, set `source = "expert", when = "always"` and the regularizer
 `imitation` with `shape = "bounded", by = "advantage"`. GCPO, arXiv:2510.07790, puts a reference answer into each group
-whose copies all failed. The setting is `when = "failed"`.
+whose copies all failed. For GCPO, set `when = "failed"`.
 
 Formula: with LUFFY's setting the loss of a group is a sum over all tokens, divided by the number of all tokens. A token
 of the policy adds the loss of the clipped ratio. A token of the demonstration adds -A f(pi) with f(x) = x / (x + 0.1).
@@ -18,7 +18,8 @@ sampled it and with the importance weights of `update.importance`, as it trains 
 Departures: the expert plays a task once, when a group first needs the demonstration, and the same episode joins all
 later groups of the task that need one. LUFFY's paper takes mean and standard deviation over the group with the trace,
 as `statistics = true` does here. LUFFY's released code takes them over the policy's own copies alone, as
-`statistics = false` does here, except that here a group of equal scores has advantage 0.
+`statistics = false` does here, with one exception. If all copies have the same score, here the copies get advantage 0,
+and the demonstration gets its score minus theirs, not divided by a standard deviation of 0.
 
 Limits: the rollout method must play whole chains, without branches, candidates or probes. If an expert's demonstration
 contains episodes of agents that were called, the steps of all its agents are imitated.

@@ -2,12 +2,12 @@
 
 Source: Guide, arXiv:2506.13923, gives hints only where all rollouts of a problem failed. The hinted rollouts join the
 group, and their importance ratio divides the probability without the hint by the probability with the hint. Scaf-GRPO,
-arXiv:2510.19807, has tiers of hints from vague to concrete, and takes the vaguest tier that helps (compared with the
+arXiv:2510.19807, has tiers of hints from vague to concrete, and takes the vaguest tier that helps (checked against the
 released code, `ray_trainer.py`).
 
-Formula: the loss of a hinted chain y with prompt x and hint h has per token the ratio pi_new(y_t | x) / pi(y_t | x), as
-other chains have, and the additional factor w(pi(y_t | x) / pi(y_t | x, h)). The function w is the one that
-`update.importance` names.
+Formula: with `train = "without"`, the loss of a hinted chain y with prompt x and hint h has per token the ratio
+pi_new(y_t | x) / pi(y_t | x), as other chains have, and the additional factor w(pi(y_t | x) / pi(y_t | x, h)). The
+function w is the one that `update.importance` names.
 
 When all copies of a task failed `patience` times in a row, `copies` further chains with a hint join the group of the
 task. The first hint of a task is that of tier 1. If none of the hinted chains succeeds, the next hint of the task is
@@ -53,8 +53,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         tiers: share of a solution's actions that the hint of each tier shows, ascending.
         heading: the line before a hint.
         copies: number of hinted chains that join a group.
-        patience: how many times in a row all copies of a task without help must fail before the task gets a hint; the
-            present batch counts.
+        patience: how many times in a row all copies that play a task without a hint must fail before the task gets a
+            hint; the present batch counts.
         rise: share of the hinted chains that must succeed before the task's next hint is that of the tier before.
         train: hinted chains are trained with the prompt without the hint (without), or with the prompt with the hint
             (with).

@@ -1,4 +1,5 @@
-"""Reinforcement learning and imitation in turns: tasks that fail in every copy are shown by an expert and imitated.
+"""Alternates reinforcement learning and imitation: an expert plays the tasks that fail in every copy, and the policy
+imitates the expert.
 
 Formula: as soon as the buffer holds `episodes` demonstrations or more, the policy imitates all of them.
 
@@ -7,9 +8,10 @@ reinforcement, questions that no rollout solves go into a buffer with a demonstr
 demonstrations for a batch, one step of fine-tuning on them follows, the buffer is emptied, and reinforcement learning
 goes on. So the more tasks fail, the more often the policy imitates.
 
-Compared with the released code (relift/verl/verl/relift/trainer.py): there as here, the questions are those of groups
-without a right answer. The released code fine-tunes when `sft_data_size` questions are in the buffer; it takes the
-newest of them, and the others stay in the buffer. Here the policy imitates the whole buffer.
+Compared with the released code (relift/verl/verl/relift/trainer.py): in the released code and, with patience=1, here,
+the questions are those of groups without a right answer. The released code fine-tunes when `sft_data_size` questions
+are in the buffer; it takes the newest of them, and the others stay in the buffer. Here the policy imitates the whole
+buffer.
 
 The demonstrations are episodes of `warmup.expert`, written in the form in which the policy answers, and trained under
 the allowed sets that sampling uses. The policy imitates them as the warm-up does (`warmup.minibatches` optimiser steps

@@ -1,23 +1,24 @@
-"""Tasks that fail in every copy begin at a point of a success; the point moves backwards as success rises.
+"""Tasks that fail in every copy begin at a point inside a successful episode; the point moves backwards as the success
+rate rises.
 
 Formula: the start moves back by `step` turns when at least the share `rise` of the copies succeeds.
 
 Source: Salimans and Chen, "Learning Montezuma's Revenge from a Single Demonstration", arXiv:1812.03381, Algorithm 1:
 episodes start near the end of a demonstration, and the start moves back when at least a share (0.2) of the rollouts
-that begin there succeed. The same idea for language models: R3, arXiv:2402.05808.
+that begin there succeed. R3, arXiv:2402.05808, applies the same idea to language models.
 
-A success is an episode of the policy or, with `source = "expert"`, also an episode of the environment's expert, who
+A success is a successful episode of the policy or, with `source = "expert"`, also of the environment's expert, who
 plays a task once, after it has failed. A start is the first turns of a success. After the reset, these turns are
 carried out again, so that the chain begins in the state to which they lead, with the prompt that the success had there.
 The chain needs no importance weight: the policy samples all of its trained answers. All copies of a group begin in the
 same state.
 
-A task with a success begins at a start after all its copies failed `patience` times in a row. When the start has moved
-back to the task's beginning, the copies begin there without help; if the task fails again `patience` times, it gets its
-last start again.
+If all copies of a task failed `patience` times in a row and a success of the task is stored, the next copies begin at a
+start. When the start has moved back to the task's beginning, the copies begin there without help. If all copies then
+fail `patience` times in a row again, the task gets its last start again.
 
-Departures: each task has a start of its own, while Algorithm 1 has one start for the whole run, and the start moves by
-turns.
+Departures: Algorithm 1 has one start for the whole run. Here each task has a start of its own, and a start moves by
+whole turns.
 
 Limits: the environment must be deterministic. If the same answers lead to another state, the chain ends with an
 env_error whose message says this. A success in which agents were called gives no start.

@@ -1,4 +1,4 @@
-"""A teacher that reads what the policy sampled: on-policy distillation, by the regularizer of the same name.
+"""A teacher that reads what the policy sampled: on-policy distillation, by the regularizer `teacher`.
 
 Formula: `x = log pi - log pi_teacher` of each sampled token, which the regularizer `teacher` computes.
 
@@ -110,8 +110,8 @@ class Teacher:
             del self.solutions[key]
 
     def told(self, record: EpisodeRecord) -> str:
-        """The actions of a success, for the prompts that the policy reads as its own teacher; empty if it does not
-        teach the chain."""
+        """The actions of a success, for the prompts that the policy reads as its own teacher; empty for a chain that it
+        does not teach."""
         actions = self.solutions.get(record.task.key)
         if not actions or record.success or lost(record):
             return ""

@@ -1,11 +1,12 @@
 """The routine behind all policy losses: a probability ratio, which a token, a step, a segment or an episode shares, and
 a gate, which turns the ratio into a loss.
 
-The loss of a token is P * l(u, +1) + M * l(u, -1). Here u is the ratio of the token, P, M >= 0 are the positive and
-the negative advantage mass of its step, and l(u, s) is the loss at advantage s. On a chain at least one of P and M is
-0, and this is the usual loss at A = P - M. `agentrl.trainer.path_weights.aggregation_weights` does the aggregation
-(token mean, sequence mean of token means or sums, constant length). The denominator of the aggregation is counted over
-the whole mini-batch, so the losses of micro-batches can be added. The file of each loss names its aggregation.
+The loss of a token is P * l(u, +1) + M * l(u, -1). Here u is the ratio of the token, P, M >= 0 are the positive and the
+negative advantage mass of its step, and l(u, s) is the loss at advantage s. On a chain at least one of P and M is 0,
+and this is the usual loss at A = P - M. `agentrl.trainer.path_weights.aggregation_weights` does the aggregation (the
+mean over all tokens, or the mean over sequences of token means, of token sums, or of token sums divided by a constant).
+The denominator of the aggregation is counted over the whole mini-batch, so the losses of micro-batches can be added.
+The file of each loss names its aggregation.
 
 Letters: T tokens, K groups of tokens (steps, segments or episodes).
 """
@@ -37,14 +38,14 @@ class Surrogate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         gate: the loss l(u, s) at the advantage s = +1 or -1. clip: the larger of -s u and -s clip(u). sigmoid:
             -s 4/tau sigmoid(tau (u - 1)). weight_clip: -s clip(u) log pi, with clip(u) as a constant factor.
             quadratic: -s u + (u - 1)^2 / (2 bound), where bound is `clip_high` at s = +1 and the lower bound at s = -1.
-            smooth: -s ((1 - a) u + a) with a = `smoothing`. geometric: -s u, where u is computed from clipped token
-            log-ratios, which are averaged over the granularity before exp. log_prob: -s log pi. none: -s u.
+            smooth: -s ((1 - a) u + a) with a = `smoothing`. geometric: -s u, where log u is the mean of the clipped
+            log-ratios of the tokens that share a ratio. log_prob: -s log pi. none: -s u.
         clip_low, clip_high: clip(u) is u limited to [1 - clip_low, 1 + clip_high]. For `geometric`, a token's log-ratio
             is at most clip_high at s = +1 and at least -clip_low at s = -1.
         negative_low, negative_high: these bounds at negative advantage; None takes clip_low or clip_high.
-        dual_clip: with the gate `clip`, the largest loss l(u, -1), above 1; None: no cap.
-        straight_through: the value of a shared ratio stays, but its gradient at each token is that of the token's own
-            log-probability.
+        dual_clip: with the gate `clip`, the largest value of l(u, -1). It must be greater than 1; None: no such bound.
+        straight_through: the logarithm of a shared ratio keeps its value, and in the loss of a token its gradient is
+            that of the token's own log-probability.
         spread: divide the loss of each token by the number of tokens in its group, so that the losses of a group's
             tokens sum to the group's loss.
     """
@@ -85,7 +86,8 @@ class Sequences(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class Groups(NamedTuple):
-    """Which tokens share a ratio: `key` [T] int64 is the number of a token's group, `size` [T] float its tokens."""
+    """Which tokens share a ratio: `key` [T] int64 is the number of a token's group, `size` [T] float the number of
+    tokens in this group."""
 
     key: "Tensor"
     size: "Tensor"
@@ -129,7 +131,7 @@ def total(x: "Tensor", groups: Groups) -> "Tensor":
 
 
 def log_ratio(inputs: LossInputs, config: Surrogate, groups: Groups) -> "Tensor":
-    """[T] log of the ratio that each token's loss uses."""
+    """[T] log of each token's ratio, before any clip."""
     own = inputs.logprob - inputs.old_logprob  # [T]
     if config.granularity == "token":
         return own

@@ -2,9 +2,10 @@
 
 Formula: `l = -A sg(clip(u, 1 - clip_low, 1 + clip_high)) log pi`, where sg(x) is x as a constant, without gradient.
 
-Source: CISPO (MiniMax-M1), arXiv:2506.13585, Eq. 4-5. The clipped ratio is a constant factor of log pi, so every token
-keeps a gradient. The paper has no lower bound; clip_low=1 does the same, because u is never below 0. The paper tunes
-clip_high. The default aggregation is "token-mean".
+Source: CISPO (MiniMax-M1), arXiv:2506.13585, Eq. 4-5. The clipped ratio, called the weight, is a constant factor of log
+pi. The gradient of a token is therefore not cut off where the ratio is clipped. The paper has no lower bound;
+clip_low=1 does the same, because u is never below 0. The paper tunes clip_high. The default aggregation is
+"token-mean".
 """
 
 from pydantic import BaseModel, Field

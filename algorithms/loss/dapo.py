@@ -3,8 +3,9 @@
 Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`.
 
 Source: DAPO, arXiv:2503.14476, Eq. 10. The paper takes PPO's clipped loss with the range [1 - 0.2, 1 + 0.28], sums it
-over all tokens of the batch, and divides the sum by the number of these tokens (`AGGREGATION`). The same paper's
-dynamic sampling is the sampler `dynamic`, and its overlong penalty is the reward transform `overlong`.
+over all tokens of the batch, and divides the sum by the number of these tokens. The default aggregation, "token-mean",
+does the same over a mini-batch. The dynamic sampling of this paper is the sampler `dynamic`, and its overlong penalty
+is the reward transform `overlong`.
 """
 
 from pydantic import BaseModel, Field

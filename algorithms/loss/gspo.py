@@ -23,7 +23,7 @@ AGGREGATION = "seq-mean-token-mean"
 class Config(Sequences, frozen=True):
     """clip_low: the lower bound of a sequence's ratio is 1 - clip_low. clip_high: the upper bound of a sequence's ratio
     is 1 + clip_high. form: which log-probabilities have a gradient in the loss of a token: those of all tokens of the
-    sequence (sequence), or the token's own only (token). Both forms have the same value.
+    sequence (sequence), or the token's own only (token). The value of the loss is the same in both forms.
     """
 
     clip_low: float = Field(3e-4, ge=0, le=1)

@@ -1,6 +1,7 @@
 """GSPO times the length of the response.
 
-Formula: `l = T max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` for a sequence of T tokens, s as in `gspo`.
+Formula: `l = T max(-A s, -A clip(s, 1 - clip_low, 1 + clip_high))` for a sequence of T tokens, where s is `exp(mean
+over the sequence of log u)`, as in `gspo`.
 
 Source: LUSPO (length-unbiased sequence policy optimisation), arXiv:2602.05261. The paper multiplies the GSPO loss of
 each sequence by the sequence's length. Here every token carries the GSPO loss of its sequence, and "seq-mean-token-sum"

@@ -5,8 +5,8 @@ masked until the mean of `(log u)^2` over the tokens that are left is at most `t
 
 Source: M2PO, arXiv:2510.01161 ("Prosperity before Collapse"). M2 is the mean of (log u)^2, where log u is the token's
 log pi_new - log pi_behaviour and pi_behaviour is the policy that sampled the token. The loss of the tokens that are
-left is not clipped. No term of M2 is negative, so large ratios cannot cancel in M2 as they can in an estimate of the
-KL divergence.
+left is not clipped. No term of M2 is negative, so positive and negative log-ratios do not cancel each other, as they
+can in the mean of the log-ratios, which estimates the KL divergence.
 
 Departure: the paper masks over the whole batch. Here a loss sees one micro-batch at a time, so the threshold holds in
 each micro-batch. `update.old_logprob` must be "engine", because the ratio is to the policy that sampled the tokens. The

@@ -12,7 +12,7 @@ from agentrl.algorithms.loss._surrogate import Surrogate, surrogate
 from agentrl.loss import LossInputs, LossOutput
 
 AGGREGATION = "token-mean"
-ZERO_WITHOUT_CREDIT = True  # steps of credit 0 need no forward pass
+ZERO_WITHOUT_CREDIT = True  # so this loss needs no forward pass of a step whose credit is 0
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):

@@ -1,10 +1,10 @@
 """Probabilities smoothed towards the old policy instead of clipping.
 
-Formula: `l = -A ((1 - a) u + a)`, a the option `smoothing`.
+Formula: `l = -A ((1 - a) u + a)`, where a is the option `smoothing`.
 
 Source: PSPO (probability smoothing policy optimisation), arXiv:2509.21282. The paper mixes the new probability with the
 old one, pi' = (1 - a) pi + a pi_old, so the ratio becomes (1 - a) u + a. The loss is not clipped; with a = 0 it is
-PPO's without its clip. The aggregation was not checked against the paper; "token-mean" is that of `ppo_clip`.
+PPO's loss without the clip. The aggregation was not checked against the paper; "token-mean" is that of `ppo_clip`.
 """
 
 from pydantic import BaseModel, Field

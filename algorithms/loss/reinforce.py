@@ -16,7 +16,7 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """corrected: weight the gradient of each token by its ratio u, for tokens that an older policy sampled."""
+    """corrected: multiply the gradient of each token by the token's ratio u, as an importance weight."""
 
     corrected: bool = False
 

@@ -1,6 +1,7 @@
 """A sigmoid gate instead of clipping.
 
-Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`, tau the option `tau_positive` if A > 0, `tau_negative` if A < 0.
+Formula: `l = -A (4 / tau) sigmoid(tau (u - 1))`, where tau is the option `tau_positive` if A > 0 and `tau_negative` if
+A < 0.
 
 Source: SAPO (soft adaptive policy optimisation), arXiv:2511.20347. At u = 1 the slope of this loss is the slope of
 PPO's loss, and the slope falls towards 0 on both sides of u = 1. The paper's tau is 1.0 at positive and 1.05 at

@@ -1,15 +1,17 @@
 """Entropy bonus with a band around the mean entropy of past updates: EPO's term, and the history of entropies.
 
-Formula: `-coef * (H - weight * w * band)` per token, H the token's entropy in nats.
+Formula: `-coef * (H - weight * w * band)` per token, where H is the token's entropy in nats and `band` is a penalty on
+entropies outside the band.
 
-Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The loss gains -coef * (H - weight * w * band), where
-`entropy_band` computes the penalty `band` and `band_weight` the factor w. The released code also has a gate that
-switches the term on and off by the KL; this gate is not built here.
+Source: EPO, arXiv:2509.22576, official generate_entropy_penalty. The function `entropy_band` computes the penalty
+`band`. The function `band_weight` computes the factor w, which falls from 1 to 0.04 over the updates (with `anneal`,
+else it is 1). The released code also has a gate that switches the term on and off by the KL; this gate is not built
+here.
 
 Departures: the entropies are computed in the forward passes of the update itself. If an update has a single optimiser
-step, they are the entropies of the policy that sampled, as in the released code. An update adds nothing to the history
-of a turn that did not occur in the update, and on a turn without a history the penalty is 0; the released code takes an
-entropy of 1.0 nat in both cases.
+step, they are the entropies of the policy before the update, as in the released code. An update adds nothing to the
+history of a turn that did not occur in the update, and on a turn without a history the penalty is 0; the released code
+takes an entropy of 1.0 nat in both cases.
 
 Letters: N steps, C steps or copies of steps, T tokens of a micro-batch.
 """

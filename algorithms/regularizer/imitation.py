@@ -10,7 +10,7 @@ Formula: -coef log pi(y_t), or -coef pi(y_t) / (pi(y_t) + gamma), on the tokens 
 advantage A.
 
 `by = "advantage"` multiplies a token's term by the advantage of the token's step, as in LUFFY's mixed-policy objective;
-`by = "one"` imitates every demonstration alike.
+`by = "one"` multiplies it by 1.
 
 The tokens of demonstrations count in the denominators of `update.aggregation`, as in LUFFY, where Z of Eq. 4 sums the
 lengths of demonstrations and of sampled answers.

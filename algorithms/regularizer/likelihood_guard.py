@@ -1,15 +1,15 @@
 """Guards the likelihood of good answers: where a step of advantage >= 0 became less likely, the fall of its tokens'
 log-probabilities is added to the loss.
 
-Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell, W the
-weight of the step.
+Formula: `coef * W * max(old_logprob - logprob, 0)` per token of an action with `A >= 0` whose likelihood fell, where W
+is the weight of the step.
 
 Source: LLDS, arXiv:2512.04220. The abstract of the paper's second version and the released model card say: an action
 (the tokens of a step) is regularised if its advantage is >= 0 and its likelihood fell, and only at the tokens whose
 probability fell. In the paper's first version the likelihood of the whole trajectory must have fallen. The card calls
-the condition on the trajectory gate R and the condition on the action gate A, and reports the best results for gate A.
-Two things were not checked against the paper's equations: the penalty of a token, here old_logprob - logprob, and how
-the tokens are averaged, here as `update.aggregation` says.
+the condition on the trajectory "gate R" and the condition on the action "gate A", and reports the best results for gate
+A. Two things were not checked against the paper's equations: the penalty of a token, here old_logprob - logprob, and
+how the tokens are averaged, here as `update.aggregation` says.
 """
 
 from typing import TYPE_CHECKING

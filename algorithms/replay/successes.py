@@ -7,8 +7,8 @@ question. Some of them are drawn at random and join the fresh group, and the gro
 those of the fresh and the replayed answers together. A replayed answer keeps the log-probs of the policy that gave it.
 
 Departures: RLEP collects the pool once, with a policy that was trained before. Here the pool grows during the run, and
-the option `runs` adds the successes of other runs. `when = "failed"` replays only where all fresh copies failed, so
-that such a group has a gradient.
+the option `runs` adds the successes of other runs. With `when = "failed"`, successes join only groups whose fresh
+copies all failed, so that such a group has a gradient.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,9 @@ Formula: the `copies` latest stored rollouts of the task join its group with wei
 
 Where states have keys and steps are deterministic, an old step says something about the environment that stays true:
 the state that it led to, and the outcome. Joined to the group of its task, the old step enters the step groups of
-GiGPO, the Bellman values of GRAFT and GraphGPO, and the group's mean, and gets no credit itself. If all fresh copies of
-a task did the same, they are then compared with what earlier copies did. Only the fresh rows are trained. They are
-samples of the present policy, so there is no importance weight and no off-policy gradient.
+GiGPO, the values of GRAFT, the distances of GraphGPO and the group's mean, and gets no credit itself. If all fresh
+copies of a task did the same, they are then compared with what earlier copies did. Only the fresh rows are trained.
+They are samples of the present policy, so there is no importance weight and no off-policy gradient.
 
 What is exact, and what is not: a baseline that does not depend on the present action leaves the expected gradient as
 it is, whichever policy the baseline came from (`rloo`, and `grpo` or `gigpo` with `std = "none"`). If a rollout counts

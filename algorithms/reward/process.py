@@ -5,8 +5,8 @@ score.
 
 Source: Gao et al., "On designing effective RL reward at training time for LLM reasoning", arXiv:2410.15115; the
 formulas are written from memory. With clip, a step whose score is at least the threshold gets 0, so repeating good
-steps pays nothing. With delta, the last turn gets 0 and the last turn but one gets its whole score. The rewards from
-any turn but the last to the end of the episode therefore sum to that turn's score, whatever the number of turns.
+steps pays nothing. With delta, the last turn gets 0 and the turn before it gets its whole score. Therefore the rewards
+from a turn to the end of the episode sum to the score of this turn (0 for the last turn), whatever the number of turns.
 """
 
 from typing import Literal

@@ -5,10 +5,10 @@ Formula: `r = -cost` on a step that leads to a state of its own path, else 0.
 Source: none; the project's own. It is a step penalty that is charged only on steps that show nothing new. The
 environment says which states are equal (`Observation.state_key`). The return of an episode tells little about one
 superfluous step, because the episode may succeed nevertheless; this cost is charged at the step itself. It is not
-potential-based shaping, so it may change which policy is optimal. It also charges a step back that the task needs, and
-it does not charge a useless step whose new state differs, such as picking up any object. Keep the cost small against
-the reward of success, and watch the success rate. The column `back` of `agentrl diagnose` shows the share of
-such steps. Use this reward beside the environment's own reward:
+potential-based shaping, so it may change which policy is optimal. The cost is also charged if the task needs the step
+to an earlier state. It is not charged on a useless step to a new state, such as picking up any object. Keep the cost
+small against the reward of success, and watch the success rate. The column `back` of `agentrl diagnose` shows the share
+of such steps. Use this reward beside the environment's own reward:
 
     [[reward]]
     name = "weighted_sum"

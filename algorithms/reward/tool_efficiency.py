@@ -1,10 +1,10 @@
 """The correctness reward times a factor that falls with the number of tool calls.
 
-Formula: `R = alpha * r_tool * correct`, r_tool as below.
+Formula: `R = alpha * r_tool * correct`, where r_tool is defined below.
 
 Source: OTC, arXiv:2504.14870. An answer whose correctness is 0 gets 0, however few its calls. alpha is the option
-`scale`, c the option `smoothing`. With m the calls of the episode and n the fewest calls of a right answer in the
-group, the group form (OTC-GRPO) is
+`scale`, and c is the option `smoothing`. With m the number of calls of the episode and n the fewest calls of a right
+answer in the group, the group form (OTC-GRPO) is
 
     r_tool = 1                          m = n = 0
              cos(m pi / (2 m + c))      n = 0 < m

@@ -9,9 +9,10 @@ log-probabilities of its sampled tokens, as the trainer computes them before the
 therefore computed after annotation.
 
 `preset = "official"` follows the released code (verl/trainer/ppo/ray_lean_trainer.py, `_compute_advantages`) in two
-points. The likelihood is the mean over the tokens, not their sum, so that an answer is not unlikely only because it is
-long. The factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses nothing. The released code has
-beta = 0.25 (`rank_penalty`), and ranks equally likely copies by their order, which neither preset does here.
+points. The likelihood is the mean of the log-probabilities of the tokens, not their sum. With the sum, an answer can be
+unlikely only because it is long. The factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses
+nothing. The released code has beta = 0.25 (`rank_penalty`), and ranks equally likely copies by their order, which
+neither preset does here.
 """
 
 from typing import Literal

@@ -2,8 +2,9 @@
 
 Formula: `r = sum over signals i of weight_i * signal_i`.
 
-Source: none; common practice. The papers of MO-GRPO and GDPO argue against it; `group_normalised` has their methods.
-A signal may be reported on every step or at the end alone; where a step does not report it, it adds nothing.
+Source: none; common practice. The papers of MO-GRPO and GDPO argue against it; `group_normalised` has their methods. A
+signal may be reported on every step or only on some, such as the last one. It adds nothing to the reward of a step that
+does not report it.
 """
 
 from collections.abc import Mapping

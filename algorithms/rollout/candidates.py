@@ -3,7 +3,7 @@
 Formula: `executed = argmax over K candidates of reward`.
 
 Source: AT-GRPO, arXiv:2510.11062 (PettingLLMs): at each turn K candidates are sampled from one state and the best is
-executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each scored at once by an evaluator. A
+executed, a greedy tree; TL-GRPO, arXiv:2601.16480: a group of actions per state, each of which an evaluator scores. A
 candidate is scored by carrying it out in a copy of the environment, so its reward is the environment's own, and each
 candidate costs a step of the environment. `choose=first` executes the first candidate whatever the rewards are, which
 keeps the chain a sample of the policy. Among candidates with equal rewards, `choose=best` executes the earliest. A

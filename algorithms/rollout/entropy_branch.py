@@ -1,14 +1,15 @@
-"""Chains that branch after a tool result that raised the policy's entropy.
+"""Chains that branch after an answer; the more the entropy has risen since the first answer, the more often they
+branch.
 
-Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, u uniform in [0, 1].
+Formula: a copy is made after turn t iff `clip(u - weight * (H_t - H_0), 0, 1) <= threshold`, with u from U(0, 1).
 
-Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes per task, m begin at
-once. H_t is the entropy of turn t: the sum (not the mean) over the answer's first tokens (20; option `tokens`) of
--sum p log p / log V, where this sum is over the ten most probable tokens and V is the size of the vocabulary. H_0 is
-the entropy of the first turn on the path. After each turn t that did not end its episode, a number u is drawn from
-U(0, 1) beam - 1 times. Each time that clip(u - weight * (H_t - H_0), 0, 1) <= threshold, a copy of the chain begins
-there, as long as the task has fewer than n episodes. If all chains of a task have ended and the task has fewer than n
-episodes, one fresh chain begins.
+Source: ARPO, arXiv:2507.19849, section 3.2, and RUC-NLPIR/ARPO. Of n = `batch.copies` episodes per task, m begin as
+chains from the root. H_t is the entropy of turn t: the sum (not the mean) over the answer's first `tokens` tokens
+(default: 20) of -sum p log p / log V, where the inner sum is over the ten most probable tokens and V is the size of the
+vocabulary. H_0 is the entropy of the first turn on the path. After each turn t that did not end its episode, a number u
+is drawn from U(0, 1) beam - 1 times. Each time that clip(u - weight * (H_t - H_0), 0, 1) <= threshold, a copy of the
+chain begins there, if the task has fewer than n episodes. If all chains of a task have ended and the task has fewer
+than n episodes, one fresh chain begins.
 
 The released code plays all chains turn by turn. Here a chain is played to its end, and then its turns are examined in
 order. Both give the same distribution of rollouts, because the turns of a chain do not depend on the chain's copies.
@@ -30,7 +31,7 @@ class Config(RolloutOptions, frozen=True):
     """Options.
 
     Attributes:
-        initial: m, number of chains per task that begin at once, at most batch.copies; 0 takes half of batch.copies.
+        initial: m, number of chains with which each task begins, at most batch.copies; 0 takes half of batch.copies.
         tokens: number of first tokens of an answer over which the entropy of the answer is summed.
         weight: factor of the rise of entropy since the first turn.
         threshold: a copy of a chain begins after an answer if a number drawn from [0, 1), minus weight times the rise
@@ -107,5 +108,5 @@ def entropy(step: StepRecord, tokens: int) -> float:
     """
     told: Sequence[float] | np.ndarray | None = step.generation.entropy
     if told is None:
-        raise ValueError("rollout.name=entropy_branch needs the entropy of each token: set engine.name=hf")
+        raise ValueError("rollout.name=entropy_branch needs the entropy of each token: set engine.name=hf or vllm")
     return float(np.sum(told[:tokens]))

@@ -3,7 +3,7 @@
 Formula: per tree 1 + N L leaves, of which k are kept; M trees per task.
 
 Source: Tree-GRPO, arXiv:2509.21240, section 3 and AMAP-ML/Tree-GRPO. A node is a complete step (thought, action,
-observation), the root is the prompt, a leaf is a step that ended its episode. From M roots one chain each is played.
+observation), the root is the prompt, a leaf is a step that ended its episode. One chain is played from each of M roots.
 Then, L times, N nodes per tree are drawn uniformly and with replacement from the root and all nodes that are not
 leaves, and from each of them a new chain is played to its end; all new chains of all trees and tasks run together. Of a
 tree's 1 + N L leaves k are kept at random, and steps that lead to no kept leaf are left out. The released code does the

@@ -1,6 +1,7 @@
-"""Prefers tasks that are neither solved nor hopeless: weight sqrt(v (1 - v)) + floor, v the estimated success.
+"""Prefers tasks that are neither solved nor hopeless: the weight of a task is sqrt(v (1 - v)) + floor, where v is its
+estimated success rate.
 
-Formula: `weight = sqrt(v (1 - v)) + floor`, v the estimated success of the task's bin.
+Formula: `weight = sqrt(v (1 - v)) + floor`, where v is the estimated success rate of the task's bin.
 
 Source: the prompt sampling weight of SPO, arXiv:2509.13232 (section on prioritised sampling). Here v is one estimate
 per difficulty bin, (successes + 0.5) / (episodes + 1), and the counts of earlier batches shrink by the factor `decay`

@@ -1,10 +1,11 @@
 """Uniform tasks; further tasks are played in place of groups whose scores do not vary, from which nothing is learnt.
 
-Formula: a group is kept iff its scores vary.
+Formula: a group stays in the batch if its scores vary.
 
-Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size. Groups beyond this size are not
-used. If too few groups vary after `max_rounds` rounds, groups of the last round that do not vary fill the batch. The
-metrics `groups_dropped` and `groups_filled` count the groups that are not used and the groups that fill the batch.
+Source: dynamic sampling, DAPO, arXiv:2503.14476, Eq. 11. The batch keeps its size: if more groups vary than the batch
+holds, the surplus groups are not used. If too few groups vary after `max_rounds` rounds, groups of the last round that
+do not vary fill the batch. The metric `groups_dropped` counts the groups that were played and are not in the batch, and
+`groups_filled` the groups that fill it.
 """
 
 from collections.abc import Sequence

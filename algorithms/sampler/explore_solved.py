@@ -1,15 +1,15 @@
 """Raises the temperature of tasks that are always solved, so that their groups vary again.
 
 Formula: temperature = `temperatures[min(n, len(temperatures)) - 1]` after n >= 1 visits in a row in which every copy
-solved the task; `sampling.temperature` after n = 0.
+solved the task; `sampling.temperature` if n = 0. A visit is a batch in which the task is played.
 
 Source: ERPO, arXiv:2511.04800 (explore residual prompts). If every copy solves a task, the scores of the group do not
 vary, and the group gives no gradient. Each task has a count of the visits in a row in which every copy solved it, and
-the temperature of the task's next group rises with the count. The trainer's log-probs use the same temperature (the
+the temperature of the task's next group rises with the count. The trainer computes log-probs at this temperature (the
 column `temperature`), so that the loss compares log-probs at the temperature at which the tokens were sampled.
 
-Departure: the schedule of the paper was not available. Here, after n solved visits in a row, the temperature is entry
-n of the list `temperatures`, or the last entry if the list is shorter. A visit with a failure sets the count to 0.
+Departure: the schedule of the paper was not available. Here, after n solved visits in a row, the temperature is entry n
+of the list `temperatures`, or the last entry if the list is shorter. A visit in which a copy fails sets the count to 0.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,24 +3,24 @@
 Formula: maximise `sum over tasks of (1 - p^N - (1 - p)^N) p (1 - p)^2` over the copies N of each task, with a limited
 total cost.
 
-Source: Knapsack RL, arXiv:2509.25849. The value of playing a task of success rate p with N copies is the probability
-that the outcomes of the group vary, 1 - p^N - (1 - p)^N, times the gain of an update on the task, p (1 - p)^2. The
-copies N of all tasks are chosen so that their total value is largest and their total cost is at most that of
-`batch.copies` copies of every task.
+Source: Knapsack RL, arXiv:2509.25849. If the success rate of a task is p, the value of playing N copies of it is the
+product of two factors: the probability that the outcomes of the group vary, 1 - p^N - (1 - p)^N, and the gain of an
+update on the task, p (1 - p)^2. The copies N of all tasks are chosen so that their total value is largest and their
+total cost is at most that of `batch.copies` copies of every task.
 
-The batch begins with a first wave of `first` copies per task. Then p is the mean of a Beta posterior
-(`_history.Posterior`) of the outcomes of earlier batches and of this first wave. Dynamic programming over the tasks
-distributes the other copies.
+The batch begins with a first wave of `first` copies per task. Then p is the mean of a Beta posterior (that of the
+sampler `posterior`), which counts the outcomes of earlier batches and of this first wave. Dynamic programming over the
+tasks distributes the other copies.
 
 The formula of the value is the same as in the released code (verl/trainer/ppo/exploration_utils.py).
 
 Departures: the paper estimates p by the success rate of the epoch before. This rate is 0 or 1 for many tasks, for which
 the paper needs an extra rule; the posterior mean used here is never 0 or 1. In the paper every copy costs 1. Here, with
-`unit = "tokens"`, the cost of a copy is in proportion to the tokens that the first wave sampled for its task, rounded
-to eighths of the mean over the tasks. In the released code the first further copy of a task has the value of all the
-task's copies; here a further copy has the value that it adds. The released code has a rule that gives the remaining
-copies to tasks that were never or always solved. Here this rule is not needed, because a further copy always adds value
-if p is neither 0 nor 1.
+`unit = "tokens"`, the cost of a copy is in proportion to the tokens that the first wave sampled for its task. It is a
+multiple of 1/8 of the mean cost over the tasks. In the released code the first further copy of a task has the value of
+all the task's copies; here a further copy has the value that it adds. The released code has a rule that gives the
+remaining copies to tasks that were never or always solved. Here this rule is not needed, because a further copy adds
+value whenever p lies between 0 and 1.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,13 @@
 """Prefers tasks whose success rate is near a target, as a posterior per task predicts it without extra rollouts.
 
-Formula: play the tasks of smallest `|p - target|`, p drawn from `Beta(alpha, beta)` of the task.
+Formula: play the tasks of smallest `|p - target|`, where p is drawn from `Beta(alpha, beta)` of the task.
 
-Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success rate,
-which is updated with the outcomes of every batch with the task (`_history.Posterior`). For a batch of n tasks, `pool`
-times n candidate tasks are drawn. For each candidate, a success rate is drawn from its posterior (Thompson sampling).
-The n candidates whose drawn success rates are nearest to `target` are played. A task that was seldom played has a wide
-posterior, so that it is tried now and then.
+Source: MoPPS, arXiv:2507.04632 (model predictive prompt selection). Each task has a Beta posterior of its success rate.
+If s of k copies of a task succeed in a batch, alpha becomes decay alpha + (1 - decay) alpha_0 + s, and beta becomes
+decay beta + (1 - decay) beta_0 + k - s; `prior` is [alpha_0, beta_0]. For a batch of n tasks, `pool` times n candidate
+tasks are drawn. For each candidate, a success rate is drawn from its posterior (Thompson sampling). The n candidates
+whose drawn success rates are nearest to `target` are played. A task that was seldom played has a wide posterior, so it
+is chosen now and then.
 
 Compared with the released code (recipe/ours/mopps.py): the update of the posterior, the draws and the choice of the
 nearest candidates are the same. The scripts of the released code that start without stored outcomes set the discount to

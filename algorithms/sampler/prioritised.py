@@ -1,13 +1,13 @@
 """Draws tasks by how uncertain their value is: the prioritised sampling of single-stream policy optimisation.
 
-Formula: `weight = sqrt(v (1 - v)) + floor`, v the tracked value of the prompt.
+Formula: `weight = sqrt(v (1 - v)) + floor`, where v is the tracked value of the prompt.
 
-Source: SPO (single-stream policy optimisation), arXiv:2509.13232, prioritised prompt sampling: the weight of a prompt
-is sqrt(v (1 - v)) + floor, where v is the value that a tracker estimates for the prompt. The sampler has a tracker of
-the same kind as the credit method `single_stream`. If `single_stream` assigns the credit, the sampler's tracker gets
-the same updates from the same annotated graphs, so both trackers have the same value of each task; for this, set
-`start` and `credit.start` to the same file. With another credit method, the tracker assumes that the policy has not
-changed between two visits of a task.
+Source: SPO (single-stream policy optimisation), arXiv:2509.13232, prioritised prompt sampling. A tracker estimates the
+value v of each prompt from the outcomes of earlier batches. The sampler has a tracker of the same kind as the credit
+method `single_stream`. If `single_stream` assigns the credit, the sampler's tracker gets the same updates from the same
+annotated graphs. Both trackers then have the same value of each task, if `start` and `credit.start` name the same file.
+With another credit method, the sampler's tracker assumes that the policy has not changed since the task was last
+played.
 """
 
 from collections.abc import Mapping, Sequence

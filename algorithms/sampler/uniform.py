@@ -1,6 +1,6 @@
-"""Tasks drawn without replacement, epoch after epoch; from an endless list, at random.
+"""Tasks drawn without replacement, epoch after epoch; from a list of more than 100,000 tasks, at random.
 
-Formula: every task once per epoch.
+Formula: every task once per epoch, if the list has at most 100,000 tasks.
 
 Source: none; common practice.
 """

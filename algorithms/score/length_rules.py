@@ -1,7 +1,7 @@
 """How long answers are, by rules: too short, too long, repeating themselves, long or short relative to the group.
 
 Formula: `long = -clip((length - max_length) / margin, 0, 1)`, `short = -clip((min_length - length) / margin, 0, 1)`,
-`repeats = -(share of repeated n-grams)`, `relative` as below.
+`repeats = -(share of repeated n-grams)`; `relative` is defined below.
 
 Source: four rules from three papers; each rule gives a signal of its own. `short` and `long` say how far the length of
 a chain lies outside [`min_length`, `max_length`]: they fall from 0 at the bound to -1 at the distance `margin`. This is

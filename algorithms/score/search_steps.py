@@ -1,6 +1,6 @@
 """Signals for each search of a chain: new information, repeated documents, and key terms.
 
-Formula: `gain = 1/n sum over i of max(c_i - m_i, 0)`; the other signals as below.
+Formula: `gain = 1/n sum over i of max(c_i - m_i, 0)`; the other signals are defined below.
 
 Source: StepSearch, arXiv:2505.15107, section 3.3. With gold documents d_1 ... d_n and the documents r_j of search t:
 
@@ -17,9 +17,9 @@ released code. The reward transform `weighted_sum` builds this reward with the o
 search_redundancy = -1.0, search_keys = 0.618, env_reward = 1.0 }`.
 
 Departures: the released code assigns each query only to the key that it fits best, and a later query overwrites the
-value of an earlier query even if that was better. Here each key takes its best query, as in the paper's formula. Where
-the released data have several wordings of one key, each wording is a key of its own here. A search in the last turn of
-a chain, whose results the agent never saw, has neither gain nor redundancy.
+value of an earlier query even if the earlier value was better. Here each key takes its best query, as in the paper's
+formula. Where the released data have several wordings of one key, each wording is a key of its own here. A search in
+the last turn of a chain, whose results the agent never saw, has neither gain nor redundancy.
 """
 
 import json

@@ -9,13 +9,13 @@ Source: ToolRL, arXiv:2504.13958, section 3.3 (correctness reward), with P the c
     r_value = sum over G_j and its keys k of 1[G_j[k] = P_i[k]]
     R       = 6 (r_name + r_param + r_value) / (1 + |G| + sum of |keys(G_j)|) - 3        in [-3, 3]
 
-where P_i is the call that a one-to-one matching gives to G_j. The paper takes the matching that maximises the sum; so
-does this file, among calls of one name. The released code matches greedily: `matching=greedy`. Two calls without
-parameters have equal parameters (0 / 0 counts as 1), as in the released code. Values are compared as JSON values, so
-that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as a call of an unknown tool: it lowers
-r_name, as does any call of a tool that no gold call names. The formula has no penalty for a superfluous call of a
-tool that a gold call does name. The signal SIGNAL_extra therefore says by how much the number of calls exceeds the
-number of gold calls.
+where P_i is the call that a one-to-one matching gives to G_j. The paper takes the matching that maximises the sum. By
+default this file does the same, and matches only calls of equal name. The released code matches greedily:
+`matching=greedy`. Two calls without parameters have equal parameters (0 / 0 counts as 1), as in the released code.
+Values are compared as JSON values, so that 1 and 1.0 are equal, and true is not 1. A call that cannot be read counts as
+a call of an unknown tool: it lowers r_name, as does any call of a tool that no gold call names. The formula has no
+penalty for a superfluous call of a tool that a gold call does name. The signal SIGNAL_extra therefore says by how much
+the number of calls exceeds the number of gold calls.
 """
 
 import json
@@ -167,7 +167,7 @@ def _best(pairs: Sequence[tuple[int, int, float]]) -> float:
 
 
 def _greedy(pairs: Sequence[tuple[int, int, float]]) -> float:
-    """The sum of weights of the greedy matching: each gold call in turn takes the remaining call of largest weight.
+    """The sum of weights of the greedy matching: each gold call, in order, takes the remaining call of largest weight.
 
     Among calls of equal weight it takes the first.
     """
