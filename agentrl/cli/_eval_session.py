@@ -199,9 +199,16 @@ class Session:
         return {"played": played, "seed": arguments.seed, "limits": limits}
 
     def _refuse_remains(self) -> None:
-        """Raises ValueError if the episodes of a stopped evaluation would be lost."""
+        """Raises ValueError if the episodes of a stopped evaluation or a finished report would be lost."""
         out = self.arguments.out
-        if out is None or self.arguments.resume or self.arguments.force or out.exists():
+        if out is None or self.arguments.force:
+            return
+        if self.arguments.resume and out.exists() and not self.folder.exists():
+            raise ValueError(
+                f"{out} is finished and its episodes are not in {self.folder}, so --resume has nothing to continue: "
+                "leave --resume out to play all tasks again, or name another --out"
+            )
+        if self.arguments.resume or out.exists():
             return
         stored = len(stored_episodes(self.folder))
         if stored:

@@ -23,6 +23,12 @@ class McpTable:
     """One instance of an environment, and the current episode on it."""
 
     def __init__(self, entry: Entry[EnvironmentFile], task: Task) -> None:
+        called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
+        if called:
+            raise ValueError(
+                f"{entry.name} calls other agents ({', '.join(called)}), and a client of MCP is one agent: name an "
+                "environment that calls no agents"
+            )
         self.entry, self.task = entry, task
         self._slot = Slot(self._make, None, 600.0)
         try:

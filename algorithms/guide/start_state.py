@@ -94,8 +94,8 @@ class StartState:
     def _begin(self, draw: Draw) -> Draw:
         key = draw.task.key
         success = self.successes.get(key)
-        if success is None or not self._stuck(key):
-            return draw
+        if success is None or len(success.turns) < 2 or not self._stuck(key):
+            return draw  # an episode of one turn has no later point to start from
         left = min(self.left.setdefault(key, self.config.first), len(success.turns) - 1)
         return replace(draw, opening=success.opening(len(success.turns) - left))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no tor
 Granularity = Literal["token", "turn_mean", "turn_product", "segment", "sequence_mean", "sequence_product"]
 Gate = Literal["clip", "sigmoid", "weight_clip", "quadratic", "smooth", "geometric", "log_prob", "none"]
 
+CLIPS = ("clip", "weight_clip", "geometric")  # gates that limit a ratio
 LIMIT = 20.0  # largest log-ratio: exp(20) is far beyond any gate, and its square is still a float32
 
 
@@ -178,13 +179,15 @@ def metrics(inputs: LossInputs, config: Surrogate, ratio: "Tensor") -> Mapping[s
     """The metrics, [T] each, without gradient.
 
     `clip_fraction` is 1 where the ratio is above its upper bound at positive advantage, or below its lower bound at
-    negative advantage, else 0. `approx_kl` is the k3 estimate of KL(old || new), in nats.
+    negative advantage, else 0. For `geometric` this is said of the token's own ratio. Under gates that limit no ratio
+    it is 0. `approx_kl` is the k3 estimate of KL(old || new), in nats.
     """
     own = (inputs.logprob - inputs.old_logprob).detach()  # [T]
-    above = (ratio > 1 + bounds(config, +1)[1]) & (inputs.positive > 0)  # [T]
-    below = (ratio < 1 - bounds(config, -1)[0]) & (inputs.negative > 0)  # [T]
+    high, low = bounds(config, +1)[1], bounds(config, -1)[0]
+    over, under = (own > high, own < -low) if config.gate == "geometric" else (ratio > 1 + high, ratio < 1 - low)
+    clipped = (over & (inputs.positive > 0)) | (under & (inputs.negative > 0))  # [T]
     return {
-        "clip_fraction": (above | below).to(ratio.dtype),
+        "clip_fraction": (clipped & (config.gate in CLIPS)).to(ratio.dtype),
         "ratio": ratio.detach(),
         "approx_kl": own.clamp(-LIMIT, LIMIT).exp() - 1 - own,
     }

@@ -120,6 +120,7 @@ def test_mistakes_are_one_sentence(capsys):
         (["serve", "mcp", "no_such_env"], "unknown environment"),
         (["serve", "mcp", "tests.toys.sums", "--http", "nine"], "'nine' is no address: write HOST:PORT"),
         (["serve", "mcp", "tests.toys.sums", "--task", "x"], "unknown"),
+        (["serve", "mcp", "deep_research", "world=tiny"], "calls other agents (searcher)"),
     ):
         assert main(words) == 2
         assert sentence in capsys.readouterr().err

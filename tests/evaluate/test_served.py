@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -440,6 +441,11 @@ def test_a_stopped_evaluation_resumes_to_the_same_report(serve, capsys, tmp_path
     before = len(server.played)
     assert main([*words, "--out", str(whole), "--resume"]) == 0  # nothing is left to play
     assert len(server.played) == before
+    shutil.rmtree(tmp_path / "whole.episodes")
+    stored_report = whole.read_bytes()
+    assert main([*words, "--out", str(whole), "--resume"]) == 2
+    assert "so --resume has nothing to continue: leave --resume out" in capsys.readouterr().err
+    assert whole.read_bytes() == stored_report and len(server.played) == before
 
 
 def test_samples_of_a_task_differ_in_their_seeds_and_count_as_one_task(serve, capsys, tmp_path):

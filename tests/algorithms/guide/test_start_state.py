@@ -114,6 +114,14 @@ def test_the_start_moves_back_by_hand():
     assert starts == [None, 4, 3, 3, 2, 1, None, 1]
 
 
+def test_a_success_of_one_turn_has_no_later_start():
+    chosen = guide(first=1, step=1, rise=0.5)
+    chosen.successes["w"] = Success(Success.of(outcome("w", [True])[0]).turns[:1])
+    for _ in range(4):
+        chosen.observe(outcome("w", [False, False]))
+    assert chosen.begin([Draw(task=walk.Task(key="w", env="walk"))])[0].opening is None
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_starts_are_those_of_a_slow_account(seed):
     rng = np.random.default_rng(seed)

@@ -217,3 +217,13 @@ def test_metrics_of_clipping():
     # k3: u - 1 - log u, at u = 0.5: -0.5 + 0.693147
     np.testing.assert_allclose(metrics["approx_kl"][0], 0.193147, atol=1e-6)
     assert not any(x.requires_grad for x in metrics.values())
+
+
+def test_the_clip_fraction_of_a_clipped_logarithm_and_of_no_clip():
+    """GMPO clips log u to at most 0.4 at A > 0, and to at least -0.4 at A < 0: of these, 0.41 and -0.41."""
+    inputs = batch([0.39, 0.41, -0.41, -0.39, -0.41], [0] * 5, [1, 1, 1, -1, -1], step=[0, 1, 2, 3, 4])
+    module = catalogue.load("loss", "gmpo")
+    assert module.loss(inputs, module.config()).metrics["clip_fraction"].tolist() == [0, 1, 0, 0, 1]
+    module = catalogue.load("loss", "reinforce")
+    far = batch(LOG_RATIOS, [0] * 5, [1, 1, 1, 1, -1])
+    assert module.loss(far, module.config()).metrics["clip_fraction"].tolist() == [0] * 5
