@@ -13,7 +13,7 @@ FAMILIES = {
         "read a file of the host", "read /etc/passwd", "read this project's sources", "read /root or a home",
         "read the environment", "read kernel memory and logs",
     ),
-    "write the host's files and system folders; links out of the working folder, in files brought back too": (
+    "write the host's files and system folders; links out of the working folder, also in files brought back": (
         "write a file of the host", "write system folders", "link to the host",
     ),
     "TCP, UDP, abstract socket, socket in a folder, vsock, packet, netlink, crypto and raw sockets": (
