@@ -31,7 +31,7 @@ def plan(game: Game, state: State) -> list[str] | None:
 
 
 def proves(game: Game) -> tuple[str, ...] | None:
-    """A plan with which the engine wins the game from its start, at the last command and not before; else None."""
+    """A plan with which the engine wins the game from its start, exactly at the last command; None if there is none."""
     commands = plan(game, game.start)
     if not commands:
         return None

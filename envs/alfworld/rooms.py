@@ -7,8 +7,8 @@ from agentrl.envs.alfworld.draw import Draw
 from agentrl.envs.alfworld.levels import Level
 from agentrl.envs.alfworld.scenes import Scene, Spot, lore, mangle, place, point, scene
 
-# Task type -> (the receptacle that changes the object, the quality that the object needs for it). The object is never
-# to be brought to this receptacle.
+# Task type -> (the receptacle that changes the object, the property that an object must have to be changed there). No
+# task asks to bring the object to this receptacle.
 TOOLS = {
     "pick_clean_then_place_in_recep": ("SinkBasin", "cleanable"),
     "pick_heat_then_place_in_recep": ("Microwave", "heatable"),
