@@ -47,8 +47,9 @@ def chosen() -> Iterator[str]:
     yield "- options that an environment proposes for a model made from scratch (`SMALL_MODEL` of its file)."
     yield ""
     yield (
-        "A recipe that sets `optim.name` without rates gets the rates of its kind alone; one that sets `optim.lr` "
-        "without a name is taken as it is written: AdamW at that rate, and nothing of all this is chosen."
+        "If a recipe sets `optim.name` or `optim.muon_lr`, only the first three rows of the table are chosen, and the "
+        "list. A recipe that sets `optim.lr` without `optim.name` is taken as it is written: AdamW at that rate. Of "
+        "all this, only `warmup.expert` is chosen for it."
     )
 
 
