@@ -72,7 +72,7 @@ class State:
         turn: number of turns played.
         invalid: number of the planner's answers without a pair of tags.
         failed: number of questions to which the searcher gave no answer.
-        answer: the planner's answer to the task; None as long as there is none.
+        answer: the planner's answer to the task; None before it has answered.
     """
 
     task: Task

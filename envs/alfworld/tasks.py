@@ -55,8 +55,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             Python expressions in a file's grammar, so such a file runs code as the user. Set it only for files from
             people whom you trust.
         state_key: what identifies a state. `facts`: what the agent can see (the receptacles at its place with their
-            doors and visible contents, the held object and its condition); `observation`: the game's last answer and
-            the admissible actions; `feedback`: that answer alone.
+            doors and visible contents, the held object and its condition); `observation`: the game's last text and
+            the admissible actions; `feedback`: the game's last text alone.
         prompt: for language models `verl_agent` (the structure of verl-agent's published prompt), `instruct` (few
             tokens) or `instruct_listed` (few tokens, and the admissible actions); `compact` for small models; `terse`
             for models that have never read English.

@@ -7,7 +7,7 @@ hasty:0.3: one operation per call; it forgets each event of the story with that 
 careless:0.4: as stepwise, but at each step it takes, with that probability, a random action that the compact form would
 list.
 random: each action that the compact form would list, with the same probability.
-All but random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
+All except random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
 """
 
 import math
