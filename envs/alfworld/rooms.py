@@ -84,7 +84,7 @@ def choose_goal(number: int, task: str, draw: Draw) -> Goal:
 
 
 def furnish(number: int, level: Level, goal: Goal, draw: Draw) -> Room:
-    """A room of the scene in which the goal is not yet reached but can be."""
+    """A room of the scene in which the goal is not yet reached. `generate.make` checks that it can be reached."""
     here = scene(number)
     spots = _keep(here, level, goal, draw)
     builder = _Furnisher(here, spots, goal, draw)
@@ -167,7 +167,7 @@ class _Furnisher:
             self._add(kind, self.draw.choice(self.by_kind[self.draw.choice(takes)]))
 
     def lamps(self, only: str | None) -> None:
-        """The scene's lamps (or just the one asked for), each on an open surface."""
+        """The scene's lamps (or only the lamp `only`), each on an open surface."""
         stands = [i for i, spot in enumerate(self.spots) if spot.kind not in lore().openable]
         for lamp in self.here.lamps:
             if stands and only in (None, lamp):

@@ -47,7 +47,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables: its `kind`, which names the (first) mistake; `repository` if it has none."""
+    """The kind of a task in tables: its column `kind`, which names the (first) mistake; `repository` if it has none."""
     return str(task.params.get("kind") or "repository")
 
 
