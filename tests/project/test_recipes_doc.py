@@ -24,8 +24,8 @@ A recipe is a TOML file of these sections; `section.key=value` on the command li
 --explain optim.lr` prints an entry of this page, `agentrl train RECIPE.toml --dry-run` a recipe with all its values.
 This page is generated from the configuration classes (`tests/project/test_recipes_doc.py --write`).
 
-A recipe needs `[env]` and `[model]`; `[eval.env]` names other tasks for evaluation than for training. What it leaves
-open is chosen by the kind of its model, and stored with the run, so that `--resume` keeps it:
+A recipe needs `[env]` and `[model]`; `[eval.env]` names other tasks for evaluation than for training. The values that
+a recipe leaves open are chosen by the kind of its model. They are stored with the run, so that `--resume` keeps them:
 """
 
 
