@@ -121,8 +121,8 @@ class Compact:
     Args:
         require_admissible: also call an answer invalid if its action is not admissible.
         object_first: answers name first what a `take` or a `move` is about, see `name_object_first`. A policy that is
-            kept to the admissible actions then cannot sample the name of an object that is not here, so the network
-            need not compare names.
+            kept to the admissible actions then cannot begin an answer with the name of an object that is not here, so
+            the network need not compare names.
     """
 
     system = ""

@@ -62,9 +62,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             for models that have never read English.
         word_order: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
             commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
-            from drawer 3 take", "desk 1 move book 1"). With engine.actions = "admissible" the policy can then write
-            only names of objects and places that are here, so it need not compare the names itself. The game's
-            commands and the stored actions stay the same.
+            from drawer 3 take", "desk 1 move book 1"). With engine.actions = "admissible" such an answer can begin only
+            with the name of an object or place that is here, so the policy need not compare the names itself. The
+            game's commands and the stored actions stay the same.
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.

@@ -1,8 +1,8 @@
 """Judges a repository by calls with known values, or by a user's own tests.
 
 A user's tests run in one process with the agent's code, so the code may forge the result of the process: by
-`os._exit(0)`, a patched test runner, or a `conftest.py`. There are two measures against this. First, tests,
-their settings, and files that Python or a test runner reads at its start are put back as they were. Second, after the
+`os._exit(0)`, a patched test runner, or a `conftest.py`. There are two measures against this. First, tests, their
+settings, and files that Python or a test runner reads at its start are put back as they were. Second, after the
 tests have passed, they run again with one more test that must fail, once for each form (function or method) that the
 tests have. If the command succeeds with this test too, the code has forged the first result.
 
