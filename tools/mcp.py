@@ -492,7 +492,7 @@ class EpisodeToolbox(Toolbox):
 
 
 def make(config: Config) -> Toolbox:
-    """The tools of a server, which is started here.
+    """The tools of a server. The server is started here, unless its list of tools is known already.
 
     Raises:
         ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.
