@@ -31,8 +31,8 @@ class ScoringConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
         price: largest cost of a run in USD. It counts only the answers of endpoints whose options name prices.
         concurrency: largest number of paid answers under way at the same time. Limits on tokens and price may be
             exceeded by at most this number of answers.
-        at_limit: what happens at a limit. `stop` stops the run with an error message. `env_error` gives each chain
-            that cannot be scored the status env_error, so that no statistic counts it. No such chain gets the score 0.
+        at_limit: what happens at a limit. `stop` stops the run with an error message. `env_error` ends each chain that
+            cannot be scored as `env_error`, so that no statistic counts the chain. Such a chain never gets the score 0.
         second: a judge that is held out.
     """
 

@@ -39,9 +39,8 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
         command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
             OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
         agent: like `command`, but a function that this process calls, `package.module:function`. Only for `main`.
-        crash: what happens if the program fails, or runs past `limits.seconds`, after the model has answered: the
-            episode is scored 0 (`lost`), or it counts as a fault of the environment (`fault`). If a prompt of the
-            program got no answer, for example because of a limit, the episode is scored 0 with `fault` too.
+        crash: what happens if the program fails after the model has answered: the episode is scored 0 (`lost`), or the
+            failure counts as a fault of the environment (`fault`).
     """
 
     policy: str = POLICY

@@ -67,7 +67,7 @@ BESIDE: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(  # chosen together 
     }
 )
 BY_ENVIRONMENT = {  # key that also depends on the environment -> its chosen values, in words
-    "warmup.expert": '"expert" if the environment has it, else the first expert of the environment, else "random"',
+    "warmup.expert": 'the environment\'s expert, else "random"',
     "warmup.updates": 'for a model made from scratch 50, or 30 if its expert is "random"; for other models 0',
     "warmup.clone": '"best" for a model made from scratch whose expert is "random", else "all"',
     "engine.hf.actions": '"listed" for a model made from scratch',
