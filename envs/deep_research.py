@@ -72,7 +72,7 @@ class State:
         turn: number of turns played.
         invalid: number of the planner's answers without a pair of tags.
         failed: number of questions to which the searcher gave no answer.
-        answer: the planner's answer to the task; None as long as there is none.
+        answer: the planner's answer to the task; None before it has answered.
     """
 
     task: Task
@@ -187,7 +187,8 @@ class DeepResearch:
     def _truth(self, question: str) -> tuple[list[str], list[str]]:
         """(answers, path) of a question in the words of `ask`: its right answers, and the names on the way to them.
 
-        If the world does not answer the question, `answers` is empty. If the words are not those of `ask`, both are.
+        If the world does not answer the question, `answers` is empty. If the words are not those of `ask`, both are
+        empty.
         """
         made, understood = world(self.config.world, self.config.world_seed), understand(question)
         if understood is None:
@@ -280,7 +281,7 @@ class Compact(Tags):
 
 
 class Planner:
-    """Asks for each fact of the question's chain in turn; takes a random listed action with probability `slips`."""
+    """Asks for the question's facts one after the other; takes a random listed action with probability `slips`."""
 
     def __init__(self, env: DeepResearch, seed: int, slips: float) -> None:
         self._env, self._seed, self._slips, self._rng = env, seed, slips, random.Random(seed)
@@ -290,7 +291,7 @@ class Planner:
         self._rng = random.Random(f"{self._seed} {task.key}")
 
     def act(self, observation: Observation) -> Move:
-        """The question for the next fact of the chain; the answer if all were asked, or if no turn is left to ask."""
+        """The question for the next fact; the answer if all facts were asked for, or if no turn is left to ask."""
         if observation.actions and self._rng.random() < self._slips:
             return Move(self._rng.choice(observation.actions))
         heard = dict(self._env.state.heard)

@@ -167,7 +167,7 @@ class Reader:
         return Move("next" if observation.actions == ("next",) else self.key or KEYS[int(self.random.random() * 10)])
 
     def write(self, memory: str, text: str) -> Move:
-        """The new memory: the name, and the last key that the text gives it, else the one that the memory gives it."""
+        """The new memory: the name, and the last key that the text states for it, or else the key in the old memory."""
         found = _last_key(self.name, text) or _last_key(self.name, memory)
         if self.forgetful and self.random.random() < 0.5:
             found = ""

@@ -336,9 +336,10 @@ def runner(config: Config) -> CodeRunner:
 
 
 class E2BTool:
-    """The tool. With `stateful`, an episode has one sandbox until `reset` or `close`, else each call has its own.
+    """The tool. With `stateful`, the calls of an episode share a sandbox, else each call has its own.
 
-    The calls of one turn run one after another.
+    After a run that took too long, or that failed in the sandbox, the next call gets a new sandbox. The calls of one
+    turn run one after another.
     """
 
     name = "python"

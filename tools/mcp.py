@@ -51,10 +51,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         prefix: text before each tool's name, because two servers may have tools of the same name.
         start_s: largest number of seconds until a started server has listed its tools.
         timeout_s: largest number of seconds of a call; `on_timeout` says what happens if a call takes longer.
-        on_timeout: what a call that takes too long becomes. fault: the episode is played again, and this attempt is not
-            scored; message: the model reads that there was no answer. If the server does not even list its tools any
-            more, the call is always a fault.
-        restarts: largest number of restarts of a lost server without an answer in between; then every call is a fault.
+        on_timeout: what happens after a call that takes too long. fault: the call is a fault, so the episode is played
+            again (limits.retries) and this attempt is not scored; message: the model reads that there was no answer. If
+            the server cannot list its tools within 5 s after such a call, the server is lost and the call is a fault.
+        restarts: how often a lost server is started again without having answered a call in between. If it is lost once
+            more, every further call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
             environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
@@ -491,7 +492,7 @@ class EpisodeToolbox(Toolbox):
 
 
 def make(config: Config) -> Toolbox:
-    """The tools of a server, which is started here.
+    """The tools of a server. The server is started here, unless its list of tools is known already.
 
     Raises:
         ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.

@@ -34,8 +34,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         limits: table of limits: memory_mb, total_mb, processes, disk_mb, files, open_files, loopback, output_kb,
             fetch_mb.
         packages: installed distributions that the code may import, together with the distributions that they require.
-        hide: modules of the standard library that the code can neither import nor read. If there are any, other
-            software of the machine, which may contain copies of these modules, is hidden too.
+        hide: modules of the standard library that the code can neither import nor read. If modules are named, other
+            software of the machine is hidden too, because it may contain copies of them.
         python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
             cannot reach that one, the system's Python.
         echo: return the value of the last expression, as a notebook does.

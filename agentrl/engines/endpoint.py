@@ -51,7 +51,8 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
             endpoint answers; 0 sends no such request.
         backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
         max_wait_s: longest wait in seconds, even if the endpoint's Retry-After asks for more.
-        price_in, price_out: USD per million tokens of prompts and of answers.
+        price_in: USD per million tokens of prompts.
+        price_out: USD per million tokens of answers.
         headers: further headers of each request; secrets best as "${NAME}".
         extra_body: further fields of the request body, such as top_k or chat_template_kwargs.
     """

@@ -19,11 +19,12 @@ class Sampling(BaseModel):
     """Section [sampling]: the sampling distribution and the limits of an answer.
 
     Attributes:
-        temperature: divides the logits; 0 is greedy. Greedy tokens carry the log-probability at temperature 1 under
-            their allowed set, because nothing can be learned from a point mass; top_k and top_p do not apply to them.
+        temperature: divides the logits; 0 is greedy. The log-probability of a greedy token is that at temperature 1
+            among the tokens that `engine.actions` allows, because at temperature 0 it would always be 0. top_k and
+            top_p do not apply to greedy tokens.
         top_p: the allowed set is the smallest set of most probable tokens whose mass reaches top_p; 1 is off.
         top_k: the allowed set is the k most probable tokens; 0 is off. It is applied before top_p, which then counts
-            mass within the top k. Ties go to the lower id.
+            mass within the top k. Of tokens with the same probability, those with the lower ids come first.
         stop: stop strings: an answer ends as soon as its text contains one. Text and ids include the stop string. If
             `stop` is empty, the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
         max_tokens: largest number of tokens per answer; a request may ask for fewer.

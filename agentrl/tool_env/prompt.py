@@ -19,7 +19,8 @@ class ToolWords:
         form: the format in which the model writes calls.
         schemas: the tools, as `Observation.tools` lists them.
         system: text before the tools in the system message.
-        no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`).
+        no_call: `answer`: an answer without a call is the final answer; `nudge`: it is invalid, and the model is asked
+            to call a tool.
         keep_text: add the model's whole answer to the action, for rewards that read it.
         show: False leaves the tools out of the prompt, for models that have learned them.
         native: the server takes the schemas and returns the calls as data. The policy writes these calls as text in

@@ -37,8 +37,8 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
             the actions are a few words, for small models that choose among listed actions; the class must have a
             method `_actions`. A model made from scratch gets `compact` if the class has `_actions` and no reward reads
             `texts`.
-        no_call: an answer without a call is the final answer (`answer`), or gets a request to call a tool (`nudge`, for
-            tasks that a tool ends).
+        no_call: what an answer without a call is if the prompt is `chat`. `answer`: it is the final answer; `nudge`,
+            for tasks that a tool ends: it is invalid, and the model is asked to call a tool.
         show_tools: False leaves the tools out of the prompt, for models that were trained with these tools.
         rows: a file (JSONL, JSON, CSV, TSV, Parquet), a saved data set or a data set of the hub, whose rows replace the
             environment's own rows; see docs/data.md.

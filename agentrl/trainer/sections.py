@@ -19,8 +19,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
         trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
             trains the trunk by the policy loss alone.
-        lr: learning rate (AdamW) of the head and of the separate model, if there is one; in turn-PPO ten times that of
-            the policy.
+        lr: learning rate (AdamW) of the head and of the separate model, if there is one. The paper of turn-PPO takes
+            ten times the policy's rate.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
         clip: if a value has moved by more than this number since the beginning of the update, moving it farther does
@@ -62,8 +62,8 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [optim]: the optimiser. All lengths count updates (batches of rollouts or demonstrations), not optimiser
-    steps.
+    """Section [optim]: the optimiser. `warmup` and `schedule` count updates (batches of rollouts or demonstrations),
+    not optimiser steps.
 
     Attributes:
         name: adamw; or muon for the matrices between embedding and head (computed in float32 on a CPU, in bfloat16 on
@@ -73,8 +73,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         weight_decay: weight decay of tensors with two or more dimensions.
         betas: betas of AdamW.
         warmup: number of updates over which the learning rate rises linearly.
-        schedule: constant; or cosine, which falls to 0 from the end of the warm-up to the last update, or to the update
-            in which the run's budget (run.tokens, run.actions) is spent, whichever comes first.
+        schedule: constant; or cosine, by which the rate falls to 0 after the first `warmup` updates. It reaches 0 at
+            the last update, or when the run's budget (run.tokens, run.actions) is spent, whichever comes first.
         grad_clip: largest norm of all gradients together; 0 for no limit.
     """
 

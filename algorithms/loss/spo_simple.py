@@ -17,7 +17,7 @@ AGGREGATION = "token-mean"
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
-    """clip: distance from 1 of the ratio at which the loss is smallest."""
+    """clip: how far from 1 the ratio is where the loss is smallest."""
 
     clip: float = Field(0.2, gt=0)
 

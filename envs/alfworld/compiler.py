@@ -65,7 +65,7 @@ def compile_game(data: Mapping[str, Any], *, key: str) -> Game:
 
     Raises:
         NotNative: the rules of the game are not published ones, or its problem is written in a form for which the
-            native engine may answer otherwise than the genuine one. The `textworld` engine plays such a game.
+            native engine may answer differently from the genuine engine. The `textworld` engine plays such a game.
         ValueError: the contents are not those of a game, or the goal of the game can never hold.
     """
     for name in ("pddl_domain", "grammar", "pddl_problem"):

@@ -69,10 +69,10 @@ class AlfworldEnv:
     """ALFWorld, one game per task.
 
     Args:
-        play: opens a task's game. It must be picklable for the environment to be.
-        state_key: which text is the key of a state. `feedback`: the game's last answer, as in GiGPO's released code;
-            `observation`: that answer and the admissible actions; `facts`: what the agent can see (the receptacles at
-            its place with their doors and visible contents, the held object and its condition).
+        play: opens a task's game. It must be picklable if the environment is to be pickled.
+        state_key: which text is the key of a state. `feedback`: the game's last text, as in GiGPO's released code;
+            `observation`: the game's last text and the admissible actions; `facts`: what the agent can see (the
+            receptacles at its place with their doors and visible contents, the held object and its condition).
         max_steps: steps after which an episode is truncated; None for no limit.
         success_reward: reward of winning; published work uses 10. A step is paid the change of the score (0 or 1)
             times `success_reward`, so undoing a win takes the reward back.
@@ -132,7 +132,7 @@ class AlfworldEnv:
         self._goal = self._text.rpartition(TASK)[2]
         self._steps = 0
         observation = self._observe()
-        self._progress = self._advanced(Progress(), observation)  # what holds at the start earns nothing
+        self._progress = self._advanced(Progress(), observation)  # a sub-goal that holds at the start earns nothing
         return observation
 
     def step(self, action: str) -> StepResult:

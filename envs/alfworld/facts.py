@@ -24,7 +24,7 @@ class Facts(NamedTuple):
     Attributes:
         here: the receptacles at the agent's place; none in the middle of the room.
         held: name of the held object, "" if none.
-        condition: of the held object, those of clean, hot, cool and sliced that hold.
+        condition: which of clean, hot, cool and sliced the held object is.
     """
 
     here: tuple[Seen, ...]

@@ -48,7 +48,7 @@ class Receptacle(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that changes in a game. Values are never modified, so keeping one is a snapshot.
+    """Everything that changes in a game. A state is never modified, so it can be kept as a snapshot.
 
     Attributes:
         place: number of the agent's place.

@@ -122,7 +122,8 @@ def _task(name: str) -> str:
 class Keys(Sequence[str]):
     """Keys of the games 0, 1, 2, ... of a level, split and seed. Each key is made without the others.
 
-    Task types take turns; scenes are drawn. The keys of a split and seed do not depend on `size`.
+    The task types alternate in a fixed order; scenes are drawn at random. The keys of a split and seed do not depend
+    on `size`.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Keys(Sequence[str]):
         Args:
             level: a name in `levels.LEVELS`.
             split: train and valid_seen share the training scenes; valid_unseen has ALFRED's test scenes.
-            tasks: task types; none means the level's own.
+            tasks: task types; empty: the level's own task types.
             seed: any integer >= 0; another seed gives other games.
             size: length of the sequence.
 

@@ -18,8 +18,8 @@ class Level:
             kind. A drawn object that fits into no kept receptacle is left out.
         targets: (fewest, most) objects of the kind asked for; pick-two has at least two.
         apart: keep at most one receptacle of each viewpoint, so that every other one can be walked to.
-        scenery: also all lamps of the scene, things that only stand around (chairs, windows), and things inside cups
-            and bowls. Otherwise the only lamp is the one that the task asks for.
+        scenery: True: the room also has all lamps of the scene, things that only stand around (chairs, windows), and
+            things inside cups and bowls. False: the only lamp is the one that the task asks for, if it asks for one.
     """
 
     name: str

@@ -24,7 +24,8 @@ class Memory:
         receptacles: names of all receptacles.
         count: receptacle kind -> how many there are.
         visited: receptacles at which the agent stood.
-        inside: receptacle -> objects last seen there; a receptacle that is missing was never looked into.
+        inside: receptacle -> objects last seen there. A receptacle is missing if it was not looked into since the start
+            or the last call of `forget`.
         here: receptacles at the agent's place.
         closed: receptacles at the agent's place that can be opened now.
         held: the held object, "" if none.

@@ -1,4 +1,4 @@
-"""Makes plans with full knowledge of a game, for the proof that the game can be won and for the `oracle` policy.
+"""Makes plans with full knowledge of a game, for the proof that the game can be won and for the expert `oracle`.
 
 A plan fetches the objects of the wanted kind that need the fewest commands, cleans, heats or cools them if the task
 asks for it, and brings them to the receptacle that needs the fewest commands. It opens what must be open and closes
@@ -31,7 +31,7 @@ def plan(game: Game, state: State) -> list[str] | None:
 
 
 def proves(game: Game) -> tuple[str, ...] | None:
-    """A plan with which the engine wins the game from its start, at the last command and not before; else None."""
+    """A plan with which the engine wins the game from its start, exactly at the last command; None if there is none."""
     commands = plan(game, game.start)
     if not commands:
         return None

@@ -114,15 +114,15 @@ def name_verb_first(text: str) -> str:
 class Compact:
     """As few words as possible, for small models: no banner, no list of actions, the bare action as answer.
 
-    Actions are not listed because small models are kept to the admissible ones by masking. Every message ends with the
-    task: a small model learns at once to find a text at a fixed distance from the answer, and needs thousands of
-    episodes to find a text that is far back.
+    Actions are not listed: engine.actions = "admissible" keeps a small model to the admissible ones. Every message ends
+    with the task: a small model learns at once to find a text at a fixed distance from the answer, and needs thousands
+    of episodes to find a text that is far back.
 
     Args:
         require_admissible: also call an answer invalid if its action is not admissible.
         object_first: answers name first what a `take` or a `move` is about, see `name_object_first`. A policy that is
-            kept to the admissible actions decides token by token; with the object first, the mask itself says whether
-            the wanted object is here, and the network need not compare names.
+            kept to the admissible actions then cannot begin an answer with the name of an object that is not here, so
+            the network need not compare names.
     """
 
     system = ""

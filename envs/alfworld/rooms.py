@@ -7,8 +7,8 @@ from agentrl.envs.alfworld.draw import Draw
 from agentrl.envs.alfworld.levels import Level
 from agentrl.envs.alfworld.scenes import Scene, Spot, lore, mangle, place, point, scene
 
-# Task type -> (the receptacle that changes the object, the quality that the object needs for it). The object is never
-# to be brought to this receptacle.
+# Task type -> (the receptacle that changes the object, the property that an object must have to be changed there). No
+# task asks to bring the object to this receptacle.
 TOOLS = {
     "pick_clean_then_place_in_recep": ("SinkBasin", "cleanable"),
     "pick_heat_then_place_in_recep": ("Microwave", "heatable"),
@@ -84,7 +84,7 @@ def choose_goal(number: int, task: str, draw: Draw) -> Goal:
 
 
 def furnish(number: int, level: Level, goal: Goal, draw: Draw) -> Room:
-    """A room of the scene in which the goal is not yet reached but can be."""
+    """A room of the scene in which the goal is not yet reached. `generate.make` checks that it can be reached."""
     here = scene(number)
     spots = _keep(here, level, goal, draw)
     builder = _Furnisher(here, spots, goal, draw)
@@ -167,7 +167,7 @@ class _Furnisher:
             self._add(kind, self.draw.choice(self.by_kind[self.draw.choice(takes)]))
 
     def lamps(self, only: str | None) -> None:
-        """The scene's lamps (or just the one asked for), each on an open surface."""
+        """The scene's lamps (or only the lamp `only`), each on an open surface."""
         stands = [i for i, spot in enumerate(self.spots) if spot.kind not in lore().openable]
         for lamp in self.here.lamps:
             if stands and only in (None, lamp):

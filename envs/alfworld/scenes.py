@@ -1,7 +1,7 @@
 """The 120 ALFRED scenes, and what is known about kinds of things; from `scenes.json.gz` beside this module.
 
-The layouts name only some of a scene's receptacles. The others (stove burners, toasters, toilets, ...) are
-known to be there but not where: they get coordinates and viewpoints, the same in every game of the scene.
+The layouts state the places of only some receptacles of a scene. The places of stove burners, toasters, toilets and
+some others are unknown: this module gives them coordinates and viewpoints, the same in every game of the scene.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agentrl.envs.alfworld.draw import Draw
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
-# How many receptacles of a kind a scene gets if its layout leaves the kind out; one of every other kind.
+# Number of receptacles of a kind that a scene gets if its layout leaves the kind out; 1 if the kind is not listed here.
 _SEVERAL = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2}
 
 

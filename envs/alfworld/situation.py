@@ -38,7 +38,7 @@ def situation(observation: Observation, action: str) -> str:
 
 
 def _empty_handed(here: str, errand: Errand) -> str:
-    """What is in sight for an empty hand; objects that lie where they belong are not wanted any more."""
+    """What an agent without an object sees here. An object that lies where it belongs counts as another thing."""
     others = False
     for one in _receptacles(here):
         name, _, contents = one.partition(":")

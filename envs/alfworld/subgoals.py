@@ -13,8 +13,9 @@ from agentrl.envs.alfworld.facts import Facts
 from agentrl.envs.alfworld.goal import Wanted
 from agentrl.envs.alfworld.memory import kind
 
-# take: hold an object of the kind asked for (the second time another one than was placed). change: hold it clean, hot
-# or cool. reach: stand with it where it belongs, door open; or beside the lamp. place: see it lie there. win: the goal.
+# take: hold an object of the kind asked for; after `place`, an object that was not placed yet. change: hold it clean,
+# hot or cool. reach: stand with it where it belongs, door open; or beside the lamp. place: see it lie there. win: the
+# goal.
 _SIMPLE = ("take", "reach", "win")
 _CHANGED = ("take", "change", "reach", "win")
 SUBGOALS = {

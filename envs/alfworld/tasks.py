@@ -55,15 +55,16 @@ class Config(BaseModel, frozen=True, extra="forbid"):
             Python expressions in a file's grammar, so such a file runs code as the user. Set it only for files from
             people whom you trust.
         state_key: what identifies a state. `facts`: what the agent can see (the receptacles at its place with their
-            doors and visible contents, the held object and its condition); `observation`: the game's last answer and
-            the admissible actions; `feedback`: that answer alone.
+            doors and visible contents, the held object and its condition); `observation`: the game's last text and
+            the admissible actions; `feedback`: the game's last text alone.
         prompt: for language models `verl_agent` (the structure of verl-agent's published prompt), `instruct` (few
             tokens) or `instruct_listed` (few tokens, and the admissible actions); `compact` for small models; `terse`
             for models that have never read English.
         word_order: order of the words in an answer of the prompts `compact` and `terse`. `verb_first`: as the game's
             commands are; `object_first`: a `take` or `move` states first the object or place that it is about ("book 1
-            from drawer 3 take", "desk 1 move book 1"), so that the mask of admissible actions says whether it is here.
-            The game's commands and the stored actions stay the same.
+            from drawer 3 take", "desk 1 move book 1"). With engine.actions = "admissible" such an answer can begin only
+            with the name of an object or place that is here, so the policy need not compare the names itself. The
+            game's commands and the stored actions stay the same.
         require_admissible: an answer whose action is not admissible is invalid.
         max_steps: steps until an episode is truncated; None: no limit.
         success_reward: reward of winning; published work uses 10.
@@ -248,7 +249,7 @@ def find(config: Config, key: str) -> Task:
 
 
 def played(config: Config) -> str:
-    """What the tasks of a configuration are."""
+    """The kind of games that a configuration plays, in words for people."""
     if config.source == "generated":
         return f"generated games, level {config.level}; for the published games: source=data"
     return f"games of {config.games}" if config.source == "games" else "published games"

@@ -80,7 +80,7 @@ def read_facts(wheel: Path) -> dict[str, Any]:
 
 
 def encode(facts: Mapping[str, Any]) -> bytes:
-    """The bytes of `scenes.json.gz`; no time stamp, so equal facts give equal bytes on one zlib."""
+    """The bytes of `scenes.json.gz`; no time stamp, so equal facts give equal bytes with the same version of zlib."""
     text = json.dumps(facts, separators=(",", ":"), sort_keys=True)
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 

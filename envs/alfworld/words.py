@@ -73,8 +73,8 @@ def _room(seen: str) -> str:
 
 def _facing(game: Game, state: State) -> str:
     here = game.at[state.place]
-    # Beside a receptacle lies what was taken out of it and put into another one of the same place: an oddity
-    # of the original, which lists an object once for each receptacle here that it left.
+    # An oddity of the original: an object that was taken out of a receptacle here and now lies in another receptacle of
+    # the same place is listed as lying next to them, once for each receptacle here that it was taken out of.
     beside = [
         game.objects[item].name
         for item, place in sorted(state.lying)

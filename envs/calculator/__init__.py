@@ -62,7 +62,7 @@ def entities(config: Config) -> Sequence[str]:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables of results: `2 events` for a story of two events, `problems` for rows of a file."""
+    """The kind of a task in tables of results: `2 events` for a story of two events, `problems` for rows of a file."""
     return f"{len(task.params['events'])} events" if "events" in task.params else "problems"
 
 

@@ -1,4 +1,4 @@
-"""The environment: its tools are called as the core does it (`agentrl.tool_env`), or chosen among listed actions."""
+"""The environment: a model calls its tools as in every tool environment, or chooses among listed actions."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -4,9 +4,10 @@ expert: writes the whole expression in one call (with the prompts compact and in
 answers with the result.
 stepwise: one operation per call.
 hasty:0.3: one operation per call; it forgets each event of the story with that probability.
-careless:0.4: stepwise, but at each step, with that probability, any action that the compact form would list.
+careless:0.4: as stepwise, but at each step it takes, with that probability, a random action that the compact form would
+list.
 random: each action that the compact form would list, with the same probability.
-All but random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
+All except random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
 """
 
 import math

@@ -36,9 +36,9 @@ class Config(ToolConfig, frozen=True):
     show: whole (the first observation is the whole story) or lines (it is the first line, and a second tool reads the
         next line).
     prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
-        for language models). Compact and instruct list the actions: each operation on two of the numbers seen so far
-        that was not asked for yet and whose result the display can show, each of these numbers as the answer, and with
-        show = lines the next line.
+        for language models). Compact and instruct list the actions: additions, subtractions and multiplications of two
+        numbers that were seen so far; each of these numbers as the answer; with show = lines also `next`, while lines
+        are left. Operations that were called already, or whose result is too long for `display`, are not listed.
     display: largest number of digits that the calculator can show; a result with more digits is an error. 0: no limit.
     rows: a file of problems, with the columns story and target, instead of generated stories. The key of a row decides
         whether it is a training or a test row.
@@ -122,7 +122,7 @@ class Calculator:
         self._known = list(dict.fromkeys([*self._known, *map(int, re.findall(r"\d+", text))]))
 
     def _choices(self) -> list[str]:
-        """Actions of the compact form: operations on two numbers that were not asked for yet, and answers."""
+        """The listed actions: operations on two numbers that were not called yet, and answers."""
         seen = self._known
         pairs = [(seen[j], seen[i]) for j in range(len(seen)) for i in range(j)]
         room = 10**self._config.display - 1 if self._config.display else None

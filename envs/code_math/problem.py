@@ -44,11 +44,11 @@ class Config(ToolConfig, frozen=True):
     units: agree (an answer whose unit differs from the unit of the right answer is wrong) or ignore (units are not
         compared, as in the released scorers of MATH). If one of the two has no unit, units do not matter.
     stateful: variables of one run exist in the next runs of the episode.
-    print_last: put the last line of the code into print(), as ReTool does.
+    print_last: put the last line of the code into print() unless it begins with print, as ReTool does.
     max_calls: largest number of runs of code per episode; a further run is an error. 0: no limit.
     prompt: chat (tool calls), compact (few words, for small models), or instruct (as compact, with a system message,
-        for language models). Compact and instruct list the actions: operations on two of the numbers seen last, and
-        each of these numbers as the answer.
+        for language models). Compact and instruct list the actions: operations on two of the 8 numbers seen
+        last, and each of these numbers as the answer.
     sandbox: the tool that runs the code, a table with its name and its options.
     timeout_s: seconds that one run of code may take.
     """

@@ -3,7 +3,7 @@
 The writer (`main`) reads and changes the files of `code_repair`'s tasks and cannot run code. With `ask_tester` it sends
 the present code to the tester, another agent, which plays `code_test` on this code: the tester reads the code, runs
 tests, and reports. Hidden checks decide whether the writer solved the task, and whether the tester's report is right.
-Both agents have the signal `format`: 1 if the writer handed in, or if the tester reported. `[reward]
+Both agents have the signal `format`: for the writer, 1 if it handed in; for the tester, 1 if it reported. `[reward]
 name="m_grpo_reward"` with correct = "solved" and expert = "right" composes M-GRPO's rewards (arXiv:2511.13288).
 """
 

@@ -86,7 +86,7 @@ def told_by(observation: Observation, told: str) -> Observation:
 
 
 class Player:
-    """In turns, asks the tester and undoes one of the task's mistakes. Hands in when the tester reports that the code
+    """Alternately asks the tester and undoes one of the task's mistakes. Hands in when the tester reports that the code
     passes, or when no mistake is left that it can undo. When it may ask no more, it only undoes mistakes. With
     probability `slips` it takes a random action of the compact form instead."""
 

@@ -28,9 +28,9 @@ class Config(code_repair.Config, frozen=True):
         the writer's first observation shows the code, and the listed actions are to ask the tester, to hand in, and
         single changes of the code; tasks that such changes cannot solve are left out.
     reward: reward of the writer: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks
-        that pass; those that a visible test shows do not count).
-    timeout_s: seconds that one run of the tests by the tester may take. The hidden calls of a verdict together, and
-        each run of a hidden test program, may take as long.
+        that pass, not counting hidden checks that a visible test shows).
+    timeout_s: largest number of seconds of one run of the tests by the tester. It is also the limit of all hidden calls
+        of a verdict together, and of each run of a hidden test program.
     """
 
     asks: int = Field(3, ge=0)

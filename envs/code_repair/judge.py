@@ -87,8 +87,8 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """The share of the unseen checks that passed, from 0 to 1; so values of visible tests that are written into the
-        code earn nothing. If the visible tests show every check: 1 if all checks passed, else 0."""
+        """The share of the unseen checks that passed, from 0 to 1: an agent gains nothing by writing the values of the
+        visible tests into its code. If the visible tests show every check: 1 if all checks passed, else 0."""
         return sum(self._unseen) / len(self._unseen) if self._unseen else float(self.solved)
 
 
@@ -152,7 +152,7 @@ def check_program(
 ) -> Verdict:
     """Run test programs, which call functions of the agent's module by name; each program counts as one check.
 
-    The test programs run in another sandbox than the agent's code. When a test program calls one of the agent's
+    The test programs and the agent's code run in two sandboxes. When a test program calls one of the agent's
     functions with new arguments, it stops, the call is carried out in the agent's sandbox, and the test program runs
     again from its beginning with the value. Arguments and values must be literals. A test program does not see whether
     a function changes its arguments.

@@ -45,7 +45,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables.
+    """The kind of a task in tables.
 
     It is level and kind of the (first) mistake of a generated task, the option `mode` for a function of HumanEval or
     MBPP, and the `kind` of any other row.

@@ -36,11 +36,11 @@ class Config(ToolConfig, frozen=True):
     prompt: chat (tool calls), or compact (few words, for small models). Under compact the first observation shows the
         code and the result of the tests, and the listed actions are to hand in, to run the tests, and single changes of
         the code.
-    reward: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks that pass; those that
-        a visible test shows do not count).
+    reward: solved (1 if all hidden checks pass, else 0) or share (the share of the hidden checks that pass, not
+        counting hidden checks that a visible test shows).
     sandbox: the tool that runs the code, a table with its name and its options.
-    timeout_s: seconds that one run of the tests may take. The hidden calls of the verdict together, and each run of a
-        hidden test program, may take as long.
+    timeout_s: largest number of seconds of one run of the tests. It is also the limit of all hidden calls of the
+        verdict together, and of each run of a hidden test program.
     rows: a file of tasks instead of generated tasks, with the columns of HumanEval, of MBPP, or statement, files and
         hidden.
     mode: what the agent does with the functions of a file (`rows`) of HumanEval or MBPP: it writes them, or it repairs
@@ -71,8 +71,8 @@ def checked_file(files: Mapping[str, str], path: str, content: str, most: int = 
         most: largest number of files.
 
     Raises:
-        ValueError: the path is no path inside the repository, is that of a folder, or has a file as a folder; or a
-            limit would be exceeded.
+        ValueError: the path does not lie inside the repository, is the path of a folder, or needs a folder where a file
+            is; or a limit would be exceeded.
     """
     clean = str(PurePosixPath(path))
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", clean) or ".." in clean.split("/"):

@@ -62,7 +62,7 @@ class CodeRepo(Listed):
         return result._replace(info={**result.info, "result": self.repository._patch()})
 
     def cut(self) -> Verdict:
-        """The verdict on an episode that a limit ended: the one that its files would get if they were handed in."""
+        """For an episode that a limit ended: the verdict that its files would get if they were handed in."""
         was_over = self.inner.over
         found = super().cut()
         return found if was_over else Verdict(found.reward, {**found.info, "result": self.repository._patch()})

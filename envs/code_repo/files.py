@@ -22,7 +22,7 @@ PATCH_CHARS = 200_000  # largest number of characters of a patch; the rest is cu
 
 
 def protected(path: str) -> bool:
-    """Is the file a test, or does it change how tests run? The verdict ignores changes of such files, and new ones."""
+    """Is the file a test, or does it change how tests run? The verdict ignores changed and new files of this kind."""
     *folders, name = path.split("/")
     if any(folder in TEST_FOLDERS for folder in folders) or (folders and folders[0] in RUNNER_FOLDERS):
         return True

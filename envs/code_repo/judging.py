@@ -1,8 +1,8 @@
 """Judges a repository by calls with known values, or by a user's own tests.
 
-A user's tests run in one process with the agent's code, so the code may forge the result of the process: by the exit
-code of `os._exit(0)`, a patched test runner, or a `conftest.py`. There are two measures against this. First, tests,
-their settings, and files that Python or a test runner reads at its start are put back as they were. Second, after the
+A user's tests run in one process with the agent's code, so the code may forge the result of the process: by
+`os._exit(0)`, a patched test runner, or a `conftest.py`. There are two measures against this. First, tests, their
+settings, and files that Python or a test runner reads at its start are put back as they were. Second, after the
 tests have passed, they run again with one more test that must fail, once for each form (function or method) that the
 tests have. If the command succeeds with this test too, the code has forged the first result.
 
@@ -27,7 +27,7 @@ TRAPS = {  # a test that fails, in each form that test runners know
 
 
 class Verdict(NamedTuple):
-    """Is the repository repaired (`solved`), which share of the unseen checks passes, and was a result forged?
+    """Whether the repository is repaired, the share of the unseen checks that pass, and whether a result was forged.
 
     A user's own tests count as one check.
     """
@@ -45,7 +45,7 @@ def verdict(runner: CodeRunner, original: Files, now: Files, hidden: Mapping[str
         original, now: the repository as it was given, and as it is.
         hidden: either `calls`, a list of [module, expression, repr of its value]; or `files` (texts of the tests by
             path), `command` (which runs them), and `forms` (the forms of tests that the command runs; if it is missing
-            or empty, those that the function `forms` finds).
+            or empty, the forms that the function `forms` finds).
         timeout_s: seconds of one run of the command, or of all calls together.
 
     Raises:
@@ -78,7 +78,7 @@ def trapped(runner: CodeRunner, files: Files, tests: Files, form: str, command: 
 
 
 def forms(tests: Files) -> list[str]:
-    """The forms of the tests of some files: `function`, and `method` of a TestCase; `function` if none is known."""
+    """The forms of the tests in some files: `function`, and `method` of a TestCase; `function` if no form was found."""
     found = set()
     for source in tests.values():
         try:

@@ -1,9 +1,9 @@
 """Mistakes in modules: those of `code_repair.mutate`, and others: a condition is negated, `break` and `continue` are
 exchanged, a statement is left out, a value is not returned, or the first two arguments of a call are exchanged.
 
-`mistakes.json` lists, per module, the mistakes that make a task: the original passes every call, and the mutant fails a
-call that is a visible test and a call that is not, but not all calls. The file has the text of each mistake, because
-`ast.unparse` may write it differently under another version of Python.
+`mistakes.json` lists, per module, the mistakes that make a task: the original passes every call, and the mutant fails
+at least one call of the visible tests and at least one other call, but not all calls. The file has the text of each
+mistake, because `ast.unparse` may write it differently under another version of Python.
 """
 
 import ast
@@ -109,7 +109,7 @@ def listed() -> dict[str, tuple[Mistake, ...]]:
 
 
 def makes_a_task(runner: CodeRunner, module: Module, mutation: Mutation) -> bool:
-    """Does the mutant end in time and fail a visible call and a hidden one, but not all calls?"""
+    """Does the mutant end in time, and fail a visible call and another call, but not all calls?"""
     broken = apply(module.source, mutation)
     if not meaning(broken):
         return False

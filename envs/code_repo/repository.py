@@ -35,8 +35,9 @@ class Config(ToolConfig, frozen=True):
     prompt: chat (tool calls), or compact (few words, for small models). Under compact the listed actions are to hand
         in, to run the tests, to view a definition, and single changes of the definition that was viewed last; generated
         tasks are those that such changes can solve.
-    reward: solved (1 if all hidden checks pass, else 0), share (the share of the hidden checks that pass; those that a
-        visible test shows do not count) or similarity (that of the patch to the gold patch, from 0 to 1, as in SWE-RL).
+    reward: solved (1 if all hidden checks pass, else 0), share (the share of the hidden checks that pass, not counting
+        hidden checks that a visible test shows) or similarity (of the patch to the gold patch, from 0 to 1, as in
+        SWE-RL).
     sandbox: the tool that runs the code, a table with its name and its options.
     timeout_s: seconds that a command, a run of the tests, or all hidden calls of the verdict together may take.
     rows: a file of tasks that `agentrl envs code_repo prepare` wrote, or of rows with the same columns, instead of

@@ -67,8 +67,8 @@ class Outcome(NamedTuple):
     Attributes:
         output: what the command printed, shortened, with a line on how it ended.
         code: its exit code; 124 if it took too long and was stopped, None if the sandbox ended without a report.
-        files: the repository after the command; the one before it if the sandbox ended without a report, or if the
-            files were not to be brought back.
+        files: the repository after the command. It is the repository before the command if the sandbox ended without a
+            report, or if the files were not to be brought back.
     """
 
     output: str

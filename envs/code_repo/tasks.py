@@ -24,8 +24,8 @@ HELD_OUT = 0.25  # share of the modules that are test modules, approximately
 WANTED = {"all": (False, True), "train": (False,), "test": (True,)}
 MODULES_OF_LEVEL = {1: 1, 2: 4, 3: 4}
 MISTAKES_OF_LEVEL = {1: 1, 2: 1, 3: 2}
-# Module -> the original of another module that it imports. The two are never in one repository, because the sandbox
-# hides the originals of all modules of a repository.
+# Module -> another module, whose original in the standard library it imports. The two are never in one repository,
+# because the sandbox hides the originals of all modules of a repository.
 NEEDS = {"parseaddr": "calendar", "quoprimime": "string"}
 COLUMNS = ("statement", "files", "command", "hidden")
 
@@ -47,7 +47,7 @@ def tasks(config: Config) -> RowTasks:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables: its `kind`, which names the (first) mistake; `repository` if it has none."""
+    """The kind of a task in tables: its column `kind`, which names the (first) mistake; `repository` if it has none."""
     return str(task.params.get("kind") or "repository")
 
 

@@ -1,8 +1,8 @@
 """Testing code: read a small program, write and run tests, and say whether it is right.
 
 The repositories are those of `code_repair`'s tasks, each once with its mistakes and once without them. A report says
-that the code passes or fails, and it is right if the hidden checks say the same. So a report is judged in the same way
-wherever the code comes from; in `code_pair`, the writer sends the code.
+that the code passes or fails, and it is right if the hidden checks say the same. Reports on code that the writer of
+`code_pair` sends are judged in the same way.
 """
 
 from collections.abc import Mapping

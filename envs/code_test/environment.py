@@ -70,7 +70,7 @@ def ask(files: Mapping[str, str], hidden: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind(task: Task) -> str:
-    """The group of a task in tables, as in `code_repair`; right code has the group of the mistake that was undone."""
+    """The kind of a task in tables, as in `code_repair`; right code has the kind of the mistake that was undone."""
     return str(task.params.get("kind", "code_test"))
 
 

@@ -11,7 +11,7 @@ SYSTEM = "You test Python code that others write. Read it, write tests, run them
 
 
 class Config(code_repair.Config, frozen=True):
-    """The options of `code_repair`; some of them mean something else here.
+    """The options of `code_repair`; those listed here have another meaning than in `code_repair`.
 
     level: level of the generated repositories, each of which is tested once with its mistakes and once without: 1 (one
         program with one mistake), 2 (three programs, one of them with one mistake), 3 (three programs, two of them with
@@ -19,8 +19,8 @@ class Config(code_repair.Config, frozen=True):
     prompt: chat (tool calls), or compact (few words, for small models). Under compact the first observation shows the
         code, and the tester writes no tests; the listed actions are to run the given tests and to report.
     reward: has no effect. A right report gets the reward 1, a wrong report or none gets 0.
-    timeout_s: seconds that one run of the tests may take. The hidden calls of a verdict together, and each run of a
-        hidden test program, may take as long.
+    timeout_s: largest number of seconds of one run of the tests. It is also the limit of all hidden calls of a verdict
+        together, and of each run of a hidden test program.
     mode: which code is tested with a file (`rows`) of HumanEval or MBPP: `write` takes each solution and the file
         without the solution; `repair` takes each solution and the solution with a mistake in it.
     """

@@ -8,7 +8,7 @@ from typing import Any
 from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
 
 PEOPLE, BOOKINGS = 5, 3  # numbers of guests per database, and of bookings per guest
-FREE_DAYS, ROOM_DAYS = 14, 3  # days before its beginning at which a saver booking may be cancelled, a room changed
+FREE_DAYS, ROOM_DAYS = 14, 3  # fewest days before its beginning to cancel a saver booking; to change a room
 ROOMS = ("single", "double", "suite")
 HOTELS = ("Astoria", "Bristol", "Carlton", "Excelsior", "Metropole", "Savoy")
 KINDS = ("cancel", "cancel", "room", "room", "breakfast", "ask price", "ask days")

@@ -51,10 +51,13 @@ class Config(ToolConfig, frozen=True):
     prompt: chat (tool calls; words without a call go to the customer), instruct (one line per turn, for language
         models), or compact (few words, for small models; only for generated tasks). Under instruct and compact,
         generated tasks list their actions: usual phrases, and calls with the names that were seen.
-    user: script (the customer is built in and not random) or agent (the agent `user`, which plays `desk_user`; its
-        expert, the same script, answers unless [agents.user] names a model).
+    user: script (a built-in script without random choices plays the customer) or agent (the customer is the agent
+        `user`, which plays `desk_user`: the model that [agents.user] names, or the same script if it names none).
     rules: reported (a task can be solved without obeying the rules, as in tau-bench) or enforced (a task is solved only
-        if the customer was identified and had agreed before each change). The signal `obeyed` says whether this holds.
+        if the signal `obeyed` is 1). `obeyed` is 1 if before each change of a record its owner was identified and had
+        agreed.
+    no_call: what an answer without a call is if the prompt is `chat`. `answer`: it is said to the customer; `nudge`: it
+        is invalid, and the model is asked to call a tool.
     rows: not allowed here; name tau-bench's files by `data`.
     data: tau-bench's folder `tau_bench/envs/retail` or `tau_bench/envs/airline`, instead of generated tasks.
     """

@@ -1,7 +1,7 @@
 """The named players of the environment: demonstrators to clone, baselines to compare with.
 
 expert: identifies the customer, asks for what it needs, reads the records, obeys the rules, has changes confirmed. It
-    understands the scripted customer of generated tasks and knows nothing but what it was told and has read.
+    understands the scripted customer of generated tasks and knows only what it was told and has read.
 careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
     action instead. If none is listed, it says that it refuses. All its episodes are cloned, failures included.
 oracle: knows the right calls and what must be told, in tau-bench's tasks too. In tau-bench's tasks, `expert` plays as

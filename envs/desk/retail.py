@@ -1,7 +1,7 @@
 """Orders and returns: tau-bench's retail tables and tools.
 
 Source: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains", arXiv:2406.12045;
-github.com/sierra-research/tau-bench (MIT). Tables: users, orders, products. As there, tools answer with JSON.
+github.com/sierra-research/tau-bench (MIT). Tables: users, orders, products. As in tau-bench, tools answer with JSON.
 """
 
 import json

@@ -15,7 +15,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         options: further arguments of gymnasium.make, such as env.options.is_slippery=false.
         action_names: names of the actions of a Discrete space, in order; empty: the environment's own names, or the
             numbers of the actions if it has none.
-        task: the instruction; None: the first paragraph of the docstring of the environment's class that is no heading.
+        task: the instruction; None: the first paragraph, not counting headings, of the docstring of the environment's
+            class.
         count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
         max_steps: number of carried-out actions after which an episode is truncated; None: the environment's own limit.

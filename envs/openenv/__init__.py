@@ -33,17 +33,18 @@ class Config(Options, frozen=True):
         split: train and test have different seeds.
         unseeded: also play a server that begins differently each time it gets the same seed.
         field: name of the field of an action that gets the text of a reply. Empty: the only field that the schema
-            requires (or the only field at all). If there are several such fields, the reply must be a JSON object.
+            requires or, if it requires none, its only field; fields in `fixed` do not count. If there is no such single
+            field, the reply must be a JSON object.
         fixed: fields that every action has, with their values. Calls of tools do not get them.
-        text: names of the fields of an observation that are shown; empty: all but metadata, tools and the list of
+        text: names of the fields of an observation that are shown; empty: all except metadata, tools and the list of
             admissible actions. The result of a tool is always shown as a whole.
         choices: name of the field of an observation that lists the admissible actions.
         state_fields: names of the fields of the server's state that identify a state. Empty: the text of the
-            observation together with all fields but episode_id and step_count.
+            observation, together with all fields of the state except episode_id and step_count.
         solved: smallest sum of rewards of a successful episode. If the metadata of the episode's last result has
             `success` (true or false), that value decides instead.
-        answer_s: largest number of seconds that the server may take for an answer. An episode also waits at most so
-            long for a free session. After this time, the episode ends with a fault.
+        answer_s: largest number of seconds that the server may take for an answer, and that an episode waits for a
+            free session. After this time, the episode ends with a fault.
         call_format: the format in which a model writes tool calls.
     """
 

@@ -48,7 +48,7 @@ def about(words: Sequence[str]) -> int:
 
 
 def write(words: Sequence[str]) -> int:
-    """Write a world's corpus.jsonl and the questions of each split, for retrievers and trainers of others."""
+    """Write a world's corpus.jsonl and the questions of each split, for other retrievers and trainers."""
     parser = Parser("agentrl envs search_qa write", write.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--world", default="small", choices=list(LEVELS))

@@ -27,8 +27,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         top_k: number of passages per search.
         max_turns: largest number of turns in which the agent searches or gives an invalid answer. One more turn
             follows, in which the agent can only answer: no search is carried out.
-        prompt: search_r1 (the published words; the results are put into the running answer, which then goes on),
-            instruct (language models, in few words), or compact (small models).
+        prompt: search_r1 (the published words; the results of a search are put into the assistant message, which the
+            model then continues), instruct (for language models, in few words), or compact (for small models).
         results: form in which passages are written. auto: search_r1 under prompt=search_r1, and brief under the other
             prompts.
         reward: signal -> weight. The reward of an episode is the weighted sum of its signals, paid at its end; signals

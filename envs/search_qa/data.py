@@ -89,7 +89,7 @@ def read_row(told: Mapping[str, Any], number: int, where: str) -> Row:
 
 
 def asked(question: str) -> str:
-    """The question stripped, with a question mark."""
+    """The question without blanks around it, and with a question mark at its end."""
     text = question.strip()
     return text if text.endswith("?") else f"{text}?"
 

@@ -30,7 +30,7 @@ class State:
         response: everything since the prompt: the agent's words, results and other texts of the environment.
         invalid: number of turns without a search and without an answer.
         empty: number of searches that found nothing.
-        answer: the agent's answer; None as long as there is none.
+        answer: the agent's answer; None before it has answered.
         over: the episode has ended.
     """
 

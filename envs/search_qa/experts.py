@@ -2,8 +2,8 @@
 
 expert: looks up the thing that the question names, finds the fact that is asked for in the passages, looks up the thing
     to which the fact leads, and so on, and answers. It knows only what it has read.
-careless:0.3: the imperfect demonstrator: the expert, but at each step with probability 0.3 a random listed search or
-    answer. The random actions have weight 1 in cloning.
+careless:0.3: the imperfect demonstrator: as the expert, but at each step, with probability 0.3, it takes a random
+    listed search or answer. The random actions have weight 1 in cloning.
 oracle: searches the names of the question's chain, which it knows beforehand, and answers.
 random: each listed action with the same probability.
 """
@@ -93,7 +93,7 @@ class Reader:
 
 
 class Oracle:
-    """Searches each name of the chain in turn and answers with its end."""
+    """Searches the names of the chain one after the other, and answers with the last one."""
 
     def __init__(self) -> None:
         self._rest: list[str] = []

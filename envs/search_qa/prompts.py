@@ -48,7 +48,7 @@ def choose(config: Config) -> Prompt:
 
 
 class SearchR1:
-    """One assistant turn: thoughts, searches, and the results, which are put into the same turn, up to the answer.
+    """One assistant message: thoughts, searches, their results, and the answer at its end.
 
     Args:
         whole: True: the action is the whole text with its thoughts, for rewards that read the thoughts. False: it is

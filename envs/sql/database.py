@@ -45,8 +45,7 @@ class Config(ToolConfig, frozen=True):
     rows: not allowed here; name a file of questions by `data`.
     data: a JSON file of questions in the form of BIRD or Spider, or a folder with their train and dev files, instead of
         generated questions.
-    databases: the folder with the databases of `data`; empty: the folder beside the file that has one of the usual
-        names.
+    databases: the folder with the databases of `data`; empty: a folder with one of the usual names, beside the file.
     evidence: show the evidence of a question of BIRD with the question.
     compare: rows (results are compared as multisets of rows; their order counts only if the right query orders them,
         and the order of columns never counts) or bird (as sets of rows with ordered columns, as BIRD does).

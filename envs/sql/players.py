@@ -1,7 +1,7 @@
 """The named players of the environment: demonstrators to clone, baselines to compare with.
 
 expert: lists the tables, reads the schemas of those that the question names, runs the query that the question asks for
-    and answers with it. It understands generated questions and knows nothing but what it has read. For questions of
+    and answers with it. It understands generated questions and knows only what it has read. For questions of
     files it is given the right query.
 careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
     action instead. If none is listed, it answers with the number of rows of a random table. All its episodes are

@@ -230,7 +230,7 @@ def near_misses(query: Query, schema: Schema, values: Sequence[str | int]) -> li
     """Wrong SQL that is close to a query: all candidates for other questions, and usual mistakes in the query."""
     other = [one.sql for one in candidates(schema, values, tuple(KINDS)) if one.sql != query.sql]
     sql = query.sql
-    edits = [re.sub(r" ([<>]) (?!\()", r" \1= ", sql)]  # not before `(`: rows at an average are too rare to tell
+    edits = [re.sub(r" ([<>]) (?!\()", r" \1= ", sql)]  # not before `(`: few rows equal an average
     edits += [sql.replace(" > ", " < "), sql.replace(" < ", " > ")]
     edits.append(re.sub(r" WHERE .*$", "", sql))
     edits.append(re.sub(r" ORDER BY .*$", "", sql))

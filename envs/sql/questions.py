@@ -1,4 +1,4 @@
-"""Generated questions: a schema, a right query, the database that the agent sees, and others for testing an answer.
+"""Generated questions: a schema, a right query, the database that the agent sees, and others to test an answer on.
 
 A question is kept if three things hold. Its right query finds something; it finds something else in another database,
 so that no constant is right; and each near miss gives another result in at least one of the databases. The other

@@ -27,8 +27,8 @@ class Config(Options, frozen=True):
     Attributes:
         game: the package's id of a game, such as TicTacToe-v0.
         players: number of players of the game; 0: two if the game can be started with two, else one.
-        seat: which player the agent `main` is. first: Player 0; second: Player 1; both: Player 0 and Player 1 in turn,
-            from task to task.
+        seat: which player the agent `main` is. first: Player 0; second: Player 1; both: Player 0 in one task, Player 1
+            in the next.
         count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
         called: an episode is one turn of the agent `opponent`. The environment sets this option; leave it out of a

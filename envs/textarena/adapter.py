@@ -83,7 +83,7 @@ class Episode:
         return self._result(invalid and mover == self.me)
 
     def _told(self, player: int) -> dict[str, Any]:
-        """What the game reports on a player at its end."""
+        """What the game reports on a player when the game has ended."""
         told: dict[str, Any] = (self.env.state.game_info or {}).get(player, {})
         return told
 

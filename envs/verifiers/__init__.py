@@ -1,8 +1,9 @@
 """Environments of the package verifiers (0.4), with their rubrics as signals (docs/foreign.md).
 
 `taskset` names an installed taskset, or a module in the working folder; `options` are the options of this taskset. A
-request to the model is a turn. The last step gets the weighted sum of verifiers' rewards as its reward; each reward and
-each metric is a signal. `python` is the Python that has the package.
+turn answers a request to the model; after a malformed tool call, the next turn answers the same request. The last step
+gets the weighted sum of verifiers' rewards as its reward; each reward and each metric is a signal. `python` is the
+Python that has the package.
 """
 
 import functools

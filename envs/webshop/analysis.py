@@ -108,7 +108,7 @@ def _cut(text: str) -> list[str]:
         end = max((match.end() for match in matches if match), default=at)
         if end > at:
             found.append(text[at:end])
-        else:  # a run of MAX_TOKEN connectors or more begins no word: skip it but for its last MAX_TOKEN - 1
+        else:  # a run of MAX_TOKEN connectors or more begins no word: go on at its last MAX_TOKEN - 1 connectors
             end = _CONNECTORS.match(classes, at).end() - MAX_TOKEN + 1  # type: ignore[union-attr]
         start = _START.search(classes, max(end, at + 1))
     return found

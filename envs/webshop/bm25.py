@@ -35,7 +35,7 @@ class Postings:
         documents: [P] int32, ascending within a row.
         saturation: [P] float32, 1 + tf / (k1 (1 - b + b L / mean L)): a posting adds weight - weight / saturation.
         order: [D] int32, the rank of each document's id among all ids: ties go by id.
-        fielded: documents with at least one term (they count in idf and mean length).
+        fielded: number of documents with at least one term; idf and the mean length count only these.
     """
 
     vocabulary: Mapping[str, int]

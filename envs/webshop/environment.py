@@ -65,7 +65,7 @@ class WebShop:
         return self._observe()
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action; an action that is not accepted changes nothing but the number of steps."""
+        """Carry out one action; an action that is not accepted changes only the number of steps."""
         session = self.session
         self._steps += 1
         written = resolve(session, action) if self.config.observation == "brief" else action

@@ -22,7 +22,7 @@ from agentrl.envs.webshop.words import suggested_queries
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "rule", "random")
-CARELESS = (0.5, 0.5)  # default probabilities: of any query or product, of buying too early
+CARELESS = (0.5, 0.5)  # default probabilities: a random query or product; buying too early
 
 
 def expert(env: Env, name: str, seed: int) -> Expert:

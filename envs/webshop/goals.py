@@ -286,7 +286,7 @@ def _synthetic(product: Product, variant: Variant) -> Goal:
 
 
 def _combination(groups: Mapping[str, tuple[str, ...]], number: int) -> dict[str, str]:
-    """Entry `number` of the Cartesian product of all groups: names sorted, the last group turning fastest."""
+    """Entry `number` of the Cartesian product of all groups: names sorted, the last group varying fastest."""
     chosen = {}
     for name in sorted(groups, reverse=True):
         number, at = divmod(number, len(groups[name]))

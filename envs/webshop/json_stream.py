@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class _Window:
-    """The bytes of a file from `at` on, as many as were asked for so far."""
+    """The bytes of a file from `at` on, as far as they were read."""
 
     def __init__(self, path: Path, at: int) -> None:
         self.path, self.file = path, path.open("rb")

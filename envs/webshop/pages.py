@@ -70,7 +70,7 @@ def parse(action: str) -> tuple[str, str]:
     """(name, lower-case argument); the argument is empty where the action does not have the form name[argument]."""
     line = action.partition("\n")[0]
     closing = line.rfind("]")
-    opening = line.rfind("[", 1, max(closing - 1, 1))  # the last that leaves a name before it and an argument inside
+    opening = line.rfind("[", 1, max(closing - 1, 1))  # the last bracket with a name before it and an argument inside
     return (action, "") if opening < 0 else (line[:opening], line[opening + 1 : closing].lower())
 
 

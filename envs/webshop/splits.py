@@ -26,8 +26,8 @@ def sizes(goals: Goals) -> tuple[int, int]:
     """Numbers of goals in the test and eval ranges.
 
     Human goals: the original's numbers, or a fifth and a tenth of the goals if there are fewer than 6000. Synthetic
-    goals: verl-agent's 500 for test (at most a fifth of the goals), and none for eval. Each range removes all goals of
-    its products from training, and a product has many synthetic goals.
+    goals: verl-agent's 500 for test (at most a fifth of the goals), and none for eval. These numbers are small, because
+    a test goal removes all goals of its product from training, and a product has many synthetic goals.
     """
     n = len(goals)
     if goals.mode == "synthetic":
@@ -37,7 +37,7 @@ def sizes(goals: Goals) -> tuple[int, int]:
 
 def split(goals: Goals, test: int, evaluation: int) -> Splits:
     """Cut the shuffled goals at `test` and `test + evaluation`, as the original does, then drop from the later parts
-    every goal that shares a product or an instruction (price clause aside) with an earlier one."""
+    every goal that shares a product or an instruction (without its price clause) with a goal of an earlier part."""
     # Limit: puts every goal into words, about 10 microseconds each; synthetic goals of the full catalogue take minutes.
     used: set[tuple[str, object]] = set()
     parts: list[list[int]] = []

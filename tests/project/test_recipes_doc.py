@@ -24,8 +24,8 @@ A recipe is a TOML file of these sections; `section.key=value` on the command li
 --explain optim.lr` prints an entry of this page, `agentrl train RECIPE.toml --dry-run` a recipe with all its values.
 This page is generated from the configuration classes (`tests/project/test_recipes_doc.py --write`).
 
-A recipe needs `[env]` and `[model]`; `[eval.env]` names other tasks for evaluation than for training. What it leaves
-open is chosen by the kind of its model, and stored with the run, so that `--resume` keeps it:
+A recipe needs `[env]` and `[model]`; `[eval.env]` names other tasks for evaluation than for training. The values that
+a recipe leaves open are chosen by the kind of its model. They are stored with the run, so that `--resume` keeps them:
 """
 
 
@@ -47,8 +47,9 @@ def chosen() -> Iterator[str]:
     yield "- options that an environment proposes for a model made from scratch (`SMALL_MODEL` of its file)."
     yield ""
     yield (
-        "A recipe that sets `optim.name` without rates gets the rates of its kind alone; one that sets `optim.lr` "
-        "without a name is taken as it is written: AdamW at that rate, and nothing of all this is chosen."
+        "If a recipe sets `optim.name` or `optim.muon_lr`, only the first three rows of the table are chosen, and the "
+        "list. A recipe that sets `optim.lr` without `optim.name` is taken as it is written: AdamW at that rate. Of "
+        "all this, only `warmup.expert` is chosen for it."
     )
 
 

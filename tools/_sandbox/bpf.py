@@ -125,7 +125,7 @@ def _mmap_checks() -> list[bytes]:
 
 
 def _equal(values: tuple[int, ...], errno: int) -> list[bytes]:
-    """Instructions that return an error if the loaded argument has one of some values."""
+    """Instructions that return an error if the loaded argument is one of `values`."""
     return [op for value in values for op in (_op(JUMP_EQUAL, value, 0, 1), _op(RETURN, ERRNO | errno))]
 
 

@@ -28,7 +28,7 @@ SCRATCH = "agentrl-sandbox-"
 FIRST_SPARE_UID = 1 << 30  # far above any account; each sandbox that root starts takes one of 2**29 ids at random
 LANDLOCK_READ = 1 | 4 | 8  # execute, read files, list folders
 LANDLOCK_ALL = (1 << 16) - 1
-NEVER_LINKED = ~(1 << 13)  # all rights but that of moving files between folders of different rights
+NEVER_LINKED = ~(1 << 13)  # all rights except that of moving files between folders of different rights
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",

@@ -55,7 +55,7 @@ REFUSAL = (
 
 
 def choose(backend: str, python: str = "") -> str:
-    """The backend to use: the requested backend, or with "auto" the first of the chain that holds.
+    """The backend to use: the requested backend, or with "auto" the first backend of the list that holds.
 
     Raises:
         ValueError: no backend holds, or the requested backend does not.

@@ -27,7 +27,8 @@ class HttpConfig(BaseModel, frozen=True, extra="forbid"):
     """Options of the backend http.
 
     Attributes:
-        urls: addresses of equal servers, which take turns; `/retrieve` is added to an address without a path.
+        urls: addresses of equal servers. Each new request begins at the next address of the list, after the last
+            address at the first. `/retrieve` is added to an address without a path.
         dialect: form of requests and answers; see `agentrl.tools.search.dialects`.
         timeout_s: largest number of seconds of one try.
         retries: largest number of further tries after the first one; each address is tried at least once.
