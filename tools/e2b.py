@@ -365,6 +365,18 @@ class E2BTool:
         self._session.close()
 
 
+class StatelessE2BTool(E2BTool):
+    """The tool without `stateful`, as a model reads it."""
+
+    def __call__(self, code: str) -> str:
+        """Run Python code and read what it prints.
+
+        Args:
+            code: the code; every call starts without the variables of earlier calls.
+        """
+        return super().__call__(code)
+
+
 def make(config: Config) -> E2BTool:
     """The tool; ValueError if the client or the key is missing."""
-    return E2BTool(config)
+    return E2BTool(config) if config.stateful else StatelessE2BTool(config)

@@ -130,6 +130,18 @@ class PythonSandbox:
         self._session.close()
 
 
+class StatelessSandbox(PythonSandbox):
+    """The tool without `stateful`, as a model reads it."""
+
+    def __call__(self, code: str) -> str:
+        """Run Python code and read what it prints.
+
+        Args:
+            code: the code; every call starts without the variables of earlier calls.
+        """
+        return super().__call__(code)
+
+
 def make(config: Config) -> PythonSandbox:
     """The tool; ValueError if no sandbox holds on this machine."""
-    return PythonSandbox(config)
+    return PythonSandbox(config) if config.stateful else StatelessSandbox(config)

@@ -109,9 +109,9 @@ class Config(BaseModel, frozen=True, extra="forbid"):
                 )
         if self.source == "games" and not self.games:
             raise ValueError('source = "games" needs games = a game file, a folder or a manifest')
-        if self.word_order == "object_first" and self.prompt == "verl_agent":
+        if self.word_order == "object_first" and self.prompt not in ("compact", "terse"):
             raise ValueError(
-                'word_order = "object_first" needs prompt = "compact" or "terse": verl_agent asks for the command'
+                f'word_order = "object_first" needs prompt = "compact" or "terse": {self.prompt} asks for the command'
             )
         unknown = [one for one in self.task_types if one not in TASK_TYPES]
         if unknown:

@@ -83,9 +83,10 @@ def test_every_admissible_action_of_all_task_types_survives_object_first():
     assert {"take", "move", "go", "open", "use", "clean"} <= seen
 
 
-def test_object_first_is_refused_for_the_prompt_that_asks_for_the_games_command():
-    with pytest.raises(ValueError, match='needs prompt = "compact" or "terse"'):
-        alfworld.Config(word_order="object_first")
+@pytest.mark.parametrize("prompt", ["verl_agent", "instruct", "instruct_listed"])
+def test_object_first_is_refused_for_the_prompts_that_ask_for_the_games_command(prompt):
+    with pytest.raises(ValueError, match=f'needs prompt = "compact" or "terse": {prompt} asks'):
+        alfworld.Config(word_order="object_first", prompt=prompt)
 
 
 @pytest.mark.parametrize(

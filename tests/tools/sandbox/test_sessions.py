@@ -12,7 +12,16 @@ import pytest
 
 from agentrl import catalogue
 from agentrl.env import deadline
-from agentrl.tool import CodeResult, CodeRunner, CodeSession, Tool, ToolFault, open_runner, without_infra_error
+from agentrl.tool import (
+    CodeResult,
+    CodeRunner,
+    CodeSession,
+    Tool,
+    ToolFault,
+    open_runner,
+    tool_spec,
+    without_infra_error,
+)
 from agentrl.tools import python_sandbox
 from agentrl.tools._sandbox import launch, probe, process
 from agentrl.tools._sandbox.launch import Limits
@@ -326,3 +335,12 @@ def test_asyncio_processes_and_threads_work(session):
 
 def test_source_sent_inside_is_what_lies_in_the_files():
     assert b"def confine(" in process.SOURCE and b"def loop(" in process.SOURCE
+
+
+@pytest.mark.parametrize(("stateful", "words"), [(True, "kept for the next call"), (False, "without the variables")])
+def test_the_model_reads_whether_variables_are_kept(stateful, words):
+    tool = python_sandbox.make(python_sandbox.Config(stateful=stateful))
+    assert words in str(tool_spec(tool).schema)
+    tool("kept = 1")
+    assert ("NameError" in tool("print(kept)")) is not stateful
+    tool.close()
