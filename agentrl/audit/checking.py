@@ -43,7 +43,8 @@ def check_rows(
     Args:
         splits: the splits, as `read_splits` returns them.
         section: the environment's options, its name included; None checks the rows alone.
-        context: how the length of a prompt is measured; None: prompts, answers and solutions are not checked.
+        context: the tokenizer and the context with which episodes are tried; None: no episode is tried, so prompts,
+            answers and solutions are not checked.
         most_played: largest number of rows per split whose own solution is played; the first rows are taken.
 
     Raises:
@@ -99,7 +100,8 @@ def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequenc
     of = f" of {split.name}" if split.name else ""
     if unread:
         audit.notes.append(
-            f"lengths and solutions{of} were not checked, because {unread} of its rows cannot be read: mend these first"
+            f"lengths, answers and solutions{of} were not checked, because {unread} of its rows cannot be read: mend "
+            "these first"
         )
         return None
     try:
@@ -109,8 +111,8 @@ def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequenc
         return None
     if len(tasks) != len(split.rows):
         audit.notes.append(
-            f"lengths and solutions{of} were not checked, because {len(split.rows)} rows make {len(tasks)} tasks "
-            "under these options: leave out the options that choose tasks"
+            f"lengths, answers and solutions{of} were not checked, because {len(split.rows)} rows make {len(tasks)} "
+            "tasks under these options: leave out the options that choose tasks"
         )
         return None
     return tasks

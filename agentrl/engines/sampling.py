@@ -1,7 +1,7 @@
 """How an answer is drawn from a model: the settings of the sampling distribution, and its noise.
 
-The trainer and the engines that it trains with use the same sampling distribution (`agentrl.engines.distribution` has
-the arithmetic): softmax(logits / temperature) restricted to an allowed set.
+The trainer and the engines that play its rollouts use the same sampling distribution (`agentrl.engines.distribution`
+has the arithmetic): softmax(logits / temperature) restricted to an allowed set.
 Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
 (`Generation.allowed`), so log-probabilities can be recomputed exactly.
 

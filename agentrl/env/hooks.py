@@ -17,7 +17,9 @@ from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
 from agentrl.types import Observation, Task
 
-ENDLESS = 100_000  # a longer list is not shuffled (samplers draw its tasks at random) or searched for a task's key
+# Samplers shuffle a list of tasks, and a task is found by its key; of a longer list samplers draw tasks at random, and
+# no key is searched in it.
+ENDLESS = 100_000
 
 
 class Asked(NamedTuple):
@@ -78,7 +80,9 @@ class EnvironmentFile(CatalogueFile):
         "the argument `waits` of a tool environment, which is True if it is not set; False for other environments",
         None,
     )
-    gold: Callable[[Task], str] | None = hook("", "(task) -> the action that gives the right answer, for credit", None)
+    gold: Callable[[Task], str] | None = hook(
+        "", "(task) -> the action that gives the right answer, for credit and for `agentrl check --reward`", None
+    )
     kind: Callable[[Task], str] | None = hook("", "(task) -> its type; tables of results count each type apart", None)
     situation: Callable[[Observation, str], str] | None = hook(
         "",
@@ -95,8 +99,8 @@ class EnvironmentFile(CatalogueFile):
     )
     held_out: Mapping[str, Any] = hook(
         "HELD_OUT_OPTIONS",
-        "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default; "
-        "not needed if split=test selects these tasks",
+        "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default. "
+        "If this is not set: those of split=test, if there are any",
         dict,
     )
     for_models: Mapping[str, Any] = hook(
@@ -133,8 +137,8 @@ class EnvironmentFile(CatalogueFile):
     )
     read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
         "",
-        "(config, row, where) -> Asked, the question of a row of a user's data, or None if the columns have the usual "
-        "names; ValueError says what the row lacks. For `agentrl data check`",
+        "(config, row, where) -> Asked, the question of a row of a user's data; None if the row has the usual columns, "
+        "which are then read without this hook; ValueError says what the row lacks. For `agentrl data check`",
         None,
     )
     rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")

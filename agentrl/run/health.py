@@ -113,7 +113,7 @@ def unchanged(past: Past) -> str:
 
 
 def flat_reward(past: Past) -> str:
-    """Every rollout of many iterations earns the same reward."""
+    """The mean reward stays the same, and no rollout differs from the others of its group."""
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
         return ""
@@ -123,8 +123,9 @@ def flat_reward(past: Past) -> str:
     if any(row["constant_groups"] < 1 for row in rows) or max(rewards) - min(rewards) > 1e-9:
         return ""
     return (
-        f"every rollout of the last {WINDOW} iterations earned {rewards[-1]:g}, so there is nothing to learn from: "
-        "clone an expert first ([warmup]), take easier tasks, or reward partial success"
+        f"in each of the last {WINDOW} iterations the mean reward was {rewards[-1]:g}, and no rollout of a group "
+        "earned more than another, so there is nothing to learn from: clone an expert first ([warmup]), take easier "
+        "tasks, or reward partial success"
     )
 
 
@@ -133,6 +134,8 @@ def constant_groups(past: Past) -> str:
     rows = past.train[-WINDOW:]
     share, success = mean(rows, "constant_groups"), mean(rows, "success")
     if past.last["stage"] != "train" or len(rows) < WINDOW or not (share >= CONSTANT and success < SOLVED):
+        return ""
+    if any(float(row.get("singleton_groups", 0.0)) == 1.0 for row in rows):  # one rollout per task: no group to compare
         return ""
     return (
         f"in {share:.0%} of the groups of the last {WINDOW} iterations all copies of a task earned the same (success "
@@ -190,7 +193,7 @@ def unlisted(past: Past) -> str:
 
 
 def never_won(past: Past) -> str:
-    """Only the best episodes are cloned, and in every batch so far all episodes were lost with equal returns."""
+    """The warm-up clones the best episodes only, and none is better: every batch was lost with equal returns."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
@@ -319,8 +322,8 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
 RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
     "not_finite": "a loss or a gradient was not a finite number",
     "unchanged": "the policy played exactly as before the warm-up or, at the end of training, as before training",
-    "flat_reward": f"every rollout of {WINDOW} iterations earned the same reward, and fewer than {SOLVED:.0%} of the "
-    "rollouts succeeded",
+    "flat_reward": f"the mean reward of {WINDOW} iterations stayed the same, no rollout of a group earned more than "
+    f"another, and fewer than {SOLVED:.0%} of the rollouts succeeded",
     "constant_groups": f"in at least {CONSTANT:.0%} of the groups of {WINDOW} iterations all copies earned the same, "
     f"and fewer than {SOLVED:.0%} of the rollouts succeeded",
     "episodes_cut": f"one limit ended at least {CUT:.0%} of the episodes of an evaluation, and fewer than "
@@ -405,7 +408,7 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def decided_before(path: Path, iteration: int) -> list[Finding]:
-    """The stored findings on decisions of iterations before `iteration`.
+    """The stored findings of the rule `certain_too_early` on iterations before `iteration`.
 
     These findings cannot be computed from the metrics alone. If the file is damaged, the result is empty: the rule
     `certain_too_early` reads the stored graphs again and reports what is still true.

@@ -26,7 +26,7 @@ class Now:
         self._written = 0.0
 
     def begin(self, work: str, step: int, of: int, episodes: int) -> None:
-        """Set the piece of work that begins now. Its first `phase` writes it to the file.
+        """Set the piece of work that begins now. The first call of `phase` after this one writes it to the file.
 
         Args:
             work: cloning, training, or the name of an evaluation.

@@ -109,7 +109,7 @@ class Endpoint:
     def logprobs(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
         """[S] log-probs of the sampled tokens of `rows`, NaN elsewhere.
 
-        There is one request per path that has tokens which no earlier request covers.
+        Paths share tokens. A path gets a request only if some of its tokens were in no earlier request.
         """
         wanted = np.zeros(len(tokens.ids), bool)  # [S]
         for row in rows.tolist():

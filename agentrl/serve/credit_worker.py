@@ -101,8 +101,8 @@ class CreditWorker:
             left = end - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 raise TookTooLong(
-                    f"it took longer than {self.seconds:g} s, so it was ended: show fewer groups or methods, or start "
-                    "agentrl inspect with a larger --seconds"
+                    f"it took longer than {self.seconds:g} s, so it was ended: show fewer groups or methods, search "
+                    "fewer graphs, or start agentrl inspect with a larger --seconds"
                 )
             chunk = os.read(pipe.fileno(), 1 << 20)
             if not chunk:
@@ -232,8 +232,8 @@ def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """The episodes that a search finds in stored graphs, one graph after the other, each with the key of its graph.
 
     The search begins no further graph after `MOST_FOUND` episodes or after `seconds`; `next` is then the key of the
-    next graph. `more` is the number of episodes that were found but are left out. If there are several graphs, one is
-    in memory at a time, and `unread` lists the keys of the graphs that cannot be read.
+    next graph. `more` is the number of episodes that were found but are left out. Graphs are
+    read one after the other and are not kept. `unread` lists the keys of the graphs that cannot be read.
     """
     end, files = time.monotonic() + request["seconds"], request["files"]
     answer: dict[str, Any] = {"episodes": [], "more": 0, "of": 0, "searched": 0, "unread": [], "next": ""}

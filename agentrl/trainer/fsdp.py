@@ -44,7 +44,7 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
         device: the device on which the passes run; None takes the device of the weights.
 
     Raises:
-        ValueError: the model has no list of layers, or a weight that several layers share.
+        ValueError: the model has no list of layers, or several of its layers share a weight.
     """
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
@@ -60,7 +60,8 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
         _widen(layer)
         fully_shard(layer, **options)
     _widen(model)
-    # The root is not resharded after its forward pass, because the head is applied after this pass, to targets only.
+    # The trainer calls the head itself, after the pass of the root and for target tokens only, so the root is not
+    # resharded after its pass.
     fully_shard(model, reshard_after_forward=False, **options)
     _finish(model)
     setattr(model, ATTRIBUTE, ranks)
@@ -77,7 +78,8 @@ def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
 
     Args:
         model: the sharded model.
-        wide: convert weights in half precision to float32; else the copy has the types of the model before sharding.
+        wide: convert weights in half precision to float32; else the copy has the types of the model before sharding,
+            except that trained weights are in float32.
         trained: whether the copy's weights are trained.
     """
     origin: Origin = getattr(model, ORIGIN)
@@ -139,7 +141,8 @@ def part_like(full: Tensor, like: Tensor) -> Tensor:
 def clip(parameters: Iterable[Tensor], limit: float) -> float:
     """Scale all gradients down if their common norm is above `limit`; returns the norm before scaling.
 
-    The norm is over all parts of gradients that are divided over ranks, so every rank gets the same norm.
+    The norm is that of all gradients. If a gradient is divided over ranks, all its parts count, so every rank gets the
+    same norm.
 
     Args:
         parameters: the tensors whose gradients are scaled. A tensor that is not divided has the same gradient on every

@@ -5,13 +5,14 @@ Formula: `A = GN(gamma V(s') - V(s) | state)`, `V(u) = gamma * mean of V(v) over
 Source: GRAFT (the successor of GraphGPO), written from the paper's definition; no code is released. Every executed step
 is an edge of the graph. A node without edges out of it is an end; its value is its outcome, the mean score of the
 episodes that end there. The temporal difference of a step is gamma V(s') - V(s), also for the last step of an episode,
-where V(s') is the outcome. A is this difference, normalised with the population standard deviation among the steps that
-leave the same node. If only one step leaves a node, its A is the sign of its difference.
+where V(s') usually is the outcome (see the last paragraph). A is this difference, normalised with the population
+standard deviation among the steps that leave the same node. If only one step leaves a node, its A is the sign of its
+difference.
 
 The paper's graph GAE adds to the difference of an edge, for each k >= 1, (gamma lam)^k times the mean difference of the
-edges that are k hops ahead. This sum is 0 for every lam. By the equation of V, the differences of all edges out of a
-node have mean 0, and if one edge out of a node is k hops ahead, so are all edges out of this node. Therefore there is
-no option `lam` here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
+edges that can be reached from it by k further steps. This sum is 0 for every lam. By the equation of V, the differences
+of all edges out of a node have mean 0, and if one edge out of a node can be reached in k steps, so can all edges out of
+this node. Therefore there is no option `lam` here; the paper's values of lam (0.95, 0.8, 0.6) give the same credit.
 
 The paper does not say where an episode's last step leads, and when V is exact enough. Here it leads to its next state
 under three conditions: the episode did not terminate, the next state is known, and a step of the group starts from this

@@ -2,9 +2,9 @@
 
 Formula: `A = sum over k of w_k GN(G | group, last k states)`, `w_k` proportional to `(k + 1)^weight_power`.
 
-Source: HGPO, arXiv:2602.22817. At level k, from 1 to history + 1, the steps of a group whose last k states are equal
-are compared; a_k is the normalised return of a step among them. A is the weighted mean of the a_k. A level whose a_k is
-exactly 0 is left out of the mean; for example, a_k is 0 if no other step shares the k states. The released code
+Source: HGPO, arXiv:2602.22817. At level k, from 1 to history + 1, those steps of a group are compared whose last k
+states are equal; a_k is the normalised return of a step among them. A is the weighted mean of the a_k. A level whose
+a_k is exactly 0 is left out of the mean; for example, a_k is 0 if no other step shares the k states. The released code
 (verl-agent recipe) takes the population standard deviation, has no episode term unless an option adds it, and subtracts
 0.1 for an invalid action. The defaults here are the same without the penalty. A difference from the mean that is only a
 rounding error is 0 here; the released code computes in float32 and keeps it. The released code adds eps to the sum of

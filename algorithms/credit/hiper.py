@@ -14,8 +14,8 @@ The steps may say to which part of an answer each token belongs (`token_level` o
 action tokens get `advantage` of their step. The sub-goal tokens of a segment's first step get `advantage_high` of this
 step, and with `switch=high` so do the switch tokens of this step. All other tokens get 0. Without `token_level`, and in
 episodes that share steps, every token gets `advantage` of its step. The released code gives switch tokens the advantage
-of a third critic, on whether to terminate, or the advantage of the segment (`assign_high_to_switch`); there is no third
-critic here.
+of a third critic, which judges whether to end the segment, or the advantage of the segment (`assign_high_to_switch`);
+there is no third critic here.
 
 After the end of a truncated episode the value is 0 (`bootstrap=none`, the released default), the current value of each
 level (`current`, an option of the released code) or the column `next_value` (`value`). `whiten` takes the population

@@ -4,14 +4,14 @@ Formula: `A = GN(r | role)`.
 
 Source: AT-GRPO, arXiv:2510.11062, where steps play the same role if they have the same environment, turn and agent;
 `key=auto` does this. At each turn every agent samples candidates from one state of one environment, and each candidate
-is scored by itself. If a tree holds several actions of an agent at one turn, as with `rollout.name=candidates`, the
-tree is the environment. Several chains of a task, whose states differ, are then not compared with each other. Otherwise
-the group is the environment. mmGRPO (multi-module programs), arXiv:2508.04660, has the key group,agent,invocation,
-where `invocation` is the number of the call among the calls of an agent inside a rollout. The step's own `reward` is
-normalised, not a return. The released code of AT-GRPO (PettingLLMs) takes the sample standard deviation with eps 1e-6
-and gives a group of one 0. If every group of a batch is a group of one, each gets its reward in the released code; here
-`singleton` decides for all groups. Candidates that were not executed (`rollout.name=candidates`) are compared with the
-other steps of their turn.
+is scored by itself. With `key=auto`, if a tree holds several actions of an agent at one turn, as with
+`rollout.name=candidates`, the steps of one tree are compared. Several chains of a task, whose states differ, are then
+not compared with each other. Otherwise the steps of a group are compared. mmGRPO (multi-module programs),
+arXiv:2508.04660, has the key group,agent,invocation, where `invocation` is the number of the call among the calls of an
+agent inside a rollout. The step's own `reward` is normalised, not a return. The released code of AT-GRPO (PettingLLMs)
+takes the sample standard deviation with eps 1e-6 and gives a group of one 0. If every group of a batch is a group of
+one, each gets its reward in the released code; here `singleton` decides for all groups. Candidates that were not
+executed (`rollout.name=candidates`) are compared with the other steps of their turn.
 """
 
 from typing import Any, Literal

@@ -5,12 +5,12 @@ Formula: `A = inter_weight * GN(R | prompt) + intra_weight * GN(R | tree)`, wher
 Source: Tree-GRPO, arXiv:2509.21240. Each leaf is a trajectory with one score R. A_inter normalises R among the leaves
 of the prompt, A_intra among the leaves of the tree. A step that several leaves share gets the sum of their advantages
 (`agentrl.credit.assign` adds them up). The released code (AMAP-ML/Tree-GRPO) takes the sample standard deviation and
-eps 1e-6. If a tree has one leaf, A_intra is the leaf's score in the released code (`preset=official`), and the method
-is GRPO plus this score. By default here A_intra is then 0. The option `singleton` decides this in both terms, but not
-with `per_token`. The released code has three more modes: `inner` is A_intra alone, `nested` normalises A_inter again
-inside the tree, and `per_token` compares the rewards of tokens, not the scores of leaves. With `per_token`, the last
-token of a step has the step's reward and gets one advantage; the tokens before it have the reward 0 and share another
-advantage.
+eps 1e-6. If a tree has one leaf, A_intra is the leaf's score in the released code (`preset=official`), and A is
+the credit of GRPO plus that score. By default here A_intra of such a tree is 0. The option `singleton` decides this in
+both terms, but not with `per_token`. The released code has three more modes: `inner` is A_intra alone, `nested`
+normalises A_inter again inside the tree, and `per_token` compares the rewards of tokens, not the scores of leaves. With
+`per_token`, the last token of a step has the step's reward and gets one advantage; the tokens before it have the reward
+0 and share another advantage.
 """
 
 from types import MappingProxyType

@@ -5,11 +5,12 @@ Formula: `A_k = delta_k + gamma lam A_{k+1}`, `delta_k = r_k + gamma V_{k+1} - V
 Source: turn-PPO, arXiv:2512.17008 (EACL 2026 Findings); no public code. A turn is one action. V_k is the critic's value
 after the tokens of the state and before those of the action. The released GAE over turns of other methods (VAGEN,
 HiPER) does not bootstrap a truncated episode by default, which is `bootstrap=none`. By default here, the value after a
-truncated last row is the column `next_value`; if there is no next observation, `critic.cut_value` decides whether this
-is the value before the cut turn, or 0. After a terminated last row the value is 0, and an episode whose last row is
-neither terminated nor truncated counts as terminated. The paper states no normalisation. `whiten=true` is HiPER's, over
-turns; VAGEN whitens over tokens, so that long turns have more weight. `preset=official` sets bootstrap=none and
-whiten=true. `return`, the critic's target, is never whitened.
+truncated last row is the column `next_value`; if there is no next observation, `next_value` is the value before
+the cut turn or 0, as `critic.cut_value` says. After a terminated last row the value is 0, and an episode whose last row
+is neither terminated nor truncated counts as terminated. The paper states no normalisation. `whiten=true` normalises
+over turns, as HiPER does (which divides by the population deviation); VAGEN whitens over tokens, so that long turns
+have more weight. `preset=official` sets bootstrap=none and whiten=true. `return`, the critic's target, is never
+whitened.
 """
 
 from types import MappingProxyType

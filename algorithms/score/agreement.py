@@ -10,8 +10,8 @@ without an answer. The label can be wrong: then a mistake that most copies share
 
 Compared with the released code (verl/utils/reward_score/ttrl/ttt_metrics.py). Departures: in the released code an
 absent answer counts as an answer and may be the majority; here it never is. In the released code a verifier of
-mathematics decides whether an answer equals the label; here the texts must be equal. In the released code more answers
-vote for the label than are trained; here the copies that vote are the copies that are trained.
+mathematics decides whether an answer equals the label; here the texts must be equal in lower case. In the released code
+more answers vote for the label than are trained; here the copies that vote are the copies that are trained.
 """
 
 from collections import Counter
@@ -32,8 +32,8 @@ class Config(ScoreOptions, frozen=True):
     Attributes:
         signal: name of the signal; the share of the copies that give the most frequent answer is the signal
             SIGNAL_share.
-        tie: what happens if several answers are the most frequent: no copy is paid (none), or the one of them that was
-            given first, in the order of the copies, is taken as the majority (first).
+        tie: what happens if several answers are the most frequent: no copy is paid (none), or the majority is the one
+            that the first copy with such an answer gave (first).
         min_share: smallest share of the copies that must give the most frequent answer; below it no copy is paid.
     """
 

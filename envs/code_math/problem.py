@@ -38,8 +38,8 @@ class Config(ToolConfig, frozen=True):
     rows: a file of problems, with the columns of GSM8K, MATH or DAPO, instead of generated problems.
     convention: how results are written: plain, torl (fenced code and output) or retool.
     reward: exact (1 for a right answer, else 0), torl (1 for a right answer, else -1, and 0.5 less if code was run and
-        every run failed), or retool (1 for a right answer, else the smaller of -0.6 and -1 + 0.1 per turn before the
-        last one; an answer without a box is wrong).
+        every run failed), or retool (1 for a right answer, else -1 plus 0.1 for each turn before the last one, at
+        most -0.6; an answer without a box is wrong).
     strict: an answer without a box is wrong.
     units: agree (an answer whose unit differs from the unit of the right answer is wrong) or ignore (units are not
         compared, as in the released scorers of MATH). If one of the two has no unit, units do not matter.

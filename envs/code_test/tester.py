@@ -21,8 +21,9 @@ class Config(code_repair.Config, frozen=True):
     reward: has no effect. A right report gets the reward 1, a wrong report or none gets 0.
     timeout_s: largest number of seconds of one run of the tests. It is also the limit of all hidden calls of a verdict
         together, and of each run of a hidden test program.
-    mode: which code is tested with a file (`rows`) of HumanEval or MBPP: `write` takes each solution and the file
-        without the solution; `repair` takes each solution and the solution with a mistake in it.
+    mode: which code is tested with a file (`rows`) of HumanEval or MBPP: `write` makes two tasks of
+        each solution, one with the whole file and one with the file without the solution; `repair` makes one with the
+        solution and one with a mistake in it.
     """
 
 

@@ -51,8 +51,8 @@ class Config(ToolConfig, frozen=True):
     prompt: chat (tool calls; words without a call go to the customer), instruct (one line per turn, for language
         models), or compact (few words, for small models; only for generated tasks). Under instruct and compact,
         generated tasks list their actions: usual phrases, and calls with the names that were seen.
-    user: script (a built-in script without random choices plays the customer) or agent (the customer is the agent
-        `user`, which plays `desk_user`: the model that [agents.user] names, or the same script if it names none).
+    user: script (a built-in script without random choices plays the customer) or agent (the agent `user` plays the
+        customer, in the environment `desk_user`; [agents.user] names its model, and without a model the script plays).
     rules: reported (a task can be solved without obeying the rules, as in tau-bench) or enforced (a task is solved only
         if the signal `obeyed` is 1). `obeyed` is 1 if before each change of a record its owner was identified and had
         agreed.

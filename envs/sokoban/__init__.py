@@ -41,8 +41,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         max_steps: number of moves after which an episode is truncated; None: no limit.
         reward: `dense` (that of gym-sokoban: -0.1 per move, +1 for a box pushed onto a target, -1 for a box pushed off
             one, +10 when all are on targets), or `terminal` (1 when all boxes are on targets, else 0).
-        moves: `all` (the four moves are admissible) or `legal` (only moves that change something are; all four if no
-            move does).
+        moves: `all` (the four moves are admissible) or `legal` (only moves that change something are
+            admissible; if no move does, all four are).
         moves_per_turn: largest number of moves per answer; further moves are ignored.
         end_when_lost: end an episode when a box is seen to be stuck: no target can be reached from its cell, or boxes
             and walls block it. Not every level that cannot be solved any more is noticed.

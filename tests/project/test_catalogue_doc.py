@@ -53,7 +53,8 @@ WHAT = {
 LETTERS = {
     "credit": "In formulas, A is the advantage, r_k the reward of step k, V_k the value of its state, and `score` the "
     "sum of an episode's rewards. GN(x | key) is x less the mean of x among the rows with an equal key, divided by "
-    "their standard deviation.",
+    "their standard deviation. The key `group` also distinguishes the agents of a group. By default most methods count "
+    "an episode once in such a mean, not once per row.",
     "loss": "In formulas, l is the loss of a token, A its advantage, and u = pi_new / pi_old the ratio of its "
     "probabilities.",
 }

@@ -142,11 +142,19 @@ def test_an_end_that_equals_its_beginning_is_unchanged():
 def test_flat_reward():
     flat = [train(i, success=0.0, reward=0.0, constant_groups=1.0) for i in range(10)]
     assert found(flat[:9]) == [] and found(flat) == ["flat_reward"]
-    assert "earned 0, so" in text(flat)
+    assert "the mean reward was 0, and no rollout of a group earned more than another, so" in text(flat)
     assert found([*flat[:9], train(9, success=0.01, reward=0.01, constant_groups=0.9)]) == ["constant_groups"]
     assert found([evaluated("start"), *flat, evaluated("end")]) == ["flat_reward"]  # which is why nothing changed
     solved = [train(i, success=1.0, reward=1.0, constant_groups=1.0) for i in range(20)]
     assert found(solved) == []
+
+
+def test_groups_of_one_rollout_are_not_said_to_teach_nothing():
+    """With batch.copies=1, as under PPO with a critic, a group has nothing to compare."""
+    alone = [train(i, success=i / 20, reward=i / 20, constant_groups=1.0, singleton_groups=1.0) for i in range(10)]
+    assert found(alone) == []
+    copies = [{**row, "singleton_groups": 0.0} for row in alone]
+    assert found(copies) == ["constant_groups"]
 
 
 def helped(step: int) -> dict[str, Any]:
