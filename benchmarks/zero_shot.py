@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--only", default="", help="cells whose name holds this text")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/zero_shot.json"))
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
