@@ -94,7 +94,7 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
         advantage = part.data.methods[0].advantage[step]
         assert shown == f"{advantage:+.2f}" and f"({advantage:.3f} = " in part.story
         assert part.data.methods[0].why[step] in page.text_content("#step .why")
-    assert "similarity=off" in page.text_content("#meanings") and "only equal ones" in page.text_content("#meanings")
+    assert "similarity=off" in page.text_content("#meanings") and "equal states only" in page.text_content("#meanings")
     assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
 
 
