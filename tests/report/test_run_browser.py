@@ -95,7 +95,7 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
         assert shown == f"{advantage:+.2f}" and f"({advantage:.3f} = " in part.story
         assert part.data.methods[0].why[step] in page.text_content("#step .why")
     assert "similarity=off" in page.text_content("#meanings") and "equal states only" in page.text_content("#meanings")
-    assert "How the environment names them: Where the agent stood" in page.text_content("#situations")
+    assert "How the environment names them: The agent's situation in its task" in page.text_content("#situations")
 
 
 IN_WINDOW = """(selector) => { const box = document.querySelector(selector).getBoundingClientRect();
