@@ -13,6 +13,7 @@ WORLDS = {  # file of numbers -> the page that quotes it
     "alfworld-cpu": "alfworld.md",
     "alfworld-cpu-before": "alfworld.md",
     "alfworld-cpu-long": "alfworld.md",
+    "alfworld-cpu-long-before": "alfworld.md",
     "search-cpu": "search.md",
     "calculator-cpu": "calculator.md",
     "webshop-cpu": "webshop.md",
