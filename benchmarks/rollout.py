@@ -20,6 +20,7 @@ is one of that many sequences, and is sampled.
 import argparse
 import asyncio
 import json
+import math
 import platform
 import time
 from collections import Counter
@@ -251,13 +252,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--model", type=Path, help="folder of a pretrained model")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of --model's weights")
-    parser.add_argument("--choices", type=int, default=0, help="number of listed answers, at most 100; 0: none")
+    parser.add_argument("--choices", type=int, default=0, help="number of listed answers; 0: none")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
     as_json, repeats, choices = given.pop("json"), given.pop("repeats"), given.pop("choices")
     torch.set_num_threads(1)
     model = make_model(given.pop("model"), given.pop("dtype"))
     load = Load(**given)
+    if choices > math.prod(WAYS[: load.answer - 1]):
+        parser.error(f"--choices {choices}: there are {math.prod(WAYS[: load.answer - 1])} answers of this length")
     result = measure(load, repeats, model)
     if choices:
         result |= choosing(model, load, choices, repeats)

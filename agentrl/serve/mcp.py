@@ -23,12 +23,7 @@ class McpTable:
     """One instance of an environment, and the current episode on it."""
 
     def __init__(self, entry: Entry[EnvironmentFile], task: Task) -> None:
-        called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
-        if called:
-            raise ValueError(
-                f"{entry.name} calls other agents ({', '.join(called)}), and a client of MCP is one agent: name an "
-                "environment that calls no agents"
-            )
+        refuse_called_agents(entry, "a client of MCP is one agent")
         self.entry, self.task = entry, task
         self._slot = Slot(self._make, None, 600.0)
         try:
@@ -102,6 +97,16 @@ class McpTable:
     def close(self) -> None:
         """Close the environment."""
         self._slot.close()
+
+
+def refuse_called_agents(entry: Entry[EnvironmentFile], why: str) -> None:
+    """Raises ValueError if the environment calls agents: no client plays these agents."""
+    called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
+    if called:
+        raise ValueError(
+            f"{entry.name} calls other agents ({', '.join(called)}), and {why}: name an environment that calls no "
+            "agents"
+        )
 
 
 def answer_tool() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from agentrl.config import Entry
 from agentrl.env import Env, EnvironmentFile, Slot, panel_tasks, start_python, tasks_of
-from agentrl.serve.mcp import ANSWER, answer_tool
+from agentrl.serve.mcp import ANSWER, answer_tool, refuse_called_agents
 from agentrl.tool import action as tool_action
 from agentrl.tool import function_of
 from agentrl.types import EnvFault, Observation, Status, StepResult, Task
@@ -59,12 +59,7 @@ class OpenEnvTable:
     def __init__(self, entry: Entry[EnvironmentFile]) -> None:
         """Raises ValueError if the environment calls agents, if its first task cannot be started, or if one of its
         tools has the name of the tool for the final answer."""
-        called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
-        if called:
-            raise ValueError(
-                f"{entry.name} calls other agents ({', '.join(called)}), and a session of OpenEnv has one agent: name "
-                "an environment that calls no agents"
-            )
+        refuse_called_agents(entry, "a session of OpenEnv has one agent")
         self.entry = entry
         self._tasks, self._turns = tasks_of(entry), itertools.count()
         session = self.session()
