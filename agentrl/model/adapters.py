@@ -9,7 +9,11 @@ from agentrl.model.sections import Lora
 
 
 def add_adapters(model: Any, lora: Lora) -> Any:
-    """The model with fresh adapters; ValueError if peft is missing or `target_modules` names no layer."""
+    """The model with fresh adapters.
+
+    Raises:
+        ValueError: peft is missing, `target_modules` names no layer, or the model has fewer layers than `last_layers`.
+    """
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
@@ -18,7 +22,8 @@ def add_adapters(model: Any, lora: Lora) -> Any:
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=list(lora.target_modules) or "all-linear",
+        target_modules=list(lora.target_modules) or (linear_names(model) if lora.last_layers else "all-linear"),
+        layers_to_transform=last_layers(model, lora.last_layers),
         task_type="CAUSAL_LM",
     )
     try:
@@ -27,6 +32,25 @@ def add_adapters(model: Any, lora: Lora) -> Any:
             return get_peft_model(model, settings)
     except ValueError as error:
         raise ValueError(f"model.lora.target_modules does not fit this model: {error}") from error
+
+
+def last_layers(model: Any, number: int) -> list[int] | None:
+    """The indices of the last `number` transformer layers, or None for 0; ValueError if there are fewer layers."""
+    layers = model.config.get_text_config().num_hidden_layers
+    if number > layers:
+        raise ValueError(
+            f"model.lora.last_layers={number}: the model has {layers} layers. Use at most {layers}, or 0 for all"
+        )
+    return list(range(layers - number, layers)) if number else None
+
+
+def linear_names(model: Any) -> list[str]:
+    """The last parts of the names of all linear layers except the output layer, sorted."""
+    from torch.nn import Linear
+
+    output = model.get_output_embeddings()
+    named = ((name, module) for name, module in model.named_modules() if isinstance(module, Linear))
+    return sorted({name.rpartition(".")[2] for name, module in named if module is not output})
 
 
 def restore(model: Any, source: Path) -> None:

@@ -15,6 +15,8 @@ class Lora(BaseModel):
         alpha: the adapters' output is multiplied by alpha / r.
         dropout: share of the adapters' input that is set to 0 in training, at random.
         target_modules: names of the adapted layers; empty for all linear layers except the output layer.
+        last_layers: number of transformer layers with adapters, counted from the output; 0 for all. With few, an update
+            is cheaper, because gradients are computed for these layers only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -23,6 +25,7 @@ class Lora(BaseModel):
     alpha: float = Field(32.0, gt=0)
     dropout: float = Field(0.0, ge=0, lt=1)
     target_modules: tuple[str, ...] = ()
+    last_layers: int = Field(0, ge=0)
 
 
 class NewModel(BaseModel):

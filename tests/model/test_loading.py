@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl.chat import Chat, build_word_tokenizer, template_report
 from agentrl.engines import HfEngine, Sampling
-from agentrl.model import load_model, restore_model, save_model
+from agentrl.model import Loaded, load_model, restore_model, save_model
 from agentrl.model.adapters import merged_state
 from agentrl.model.device import dtype_named
 from agentrl.model.sections import Lora, ModelConfig, NewModel
@@ -320,6 +320,21 @@ def test_mistakes_are_told(tmp_path, monkeypatch):
         load_model(ModelConfig(new=SMALL), 0)
     with pytest.raises(ValueError, match="target_modules does not fit"):
         load_model(ModelConfig(new=SMALL, lora=Lora(target_modules=("nothing",))), 0, texts=TEXTS)
+    with pytest.raises(ValueError, match=r"last_layers=9: the model has \d layers. Use at most \d, or 0 for all"):
+        load_model(ModelConfig(new=SMALL, lora=Lora(last_layers=9)), 0, texts=TEXTS)
+
+
+@pytest.mark.parametrize("targets", [(), ("q_proj", "up_proj")])
+def test_adapters_of_the_last_layers_are_the_only_trained_weights(targets: tuple[str, ...]):
+    new = SMALL.model_copy(update={"layers": 3})
+    every = load_model(ModelConfig(new=new, lora=Lora(target_modules=targets)), 0, texts=TEXTS)
+    last = load_model(ModelConfig(new=new, lora=Lora(target_modules=targets, last_layers=2)), 0, texts=TEXTS)
+
+    def trained(loaded: Loaded) -> set[str]:
+        return {name for name, weight in loaded.model.named_parameters() if weight.requires_grad}
+
+    assert trained(last) == {name for name in trained(every) if ".layers.0." not in name}
+    assert len(trained(last)) == 2 * 2 * (len(targets) or 7)
 
 
 def test_auto_is_float32_on_the_cpu_and_bfloat16_on_cuda():
