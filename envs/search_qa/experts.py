@@ -4,6 +4,8 @@ expert: looks up the thing that the question names, finds the fact that is asked
     to which the fact leads, and so on, and answers. It knows only what it has read.
 careless:0.3: the imperfect demonstrator: as the expert, but at each step, with probability 0.3, it takes a random
     listed search or answer. The random actions have weight 1 in cloning.
+thinking:0.3: as careless, and every answer begins with a thought between <think> and </think>: what the passages have
+    shown, and what it does next. The prompts compact and instruct have no thoughts: under them it is careless.
 oracle: searches the names of the question's chain, which it knows beforehand, and answers.
 random: each listed action with the same probability.
 """
@@ -12,10 +14,11 @@ import random
 
 from agentrl.env import Env, Expert, Move, random_share
 from agentrl.envs.search_qa.env import SearchQA
+from agentrl.envs.search_qa.prompts import read as read_action
 from agentrl.envs.search_qa.questions import also_known, read, understand
 from agentrl.types import Observation, Task
 
-EXPERTS = ("expert", "careless", "oracle", "random")
+EXPERTS = ("expert", "careless", "thinking", "oracle", "random")
 
 
 def make_expert(env: Env, name: str, seed: int) -> Expert:
@@ -24,11 +27,14 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
     Raises:
         ValueError: there is no such player, its number is no probability, or the questions are not a world's.
     """
-    share = random_share(name, "search_qa", EXPERTS)
+    share = random_share(name, "search_qa", EXPERTS, erring=("careless", "thinking"))
     assert isinstance(env, SearchQA)
     if not env.config.level:
         raise ValueError(f"{name} plays the embedded world only: unset data, or evaluate a model")
-    return Oracle() if name == "oracle" else Reader(env, seed, share)
+    if name == "oracle":
+        return Oracle()
+    thinks = name.startswith("thinking") and env.config.prompt == "search_r1"
+    return (Thinker if thinks else Reader)(env, seed, share)
 
 
 def _search(query: str) -> str:
@@ -90,6 +96,29 @@ class Reader:
                 if found is not None:
                     return found
         return None
+
+
+class Thinker(Reader):
+    """A `Reader` that writes before each action what it has read and what it does next."""
+
+    def act(self, observation: Observation) -> Move:
+        """The next search or the answer, after a thought."""
+        action = super().act(observation).action
+        return Move(f"<think>{self._thought(observation.task, action)}</think>\n{action}")
+
+    def _thought(self, words: str, action: str) -> str:
+        understood, found = understand(words), read_action(action)
+        assert understood is not None and found is not None
+        (chain, name), facts = understood, []
+        for noun in chain:
+            known = self._look(name, noun)
+            if known is None:
+                facts.append(f"I need the {noun} of {name}.")
+                break
+            facts.append(f"The {noun} of {name} is {known}.")
+            name = known
+        kind, content = found
+        return " ".join([*facts, f"I look up {content}." if kind == "search" else f"The answer is {content}."])
 
 
 class Oracle:

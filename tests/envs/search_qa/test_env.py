@@ -1,6 +1,7 @@
 """The loop: searches, answers, invalid actions, the forced last answer; states, actions, snapshots, players."""
 
 import pickle
+import re
 
 import gymnasium
 import pytest
@@ -263,7 +264,33 @@ def test_a_player_repeats_itself():
     assert rate("careless:0.5", "tiny", 20) == rate("careless:0.5", "tiny", 20)
 
 
-@pytest.mark.parametrize("name", ["exprt", "careless:2", "careless:x", "careless:", "oracle:1"])
+def test_the_thinking_player_says_what_it_read_and_acts_as_the_careless_one():
+    thinking, careless = (search_qa.make(search_qa.Config(world="tiny", top_k=1)) for _ in range(2))
+    thinker, reader = make_expert(thinking, "thinking:0.3", 0), make_expert(careless, "careless:0.3", 0)
+    spoken: list[str] = []
+    listed = search_qa.tasks(thinking.config)
+    for task in [listed[i] for i in range(40)]:
+        ends = []
+        for env, player in ((thinking, thinker), (careless, reader)):
+            player.reset(task)
+            observation, over, rewards = env.reset(task), False, []
+            while not over:
+                action = player.act(observation).action
+                if env is thinking:
+                    spoken.append(action)
+                observation, reward, over, _, _ = env.step(action)
+                rewards.append(reward)
+            ends.append(rewards)
+        assert ends[0] == ends[1]
+    assert all(re.fullmatch(r"<think>[A-Z].*\.</think>\n<(search|answer)>.+</\1>", text) for text in spoken)
+    assert any(re.match(r"<think>The \w+ of .+ is .+\. The answer is", text) for text in spoken)
+    env, task = tiny(prompt="compact")
+    player, observation = make_expert(env, "thinking:0", 0), env.reset(task)
+    player.reset(task)
+    assert "<think>" not in player.act(observation).action
+
+
+@pytest.mark.parametrize("name", ["exprt", "careless:2", "careless:x", "careless:", "oracle:1", "thinking:2"])
 def test_players_that_are_none(name):
     with pytest.raises(ValueError, match="player"):
         make_expert(tiny()[0], name, 0)
