@@ -2,6 +2,7 @@
 
     python benchmarks/rollout.py [--json] [--repeats 3] [--trajectories 64] [--turns 4] ...  (see --help)
     python benchmarks/rollout.py --model models/smollm2 --trajectories 16 --prompt 256 --observation 64 --repeats 1
+        [--choices 20] [--vllm-python .venv-vllm/bin/python]
 
 Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
 the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for
@@ -14,7 +15,8 @@ in one batch), timed on this machine in the same run. No attention, no norms, no
 the memory's bandwidth too, because each product reads the whole weight matrix.
 
 `--model` takes a model from a folder. `--choices` also measures the engine under `actions="admissible"`: every answer
-is one of that many sequences, and is sampled.
+is one of that many sequences, and is sampled. `--vllm-python` names the interpreter of an environment with vLLM for the
+CPU (`make vllm`), and adds vLLM with one thread as a second peer (see vllm_peer.py).
 """
 
 import argparse
@@ -22,6 +24,7 @@ import asyncio
 import json
 import math
 import platform
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -36,6 +39,7 @@ from agentrl.engines import HfEngine, Sampling
 from agentrl.types import Observation, Request
 
 VOCAB = 5120
+CONTEXT = 2048  # tokens of prompt and answer together
 WAYS = (4, 3, 3, 3)  # number of different tokens at the first places of the listed answers; at later places one
 
 
@@ -116,7 +120,7 @@ def listed(load: Load, count: int) -> list[list[list[np.ndarray]]]:
     return [[answers() for _ in range(load.turns)] for _ in range(load.trajectories)]
 
 
-def run_engine(engine: HfEngine, load: Load, choices: Any = None) -> list[list[np.ndarray]]:
+def run_engine(engine: Any, load: Load, choices: Any = None) -> list[list[np.ndarray]]:
     """Each trajectory's answers, episodes asking at their own pace; `choices` as `listed` gives them, None: free."""
     first, observations = load.words()
 
@@ -188,7 +192,7 @@ def choosing(model: Any, load: Load, count: int, repeats: int) -> dict[str, Any]
             Numbers(),
             Sampling(),
             max_slots=load.trajectories,
-            max_context=2048,
+            max_context=CONTEXT,
             end_ids=(),
             actions="admissible",
         )
@@ -205,10 +209,33 @@ def choosing(model: Any, load: Load, count: int, repeats: int) -> dict[str, Any]
     }
 
 
+def beside_vllm(model: Any, folder: Path, python: Path, load: Load, count: int, repeats: int) -> dict[str, Any]:
+    """vLLM on the same load (see vllm_peer.py); the numbers of tokens must be those of the embedded engine."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the project; `benchmarks` is not installed
+    from benchmarks import vllm_peer
+
+    sets = listed(load, count) if count else None
+    found = vllm_peer.measure(
+        model,
+        folder,
+        python,
+        lambda engine, choices: run_engine(engine, load, choices),
+        sets,
+        context=CONTEXT,
+        slots=load.trajectories,
+        repeats=repeats,
+    )
+    wanted = load.trajectories * load.turns * load.answer
+    counted = {name: found[name] for name in ("vllm_tokens", "vllm_choices_tokens") if name in found}
+    if set(counted.values()) != {wanted}:
+        raise SystemExit(f"expected {wanted} tokens, vLLM returned {counted}")
+    return found
+
+
 def measure(load: Load, repeats: int, model: Any) -> dict[str, Any]:
     """Both sides in turn, `repeats` times after one warm-up; the best of each."""
     engine = HfEngine(
-        model, Numbers(), Sampling(temperature=0.0), max_slots=load.trajectories, max_context=2048, end_ids=()
+        model, Numbers(), Sampling(temperature=0.0), max_slots=load.trajectories, max_context=CONTEXT, end_ids=()
     )
     bound = gemm_bound(model, load)
     slow, fast = [], []
@@ -253,17 +280,23 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="folder of a pretrained model")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of --model's weights")
     parser.add_argument("--choices", type=int, default=0, help="number of listed answers; 0: none")
+    parser.add_argument("--vllm-python", type=Path, help="interpreter with vLLM for the CPU; needs --model")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
     as_json, repeats, choices = given.pop("json"), given.pop("repeats"), given.pop("choices")
+    folder, python, dtype = given.pop("model"), given.pop("vllm_python"), given.pop("dtype")
+    if python and not folder:
+        parser.error("--vllm-python needs --model: a server starts from a folder with a tokenizer")
     torch.set_num_threads(1)
-    model = make_model(given.pop("model"), given.pop("dtype"))
+    model = make_model(folder, dtype)
     load = Load(**given)
     if choices > math.prod(WAYS[: load.answer - 1]):
         parser.error(f"--choices {choices}: there are {math.prod(WAYS[: load.answer - 1])} answers of this length")
     result = measure(load, repeats, model)
     if choices:
         result |= choosing(model, load, choices, repeats)
+    if python:
+        result |= beside_vllm(model, folder, python, load, choices, repeats)
     if as_json:
         print(json.dumps(result))
         return

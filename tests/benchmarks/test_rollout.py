@@ -1,0 +1,38 @@
+"""The rollout benchmark: its load, its listed answers, and the CPU seconds of a family of processes."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks import rollout, vllm_peer
+
+
+def test_the_embedded_engine_answers_the_load_as_generate_does_and_takes_listed_answers_only():
+    load = rollout.Load(trajectories=2, turns=2, prompt=8, observation=4, answer=4)
+    model = rollout.make_model()
+    found = rollout.measure(load, 1, model) | rollout.choosing(model, load, 5, 1)
+    assert found["tokens"] == 2 * 2 * 4
+    assert found["equal_answers"] == found["answers"] == 4
+    assert found["choices"] == 5
+    sets = rollout.listed(load, 5)
+    assert all(len({tuple(answer) for answer in turn}) == 5 for path in sets for turn in path)
+
+
+def test_cpu_seconds_of_a_child_count_while_it_lives():
+    before = vllm_peer.family_seconds()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        until = time.monotonic() + 20
+        while vllm_peer.family_seconds() - before < 0.3 and time.monotonic() < until:
+            time.sleep(0.05)
+        during = vllm_peer.family_seconds() - before
+        child.kill()
+    assert during >= 0.3
+
+
+def test_vllm_needs_a_model_with_a_tokenizer(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rollout.py", "--vllm-python", "python"])
+    with pytest.raises(SystemExit, match="2"):
+        rollout.main()
+    assert "--vllm-python needs --model" in capsys.readouterr().err
