@@ -1,4 +1,4 @@
-"""Answers that cost something: the run pays for each answer once, stores it in a file, counts it, and limits the cost.
+"""Paid answers: the run pays for each answer once, stores it in a file, counts it, and limits the cost.
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
 the answer depends on. `at` is the iteration that paid for the answer. Because `at` is stored, a run that is killed and
@@ -147,9 +147,9 @@ class PaidAnswers:
     def _admit(self, number: int) -> None:
         """Raise BudgetSpent or ScoreFault if a limit is reached before the answer with this number.
 
-        All limits count the answers of earlier iterations. Of this iteration, the limit of answers counts all earlier
-        answers. The limits of tokens and of price count the answers up to number - size, because later ones may not
-        have ended yet.
+        Each limit counts the answers of all earlier iterations. The limit of answers also counts the answers of this
+        iteration that were numbered before. The limits of tokens and of price count only the answers of this iteration
+        up to `number - size`: these have ended, so their cost is known.
         """
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]

@@ -16,13 +16,13 @@ from agentrl.rollout import ContextPolicy, RolloutMethod
 from agentrl.trainer.sections import CriticConfig
 
 HOW = {
-    "tree": "its trees must have several leaves, set rollout.name=tree or entropy_branch",
+    "tree": "it compares the branches of a tree: set rollout.name=tree or entropy_branch",
     "value": "set critic.model=head or own, or rollout.name=vine",
     "next_value": "set critic.model=head or own",
     "token_value": "set critic.model=head or own, and critic.at=token",
     "value_high": "set critic.model=head or own, and critic.two_levels=true",
     "segment_start": "set context.name=plan, in which answers name their sub-goals",
-    "gold_logprob": "it is filled in environments that know the answer (a hook `gold(task)` in their file)",
+    "gold_logprob": "take an environment that knows the right answer (its file has the hook `gold(task)`)",
 }
 
 
@@ -64,14 +64,18 @@ def wanted_columns(method: CreditMethod) -> Iterator[str]:
 
 
 def check_agents(method: CreditMethod, agents: int, program: bool) -> None:
-    """Raise ValueError if the recipe has one agent, and the credit method is for agents that call others (`CALLS`).
+    """Raise ValueError if the credit method is for agents that call other agents, and the recipe has only one agent.
 
-    A recipe with a program passes: requests that the program sends at the same time become chains of called agents.
+    Args:
+        method: the credit method; its `called_agents` says whether it is for agents that call other agents.
+        agents: number of agents of the recipe.
+        program: the agent is a program of the user. Then no error is raised, because requests that the program sends
+            at the same time become chains of called agents.
     """
     if agents == 1 and not program and method.called_agents:
         raise ValueError(
-            f"credit.name={method.label} is for agents that call others, and this recipe has one agent: take an "
-            "environment that sends errands, such as deep_research, or credit.name=grpo"
+            f"credit.name={method.label} is for agents that call other agents, and this recipe has one agent: take an "
+            "environment with called agents, such as deep_research, or credit.name=grpo"
         )
 
 

@@ -46,9 +46,10 @@ class ToolSpec:
         name: the name by which a model calls the tool.
         schema: {"type": "function", "function": {"name", "description", "parameters", ...}}, as chat templates take it.
         parameters: the JSON schema of the arguments for other clients, with every bound; it forbids unknown arguments.
-        check: arguments as a model wrote them -> arguments of `function`; ValueError with a sentence for the model.
+        check: turns the arguments that a model wrote into arguments of `function`; its ValueError has a sentence for
+            the model.
         function: the tool itself, called with keywords.
-        waits: `function` is a coroutine function.
+        waits: whether `function` is a coroutine function.
     """
 
     name: str
@@ -69,7 +70,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
     if inspect.isasyncgenfunction(called):
-        raise ValueError(f"tool {name}: it yields, and a call has one answer: collect and return it")
+        raise ValueError(f"tool {name}: it is a generator, and a call has one result: return a list of the values")
     check_tool_name(name)
     parameters = _parameters(called, name)
     document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")

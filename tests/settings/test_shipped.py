@@ -64,3 +64,12 @@ def test_what_is_no_recipe_is_one_sentence(word, sentence, tmp_path, monkeypatch
 def test_the_usage_asks_for_the_recipe_alone(capsys):
     assert main(["train"]) == 2
     assert "a recipe is required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["alfworld", "search", "calculator", "calculator-full"])
+def test_recipes_of_the_small_language_model_take_a_larger_one(name, capsys):
+    assert main(["train", f"smollm2-{name}", "--dry-run", "--json", "model.path=Qwen/Qwen2.5-1.5B-Instruct"]) == 0
+    resolved = json.loads(capsys.readouterr().out)
+    assert resolved["model"]["path"] == "Qwen/Qwen2.5-1.5B-Instruct"
+    assert ("lora" in resolved["model"]) == (name != "calculator-full")
+    assert resolved["warmup"]["updates"] * resolved["warmup"]["episodes"] <= 300

@@ -239,5 +239,5 @@ async def yields(n: int) -> AsyncIterator[int]:
 
 
 def test_a_tool_that_yields_is_refused():
-    with pytest.raises(ValueError, match="tool yields: it yields, and a call has one answer"):
+    with pytest.raises(ValueError, match="tool yields: it is a generator, and a call has one result"):
         tool_spec(yields)
