@@ -16,7 +16,7 @@ from agentrl.types import EnvFault, Observation, Task
 
 
 class OpeningTurn(NamedTuple):
-    """An answer of an earlier episode, its token ids (empty without a tokenizer), and the state before it."""
+    """An answer of an earlier episode, its token ids (empty without a tokenizer), and the state before the answer."""
 
     answer: str
     token_ids: tuple[int, ...]
@@ -109,7 +109,7 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
 
 
 def compare(observation: Observation, expected: Observation, how: str) -> None:
-    """Raises StateMismatch unless two observations have the same text, state key and actions.
+    """Raises StateMismatch if two observations differ in text, state key or actions.
 
     `how` says how the environment came to the observation.
     """
