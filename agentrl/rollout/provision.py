@@ -1,12 +1,12 @@
 """Batches of the groups that finish first: more groups start than a batch takes, and the last groups are left over.
 
-A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
-less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
-the weights of that batch. If such a group becomes older than `run.staleness` allows, it is cancelled, and its draw is
-played again, at most once. Metrics count all of this.
+A batch does not wait for long episodes. With `leftover="cancel"` this causes a bias: tasks with long episodes are
+trained less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch,
+with the weights of that batch. If such a group becomes older than `run.staleness` allows, it is cancelled, and its draw
+is played again, at most once. The metrics `groups_left`, `groups_stale` and `groups_given_up` count such groups.
 
 If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
-groups finish first; then the same seed gives the same batches.
+groups finish first. Then the same seed gives the same batches.
 """
 
 import asyncio
@@ -117,8 +117,8 @@ class Provision:
         """The `wanted.tasks` groups that finish first, in the order in which they started.
 
         If the sampler has a filter, a new group starts for each group that does not pass the filter, until this batch
-        has started enough groups for `max_rounds` batches. If too few groups pass, the batch is filled up with groups
-        that did not pass.
+        has started `wanted.begin + (max_rounds - 1) * wanted.tasks` groups. If too few groups pass, groups that did not
+        pass fill the batch.
 
         Raises:
             TooManyFaults: see `Limits.fault_share`.
@@ -136,7 +136,7 @@ class Provision:
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
             # A resumed run begins without groups in flight, and numbers its sessions from 0. A run that was not
-            # interrupted does the same when no group is in flight, so that both have equal numbers.
+            # interrupted does the same when no group is in flight, so that both runs have equal numbers.
             self._sessions = itertools.count()
         stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)
