@@ -1,9 +1,8 @@
 """Plays episodes as independent coroutines: no episode waits for the turns of another episode.
 
 The record of an episode holds its failures. A failure of the agent becomes the status of a step or the ending of the
-episode, and the episode is scored. After a failure of the environment the episode is played again. If the last try
-fails too, the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor
-trained.
+episode, and the episode is scored. After a failure of the environment it is played again. If the last try fails too,
+the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained.
 """
 
 import asyncio
@@ -80,8 +79,7 @@ async def play_starts(
     Args:
         player, iteration, on_episode: see `play`.
         starts: the chains.
-        gate: limits how many chains are played at the same time; None: at most `limits.concurrency` chains, where 0
-            means no limit.
+        gate: limits how many chains are played at the same time; None: at most `limits.concurrency`; 0 is no limit.
         live: a dict that gets the record of every try when the try begins; its keys are the chains' sessions.
     """
     gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
@@ -376,8 +374,7 @@ class _Episode:
     async def answer(self, request: Request) -> Generation | None:
         """The answer of the policy; None if `Limits.seconds` pass before the answer comes.
 
-        The time limit does not stop a request to a policy with a tokenizer, because the engine of such a policy answers
-        requests in batches.
+        The time limit stops no request to a policy with a tokenizer, because its engine answers requests in batches.
         """
         actor, left = self.player.actor, self.ends_at - time.monotonic()
         if self.limits.seconds is None or actor.chat is not None:
