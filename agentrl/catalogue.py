@@ -206,7 +206,7 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
     needed = {hook for hook, one in known.items() if one.default is one.default_factory is MISSING}
     missing = [hook for hook in known if hook in needed - offered.keys()]
     for wrong, meant in _misspelt(module, known.keys() - offered.keys(), needed):
-        raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename it")
+        raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename {wrong}")
     if missing:
         raise ValueError(f"{named!r} is no {what}: its file has no {' and no '.join(missing)}")
     for hook, value in offered.items():
@@ -243,8 +243,8 @@ def _expected(declared: Any) -> str:
 def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> Iterator[tuple[str, str]]:
     """(name, hook) for each name in the module that is similar to the name of a hook which the module lacks.
 
-    A constant is compared only with constants, and a function only with functions. If the hook is one that every file
-    must have (`needed`), a lower likeness is enough.
+    A constant is compared only with constants, and a function only with functions. For a hook that every file must have
+    (`needed`), a lower likeness is enough.
     """
     known = list(absent)
     for name, value in vars(module).items():
@@ -260,7 +260,7 @@ def _near(name: str, hook: str, likeness: float) -> bool:
     """Do the names differ only in case, or are they similar?
 
     Similar names have the same first letter, lengths that differ by at most 2, and a ratio of equal characters
-    (`SequenceMatcher.ratio`) above `likeness`; both or neither are in upper case.
+    (`SequenceMatcher.ratio`) above `likeness`; either both names are in upper case, or neither is.
     """
     if name.lower() == hook.lower():
         return True

@@ -77,8 +77,9 @@ class Loss(CatalogueFile):
         sequence: what a sequence is in the aggregation. If the loss has an option `sequence`, the option decides.
         behaviour: the loss divides the probability of a token by the token's probability under the policy that sampled
             it, so `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then steps without credit need no
-            forward pass, unless credit is per token, or a KL, entropy or regularizer term needs the pass.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then an update may leave out the
+            forward pass of a step without credit. It computes this pass all the same if credit is per token, or if a
+            KL, entropy or regularizer term needs it.
     """
 
     KIND: ClassVar[str] = "loss"

@@ -60,7 +60,7 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """A table of options with its secrets hidden, except where they are written as "${NAME}".
+    """A table of options with its secrets hidden, except secrets that are written as "${NAME}".
 
     These values are hidden: the values in `env` and `headers` of a tool or an endpoint; options whose name is a usual
     name of a secret; the word of a command after such an option; and, in other texts, everything that `scrubbed` hides.

@@ -35,13 +35,13 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What an environment is reset to. Copies of one task start from the same state and form a group.
+    """A task, to which an environment is reset. Copies of one task start from the same state and form a group.
 
     Attributes:
         key: stable name, printed in results; unique within the environment's tasks.
         env: catalogue name of the environment.
         seed: seed of everything random in the environment; part of the task, so copies start alike.
-        params: what the environment needs to build the task (JSON values).
+        params: JSON values from which the environment builds the task.
     """
 
     key: str
@@ -52,10 +52,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the agent sees.
+    """What an environment shows to an agent.
 
     Attributes:
-        text: what the environment says.
+        text: the text of the environment.
         state_key: observations with equal keys show the same state; empty: the text is the key.
         actions: the admissible actions; empty if the environment lists none.
         tools: JSON schemas of the tools that the agent may call.

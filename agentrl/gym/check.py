@@ -95,7 +95,7 @@ def check_env(
 
 
 def _joined(findings: Sequence[str]) -> list[str]:
-    """The findings. Of those that name the same exception, only the first stays, with the number of the others."""
+    """The findings. Of several that name the same exception only the first stays, with the number of the others."""
     alike: dict[str, list[str]] = {}
     for finding in findings:
         _, raised, exception = finding.partition(" raised ")
@@ -180,7 +180,7 @@ class Walk:
     def step(self, action: str) -> StepResult:
         """Carry out one action.
 
-        No agent plays here, so the reply to each errand is that of a failed episode (`ENV_ERROR`).
+        No agent plays here, so each errand gets the reply of a failed episode (`ENV_ERROR`).
         """
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):

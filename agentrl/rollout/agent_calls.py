@@ -33,7 +33,7 @@ def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any
 
     Args:
         ending: how the chain ended.
-        action: the chain's last action, which is the text of the reply unless `info` has a text `answer`.
+        action: the chain's last action. It is the text of the reply if `info` has no text `answer`.
         score: sum of the chain's rewards.
         info: the info of the chain's last step.
     """

@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace those that do not pass."""
+"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace the groups that do not pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -118,10 +118,10 @@ async def collect(
 ) -> Collected:
     """Play `tasks` groups of rollouts, or fewer if the budget is too small, and at least one.
 
-    If the sampler has a filter (its hook `keep`), further rounds are played until `tasks` groups have passed the
-    filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then,
-    groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were
-    played and are not in the batch, and `groups_filled` counts the groups that fill it.
+    If the sampler has a filter (its hook `keep`), further rounds of `tasks` groups are played until `tasks` groups have
+    passed the filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed
+    by then, groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups
+    that were played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
     Args:
         player: plays the rollouts.
@@ -328,9 +328,9 @@ def varied_groups(
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Success, lengths, endings and failures of a batch.
 
-    The steps of an episode are those from the root of its path to its leaf. Means and shares are over scored episodes,
-    except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups` (over
-    groups).
+    The steps of an episode are the steps from the root of its path to its leaf. Means and shares are over scored
+    episodes, except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups`
+    (over groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
     guide helped all chains, the batch has neither `success` nor `reward`.

@@ -52,7 +52,7 @@ class Point:
     """The moment before an answer.
 
     Attributes:
-        history: what the context sees, as a copy that later turns do not change.
+        history: the episode so far, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
         sampled: number of tokens sampled on the path so far.
         snapshot: the environment's state. If None (the environment has no snapshots), the recorded actions are carried

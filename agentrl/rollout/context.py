@@ -101,8 +101,8 @@ class ContextPolicy(CatalogueFile):
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:
     """A prompt that continues no path: the system message, if any, the tools, and the text or messages of `user`.
 
-    The environment's prompt decides whether the chat template writes the tools, the system message describes them, or
-    neither of the two does (`agentrl.env.Prompt`).
+    The environment's prompt decides where the tools are described: by the chat template, in the system message, or in
+    neither of the two (`agentrl.env.Prompt`).
     """
     user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
     shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)

@@ -117,7 +117,7 @@ class Taught(NamedTuple):
     """The steps of a batch, each after the prompt that the policy reads as its own teacher.
 
     Attributes:
-        tokens: a token table with the rows of the batch; its sampled tokens are those of the batch, in the same order.
+        tokens: a token table with the rows of the batch. It has the sampled tokens of the batch, in the same order.
         rows: [R] int64, ascending, the rows that have such a teacher.
     """
 

@@ -96,7 +96,7 @@ class Wanted:
 
 
 class Provision:
-    """The groups in flight, from one batch to the next.
+    """The groups in flight (`Flight`), which continue from one batch to the next.
 
     Args:
         concurrency: largest number of episodes at the same time; 0 for no limit.

@@ -19,7 +19,7 @@ class StepRecord:
     """One step.
 
     Attributes:
-        observation: what the agent saw before it answered.
+        observation: the observation before the answer.
         added: [T] int64, the prompt tokens that the step adds.
         continues: do the tokens `added` continue the path of an earlier step? If not, they are a fresh prompt.
         follows: the step whose path the tokens `added` continue; None for the episode's previous step. Programs may
@@ -28,7 +28,7 @@ class StepRecord:
         action: the action in the answer.
         valid: was the answer in the right format?
         status: see `Status`.
-        reward, terminated, truncated, info: what the environment returned.
+        reward, terminated, truncated, info: the environment's result, see `StepResult`.
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
         missing: the parts of the format, other than the action, that the answer lacks.
@@ -90,9 +90,9 @@ class EpisodeRecord:
         seconds: wall-clock seconds of all tries; not part of the graph.
         tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps
             that another chain played do not count.
-        actions: number of actions carried out, including those of called agents and of failed tries. Each tool call of
-            an answer is one action, and so is an answer without a call. In an episode that a program plays, each answer
-            of the model counts as one action.
+        actions: number of actions carried out, including the actions of called agents and of failed tries. Each tool
+            call of an answer is one action, and so is an answer without a call. In an episode that a program plays,
+            each answer of the model counts as one action.
         usage: sums of the `usage` of the chain's generations, including failed tries but not the called agents.
         replayed: number of actions carried out again to reach the chain's branch point or the end of its opening, in
             failed tries too.
@@ -139,7 +139,7 @@ class EpisodeRecord:
         return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:
-        """Add the sampled tokens and the `usage` of an answer to those of the chain."""
+        """Add the sampled tokens and the `usage` of an answer to `tokens` and `usage`."""
         self.tokens += len(generation.token_ids)
         for name, count in generation.usage.items():
             self.usage[name] = self.usage.get(name, 0.0) + count
@@ -183,6 +183,6 @@ def same_state(observation: Observation) -> str:
 
 
 def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's info updated with the entries of `more`; the signals of both are merged."""
+    """A step's info updated with the entries of `more`; the signals of `info` and `more` are merged."""
     signals = {**info.get("signals", {}), **more.get("signals", {})}
     return {**info, **more, **({"signals": signals} if signals else {})}

@@ -6,8 +6,9 @@ A file in `algorithms/replay/` offers
     def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> Sequence[int]
     def joins(config: Config) -> Joins
 
-The core stores the rollouts under the key of their task, calls `retrieve` for each group of a fresh batch, and adds the
-chosen rollouts to the group. Their rows follow the rows of the fresh batch. Four columns [N] then describe each row:
+The core stores the rollouts under the key of their task, calls `retrieve` for each group of a fresh batch (one that was
+just played), and adds the chosen rollouts to the group. Their rows follow the rows of the fresh batch. Four columns [N]
+then describe each row:
 
     replayed       bool, the row comes from an earlier batch
     age            float64, iterations since the row was played (NaN for a rollout of another run)
@@ -75,7 +76,7 @@ class Fresh(NamedTuple):
 
     Attributes:
         task: key of the group's task.
-        scores: [E] scores of the group's scored rollouts, except those that a guide helped.
+        scores: [E] scores of the group's scored rollouts that no guide helped.
         succeeded: [E] bool, which of these rollouts succeeded.
         iteration: iteration of the batch.
     """
@@ -177,7 +178,7 @@ class Replay:
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
 
     def add(self, graph: StepGraph, iteration: int) -> None:
-        """Store those rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
+        """Store the rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
 
         Rollouts that a guide helped, replayed rollouts, rollouts that a fault ended and branches are not stored.
         """

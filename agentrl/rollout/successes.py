@@ -17,7 +17,7 @@ class Success(NamedTuple):
 
     @classmethod
     def of(cls, record: EpisodeRecord) -> "Success | None":
-        """The turns of a chain, those of its opening included.
+        """The turns of a chain, including the turns of its opening.
 
         None if the chain failed or was called by an agent. None also if the chain called agents, because the replies of
         these agents are not part of its answers.

@@ -159,7 +159,7 @@ def _of_text(path: Path) -> Rows:
 def _of_folder(folder: Path) -> dict[str, Reader]:
     """The splits that `save_to_disk` wrote, else the files in the folder, else the files in its folder `data`.
 
-    Of the files that hold rows, only those that are named after a split (`SPLIT`) are taken, or all if none has such a
+    Of the files of rows, only the files that are named after a split (`SPLIT`) are taken, or all if no file has such a
     name.
     """
     if (folder / SPLITS).is_file():

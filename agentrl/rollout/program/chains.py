@@ -266,8 +266,8 @@ class _Episode:
     def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
         """Add to `found` the conversation that begins with a request, and the conversations that leave it.
 
-        A conversation that leaves it begins with a further request that continues one of its steps. Conversations that
-        leave such a conversation are added, too.
+        Each of these begins with a further request that continues a step of the conversation. Conversations that leave
+        one of these are added, too.
 
         Returns:
             The conversation that begins with the request.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def program_path() -> str:
-    """The variable PATH of programs. Its first folder is that of the Python interpreter which runs agentrl.
+    """The variable PATH of programs. Its first folder is the folder of the Python interpreter that runs agentrl.
 
     So the word `python` means this interpreter, even if its virtual environment was not activated.
     """

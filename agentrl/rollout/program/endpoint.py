@@ -122,7 +122,7 @@ class Endpoint:
                     self._loop.call_soon_threadsafe(recorder.conversations.forget, reply.step)
 
     def next_key(self) -> str:
-        """The part of the ids of the next answer that makes them unique."""
+        """A number, as a text, that makes the ids of the next answer unique."""
         self._number += 1
         return f"{self._number:08d}"
 

@@ -206,7 +206,7 @@ class Recorder:
         return Refusal(400, why, code)
 
     def _session(self) -> tuple[int, bool]:
-        """The session of a request, and whether it is an extra one, used while the episode's own session is busy."""
+        """(session of a request, is it an extra session?). Extra sessions serve while the episode's session is busy."""
         self._in_flight += 1
         if not self._busy:
             self._busy, self._resting = True, False
