@@ -60,7 +60,7 @@ def _section(table: Any, key: str, text: str) -> Any:
     """The section `key` of a table. In a list of sections (`[[reward]]`) the keys are numbers from 0."""
     if isinstance(table, list):
         if not key.isdigit() or int(key) >= len(table):
-            raise ValueError(f"{text!r}: there is no section {key}: the {len(table)} sections have the numbers from 0")
+            raise ValueError(f"{text!r}: there is no section {key}: the {len(table)} sections are numbered from 0")
         return table[int(key)]
     section = table.setdefault(key, {})
     if not isinstance(section, dict | list):

@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace the groups that do not pass."""
+"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace groups that do not pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -2,8 +2,8 @@
 
 Each answered request is a step. A request *continues* an earlier step in two cases:
 
-- It *extends* the step: its prompt begins with the messages of the step's prompt and the step's answer. If it begins so
-  for several steps, it extends the step with the longest prompt.
+- It *extends* the step: its prompt begins with the messages of the step's prompt and the step's answer. If this is true
+  of several steps, the request extends the step with the longest prompt.
 - It rewrites the history, as an agent that shortens or summarises its history does. A request that extends no step
   continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
   messages, up to and including the first message of the user. Second, of the steps that were answered before the
