@@ -31,7 +31,7 @@ class Flight:
     """A group that is being played, or that has finished and is not yet part of a batch.
 
     Attributes:
-        begun: the iteration in which the group started, and its number among that iteration's groups.
+        begun: the iteration in which the group started, and the group's number among the groups of this iteration.
         version: version of the weights when the group started.
         draw: the draw that is played.
         again: was an earlier group of the same draw cancelled because it was too old?
