@@ -1,7 +1,8 @@
 """agentrl: multi-turn agentic RL on step graphs.
 
-`import agentrl` loads neither torch nor transformers; import each package by its own name. `import agentrl` also
-registers our Gymnasium ids (`agentrl/ALFWorld-v0`, ...), in either order of importing agentrl and Gymnasium.
+`import agentrl` loads neither torch nor transformers. Import a subpackage by its full name, such as `agentrl.graph`.
+`import agentrl` also registers our Gymnasium ids (`agentrl/ALFWorld-v0`, ...): at once if Gymnasium is already
+imported, else as soon as Gymnasium is imported.
 """
 
 from agentrl._gymnasium import announce

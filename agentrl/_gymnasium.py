@@ -1,6 +1,7 @@
-"""Registers our Gymnasium ids as soon as Gymnasium is imported elsewhere, without importing it here.
+"""Registers our Gymnasium ids as soon as other code imports Gymnasium. This module does not import Gymnasium.
 
-Gymnasium calls no entry points since version 1.0. Importing Gymnasium here would slow down the start of every command.
+Since version 1.0, Gymnasium no longer calls the entry points by which installed packages registered their ids. If this
+module imported Gymnasium, every command would start more slowly.
 """
 
 import importlib
@@ -12,7 +13,7 @@ from types import ModuleType
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads Gymnasium by its own loader, then imports `agentrl.gym`."""
+    """Loads Gymnasium with the loader `inner`, then imports `agentrl.gym`, which registers our ids."""
 
     def __init__(self, inner: importlib.abc.Loader) -> None:
         self.inner = inner
@@ -27,7 +28,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds only the module `gymnasium`, with the other finders of `sys.meta_path`."""
+    """Finds only the module `gymnasium`, by the other finders of `sys.meta_path`; wraps its loader in `_Loader`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -45,7 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def announce() -> None:
-    """Register our ids now if Gymnasium is imported already, else as soon as it is imported."""
+    """Register our ids now if Gymnasium is already imported, else as soon as it is imported."""
     if "gymnasium" in sys.modules:
         importlib.import_module("agentrl.gym")
     else:

@@ -25,8 +25,8 @@ class Kind(NamedTuple):
     """A catalogue.
 
     Attributes:
-        package: holds the files of the entries.
-        word: the word for an entry in error messages.
+        package: dotted name of the package that holds the files of the entries.
+        word: what error messages call an entry.
         home: the class of the entries, as `module:class`.
         only: names of the entries, if the package also holds modules that are no entries; empty: every module of the
             package whose name does not begin with an underscore is an entry.
@@ -70,7 +70,7 @@ EXPECTED: Mapping[Any, str] = MappingProxyType(
         bool: "True or False",
         str: "a text",
     }
-)  # type of a hook's field -> what error messages call it
+)  # type of a hook's field -> how error messages describe a value of this type
 
 
 def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
@@ -89,11 +89,11 @@ def hook(name: str = "", help: str = "", default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueFile:
-    """The hooks of one catalogue file; base class of the class of each catalogue.
+    """The hooks of one catalogue file. Each catalogue has a subclass.
 
     Attributes:
-        name: the name by which the entry was loaded; if that was an alias, the name that the alias stands for.
-        module: the module's dotted name, by which another process imports it.
+        name: the name by which the entry was loaded; if this name was an alias, the name that the alias stands for.
+        module: dotted name of the entry's module, by which another process imports the module.
         about: the module's docstring.
         config: the pydantic model of the entry's options.
     """
@@ -107,7 +107,7 @@ class CatalogueFile:
 
     @property
     def label(self) -> str:
-        """The name without the packages of a dotted path or the folders of a file, for error messages and reports."""
+        """The last part of the name, for error messages and reports: no packages, no folders, no `.py`."""
         if self.name.endswith(".py"):
             return Path(self.name).stem
         return self.name.rpartition(".")[2]
@@ -140,13 +140,13 @@ def _installed() -> Any:
 
 
 def points(kind: str) -> Iterable[EntryPoint]:
-    """The entry points by which installed packages add to a catalogue."""
+    """The entry points by which installed packages add entries to a catalogue."""
     additions: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
     return additions
 
 
 def forget() -> None:
-    """Forget the names of entries; call it after a package was installed while this process runs."""
+    """Clear the caches of entry names. Call this function if a package was installed after this process had started."""
     _installed.cache_clear()
     names.cache_clear()
 
@@ -180,12 +180,12 @@ def load(kind: str | type[CatalogueFile], name: str) -> Any:
 
     Args:
         kind: envs, tools, credit, loss, rollout, context, reward, score, sampler, guide, replay, regularizer, engine,
-            tracker; or the class.
+            tracker; or the class of the entries.
         name: name of an entry, an alias, the path of a `.py` file, or the (dotted) name of an importable module.
 
     Raises:
-        ValueError: there is no such entry (the message lists similar names, or all names if none is similar), a module
-            that is given by its path cannot be imported, or the hooks of the entry are wrong (see `read`).
+        ValueError: there is no such entry (the message lists similar names, or all names if none is similar), a file or
+            a module cannot be imported, or the hooks of the entry are wrong (see `read`).
     """
     entry_class = class_of(kind) if isinstance(kind, str) else kind
     name, _ = aliases(entry_class.KIND).get(name, (name, {}))
@@ -206,7 +206,7 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
     needed = {hook for hook, one in known.items() if one.default is one.default_factory is MISSING}
     missing = [hook for hook in known if hook in needed - offered.keys()]
     for wrong, meant in _misspelt(module, known.keys() - offered.keys(), needed):
-        raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename it")
+        raise ValueError(f"{what} {named!r}: its file has {wrong}, which is nearly the hook {meant}: rename {wrong}")
     if missing:
         raise ValueError(f"{named!r} is no {what}: its file has no {' and no '.join(missing)}")
     for hook, value in offered.items():
@@ -241,10 +241,10 @@ def _expected(declared: Any) -> str:
 
 
 def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> Iterator[tuple[str, str]]:
-    """(name, hook) for each name in the module that is close to a hook which the module lacks.
+    """(name, hook) for each name in the module that is similar to the name of a hook which the module lacks.
 
-    A constant is compared only with constants, and a function only with functions. For a hook that every file must
-    have, a lower likeness is enough.
+    A constant is compared only with constants, and a function only with functions. For a hook that every file must have
+    (`needed`), a lower likeness is enough.
     """
     known = list(absent)
     for name, value in vars(module).items():
@@ -260,7 +260,7 @@ def _near(name: str, hook: str, likeness: float) -> bool:
     """Do the names differ only in case, or are they similar?
 
     Similar names have the same first letter, lengths that differ by at most 2, and a ratio of equal characters
-    (`SequenceMatcher.ratio`) above `likeness`; both or neither are in upper case.
+    (`SequenceMatcher.ratio`) above `likeness`; either both names are in upper case, or neither is.
     """
     if name.lower() == hook.lower():
         return True
@@ -294,7 +294,7 @@ def _import(kind: str, name: str) -> ModuleType:
 
 
 def _import_file(word: str, path: Path) -> ModuleType:
-    """The module in a file. The file's folder joins the import path, so that worker processes find the module, too."""
+    """The module in a file. The file's folder is added to `sys.path`, so that worker processes find the module, too."""
     if not path.is_file():
         raise ValueError(f"no such file: {path} (for {word})")
     folder = str(path.resolve().parent)
@@ -308,7 +308,7 @@ def _import_file(word: str, path: Path) -> ModuleType:
             "it by its dotted path, such as package.module"
         ) from None
     if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
-        raise ValueError(f"{path}: Python knows another module of the name {path.stem!r}: rename the file")
+        raise ValueError(f"{path}: Python finds another module with the name {path.stem!r}: rename the file")
     return module
 
 
@@ -320,7 +320,7 @@ def _is_module(name: str) -> bool:
 def nearest(name: str, known: Iterable[str], besides: Iterable[str] = ()) -> str:
     """The end of an error message: up to three names from `known` and `besides` that are similar to `name`.
 
-    If no name is similar, all names in `known`.
+    If no name is similar, the text lists all names in `known`.
     """
     known = sorted(known)
     close = get_close_matches(name, sorted({*known, *besides}), n=3, cutoff=0.6)

@@ -60,7 +60,7 @@ def _section(table: Any, key: str, text: str) -> Any:
     """The section `key` of a table. In a list of sections (`[[reward]]`) the keys are numbers from 0."""
     if isinstance(table, list):
         if not key.isdigit() or int(key) >= len(table):
-            raise ValueError(f"{text!r}: {key} is none of {len(table)} sections: they are numbered from 0")
+            raise ValueError(f"{text!r}: there is no section {key}: the {len(table)} sections are numbered from 0")
         return table[int(key)]
     section = table.setdefault(key, {})
     if not isinstance(section, dict | list):
@@ -69,7 +69,10 @@ def _section(table: Any, key: str, text: str) -> Any:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Both tables together. Where both have a key, the value is from `over`; two tables are merged in the same way."""
+    """A table with the keys of both tables.
+
+    If both tables have a key, the value of `over` counts. Two values that are tables are merged in the same way.
+    """
     result = _copy(base)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -93,7 +96,8 @@ def validate(model: type[Model], values: Mapping[str, Any], where: str = "", bes
         model: the model.
         values: the keys and values of the table.
         where: the table's name in error messages.
-        beside: keys that the table may have besides the model's fields; an error suggests them for a mistyped key.
+        beside: keys that the table may have besides the model's fields. The message on an unknown key suggests them,
+            too.
 
     Raises:
         ValueError: a value is wrong or missing, or a key is unknown; the message names the key and its section.
@@ -115,7 +119,7 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
         return f"{key} is missing: give it a value"
     message = first["msg"].removeprefix("Value error, ")
     shown = redacted(first["input"], tuple(key.split(".")))
-    if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # the message names the keys
+    if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # a section; its message names its keys
         return scrubbed(f"[{key}]: {message[:1].lower() + message[1:]}")
     return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message[:1].lower() + message[1:]}")
 

@@ -92,8 +92,8 @@ def _alive(process: int) -> bool:
 def flush_to_disk(path: Path) -> None:
     """Wait until a file, or a folder with its content, is stored on the disk; missing files are ignored.
 
-    A rename may reach the disk before the content of the renamed file does, so that a power cut would leave an empty
-    file under the final name.
+    A rename may reach the disk before the content of the renamed file does. A power cut would then leave an empty file
+    under the final name.
     """
     inside = sorted(path.rglob("*")) if path.is_dir() else []
     for one in [*inside, path]:
@@ -141,7 +141,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """A path to write a folder to, which becomes `target`, or replaces it, when the block ends.
+    """A path at which the block makes a folder; when the block ends, this folder becomes `target` or replaces it.
 
     If the block fails, the partial folder is removed, and an older `target` is unchanged.
     """
@@ -152,7 +152,7 @@ def appearing(target: Path) -> Iterator[Path]:
         yield partial
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if "(os error " in str(error):  # tokenizers and safetensors report a full disk in this form
+        if "(os error " in str(error):  # tokenizers and safetensors report a full disk in such a text
             raise OSError(str(error)) from error
         raise
     if target.exists():
@@ -170,7 +170,7 @@ def refuse_existing(folder: Path) -> None:
 
 @contextmanager
 def temporary_beside(folder: Path) -> Iterator[Path]:
-    """An empty folder on the disk of `folder`, removed when the block ends.
+    """An empty folder beside `folder`, so on the same disk. It is removed when the block ends.
 
     Raises:
         ValueError: the disk is full, or the folder cannot be written.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-if TYPE_CHECKING:  # a recipe names its loss, and checking a recipe needs no torch
+if TYPE_CHECKING:  # the check of a recipe imports this module, and must not need torch
     from torch import Tensor
 
 from agentrl.catalogue import CatalogueFile, hook
@@ -38,10 +38,10 @@ class LossInputs:
         ref_logprob: the log-probability under the reference model, or None.
         entropy: entropy in nats of the trained policy's distribution at the token, or None if it is not computed.
         positive, negative: P and M of the step, or of the token if credit is per token (see `agentrl.credit.Credit`),
-            both >= 0; times the step's share in the loss and the importance correction of the token.
+            both >= 0, already multiplied by the step's share in the loss and by the importance correction of the token.
         weight: how often the step counts in the terms that have no advantage, such as KL and entropy; 0 on
             demonstrations without a policy gradient.
-        step: int64, number of the step that each token belongs to. If steps count once per path, a step has another
+        step: int64, number of the step that each token belongs to. If steps count once per path, a step has a different
             number on each path.
         path: int64, number of the episode (if steps count once per path: of the path) that each token belongs to.
         columns: further columns that the recipe's regularizers read (`READS` of their files), by name.
@@ -73,12 +73,13 @@ class Loss(CatalogueFile):
     Attributes:
         loss: see the module's docstring.
         aggregation: how the tokens of a mini-batch are summed (`agentrl.trainer.path_weights.aggregation_weights`), as
-            the loss was published. Where the source states none, the file says so.
-        sequence: what a sequence is in that aggregation. If the loss has an option `sequence`, the option decides.
-        behaviour: the loss divides the probability of a token by its probability under the policy that sampled it, so
-            `update.old_logprob` must be `engine`.
-        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then steps without credit need no
-            forward pass, unless credit is per token, or a KL, entropy or regularizer term needs the pass.
+            the loss was published. If the publication states no aggregation, the file's docstring says so.
+        sequence: what a sequence is in the aggregation. If the loss has an option `sequence`, the option decides.
+        behaviour: the loss divides the probability of a token by the token's probability under the policy that sampled
+            it, so `update.old_logprob` must be `engine`.
+        zero_without_credit: the loss is 0 wherever positive and negative are 0. Then an update may leave out the
+            forward pass of a step without credit. It computes this pass all the same if credit is per token, or if a
+            KL, entropy or regularizer term needs it.
     """
 
     KIND: ClassVar[str] = "loss"
@@ -86,7 +87,7 @@ class Loss(CatalogueFile):
     loss: Callable[[LossInputs, Any], LossOutput] = hook(help="(inputs, config) -> LossOutput")
     aggregation: Aggregation = hook("AGGREGATION", "default of update.aggregation", "token-mean")
     sequence: SequenceUnit = hook("SEQUENCE", "default of update.sequence: step or episode", "step")
-    behaviour: bool = hook("BEHAVIOUR", "its ratio is to the policy that sampled the tokens", False)
+    behaviour: bool = hook("BEHAVIOUR", "it compares the trained policy with the policy that sampled the tokens", False)
     zero_without_credit: bool = hook(
         "ZERO_WITHOUT_CREDIT",
         "the loss of a step without credit is 0, so an update may leave out the forward pass of this step",

@@ -10,7 +10,7 @@ _MASK = (1 << 64) - 1
 
 
 def fold(key: Sequence[int]) -> int:
-    """A noise key as one 64-bit integer, by chained splitmix64 (order and length matter)."""
+    """A noise key as one 64-bit integer, by chained splitmix64; the order and the number of its parts matter."""
     state = len(key)
     for part in key:
         state = _mix((state + _GOLDEN + (int(part) & _MASK)) & _MASK)

@@ -1,7 +1,7 @@
 """Secrets: keys and passwords stay out of logs, reports, stored configurations and error messages.
 
 A recipe names a secret as "${NAME}". This text is stored unchanged, and the code that uses the option calls `expand`. A
-secret in plain text is stored as "***" if `redacted` recognizes it.
+secret in plain text is stored as "***" if `redacted` recognises it.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 HIDDEN = "***"
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# No look-around and no nested repetition, because these patterns search long texts of servers and models.
+# No look-around and no nested repetition: such patterns are slow on the long texts of servers and models.
 USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^\s/@'\"<>]{1,2000}@")
 QUERY = re.compile(r"(?P<name>[?&][A-Za-z0-9_.-]{1,80}=)(?P<value>[^&#\s'\"<>]{1,2000})")
 NAME = re.compile(
@@ -38,9 +38,10 @@ def hidden_url(text: str) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without `secrets`, values of environment variables (`..._KEY`, `..._TOKEN`, ...) and secrets in URLs.
+    """The text with three kinds of secrets hidden: `secrets`, values of environment variables, and secrets in URLs.
 
-    Values of fewer than SHORTEST characters and values that begin with "/" are hidden in URLs only.
+    The names of these variables end in `KEY`, `TOKEN`, ... (`VARIABLE`). Values of fewer than SHORTEST characters and
+    values that begin with "/" are hidden in URLs only.
     """
     of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
     for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
@@ -59,10 +60,10 @@ def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """A table of options with its secrets hidden, except where they are written as "${NAME}".
+    """A table of options with its secrets hidden, except secrets that are written as "${NAME}".
 
-    These values are hidden: `env` and `headers` of a tool or an endpoint; options whose name is a usual name of a
-    secret; the word of a command after such an option; and, in other texts, everything that `scrubbed` hides.
+    These values are hidden: the values in `env` and `headers` of a tool or an endpoint; options whose name is a usual
+    name of a secret; the word of a command after such an option; and, in other texts, everything that `scrubbed` hides.
 
     Args:
         value: a table, a list or a plain value.
@@ -101,7 +102,7 @@ def hidden_values(value: Any, path: tuple[str, ...] = ()) -> set[str]:
 
 
 def _hidden(value: Any, shown: Any) -> set[str]:
-    """The texts of `value` that its redacted form `shown` lacks; for `--token=SECRET` only `SECRET`."""
+    """The texts in `value` that are not in its redacted form `shown`; for `--token=SECRET` only `SECRET`."""
     if isinstance(value, Mapping):
         return {text for key, one in value.items() for text in _hidden(one, shown[key])}
     if isinstance(value, list | tuple):

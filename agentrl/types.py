@@ -35,13 +35,13 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What an environment is reset to. Copies of one task start from the same state and form a group.
+    """A task, to which an environment is reset. Copies of one task start from the same state and form a group.
 
     Attributes:
         key: stable name, printed in results; unique within the environment's tasks.
         env: catalogue name of the environment.
         seed: seed of everything random in the environment; part of the task, so copies start alike.
-        params: what the environment needs to build the task (JSON values).
+        params: JSON values from which the environment builds the task.
     """
 
     key: str
@@ -52,10 +52,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the agent sees.
+    """What an environment shows to an agent.
 
     Attributes:
-        text: what the environment says.
+        text: the text of the environment.
         state_key: observations with equal keys show the same state; empty: the text is the key.
         actions: the admissible actions; empty if the environment lists none.
         tools: JSON schemas of the tools that the agent may call.
@@ -76,8 +76,8 @@ class StepResult(NamedTuple):
     """The result of one environment step, in the order of the five values that Gymnasium's `step` returns.
 
     `info["success"]` (bool) says whether the task is solved so far; `info["signals"]` maps names to finite numbers from
-    which a recipe can compose rewards (`agentrl.credit.RewardTransform`); other entries are free. If both flags are
-    set, `terminated` wins.
+    which a recipe can compose rewards (`agentrl.credit.RewardTransform`); other entries are free. If `terminated` and
+    `truncated` are both true, the episode counts as terminated.
     """
 
     observation: Observation
@@ -102,10 +102,11 @@ class Errand(NamedTuple):
 class Reply(NamedTuple):
     """The outcome of an errand.
 
-    `status` is how the called agent's episode ended. `text` is that agent's answer (its last `info["answer"]`, else its
-    last action); it is empty if the episode failed (`ENV_ERROR`), if it ended before its first step (`TOKEN_LIMIT`: the
-    first prompt did not fit) or if the agent was not called at all (`DEPTH_LIMIT`). `reward` is the sum of the
-    episode's rewards; `info` is that of the episode's last step.
+    `status` is how the called agent's episode ended. `text` is that agent's answer: the `info["answer"]` of its last
+    step if this is a text, else its last action. The text is empty if the episode failed (`ENV_ERROR`), if the episode
+    ended before its first step (`TOKEN_LIMIT`: the first prompt did not fit), or if the agent was not called at all
+    (`DEPTH_LIMIT`). `reward` is the sum of the episode's rewards, and `info` is the info of its last step; without a
+    step or after a failure they are 0 and empty.
     """
 
     text: str
@@ -131,7 +132,7 @@ class Generation:
 
     Attributes:
         text: the decoded answer without its end token.
-        token_ids: [T] int64, end token included if it was sampled; empty for policies that have no tokenizer.
+        token_ids: [T] int64, with the end token if it was sampled; empty for policies that have no tokenizer.
         logprobs: [T] float64 nats under the sampling distribution (temperature and allowed set applied).
         allowed: per token the ascending ids to which the token was restricted; an empty array means unrestricted. None
             if no token was restricted.
@@ -147,9 +148,10 @@ class Generation:
             allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
         refusal: the remote policy's own text about why it refused; empty if it did not refuse.
-        message: the answer as a chat message, if it has tool calls as data; `text` then holds the calls as text too.
-        cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the
-            limit, with advice; empty if the answer was not cut off, or the limit is not known.
+        message: the answer as a chat message, if it has tool calls as data; `text` then holds these calls, too. Else
+            None.
+        cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the limit
+            and gives advice; empty if the answer was not cut off, or if the limit is not known.
     """
 
     text: str
@@ -207,7 +209,8 @@ class Request:
         token_ids: [T] int64, the whole prompt; empty for policies without a tokenizer.
         messages: the same prompt as chat messages.
         observation: the current observation (for policies that are not language models).
-        choices: token id sequences, end token included, one of which must be the answer; None for free text.
+        choices: token id sequences, one of which must be the answer; None for free text. They include the end token if
+            answers end the assistant turn.
         choice_texts: the text of each choice.
         max_tokens: largest number of tokens to sample.
         noise_key: integers that name this answer, such as (seed, stage, iteration, group, copy, attempt, turn);

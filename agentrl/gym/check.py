@@ -39,8 +39,9 @@ from agentrl.gym.environment import GymEnv
 from agentrl.tool import random_action
 from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
-PLACE_OR_ADVICE = re.compile(r"; answer in words| \(passive_env_checker\.py:\d+, in \w+\)")
-CALL_S = 30.0  # a call that takes longer counts as hanging
+# The parts in which findings about the same exception differ.
+PLACE_OR_ADVICE = re.compile(r"; return an observation instead| \(passive_env_checker\.py:\d+, in \w+\)")
+CALL_S = 30.0  # seconds; a call of the environment that takes longer counts as hanging
 GARBAGE = (
     "",
     " ",
@@ -67,7 +68,7 @@ def check_env(
     Args:
         entry: a catalogue entry, an environment's module, or its name.
         config: the options, if `entry` is a module or a name; None for the defaults.
-        tasks: how many tasks to walk, spread over the list.
+        tasks: number of tasks to walk through, spread over the list of tasks.
         steps: largest number of steps of each walk.
         seed: seed of the walks.
     """
@@ -94,11 +95,11 @@ def check_env(
 
 
 def _joined(findings: Sequence[str]) -> list[str]:
-    """The findings. Of those that name the same exception, only the first stays, with the number of the others."""
+    """The findings. Of several that name the same exception only the first stays, with the number of the others."""
     alike: dict[str, list[str]] = {}
     for finding in findings:
         _, raised, exception = finding.partition(" raised ")
-        # To an exception that names no place in the user's code, Gymnasium's checker adds a place in its own code.
+        # If an exception names no place in the user's code, Gymnasium's checker adds a place in Gymnasium's code.
         same = PLACE_OR_ADVICE.sub("", exception) if raised else finding
         alike.setdefault(same, []).append(finding)
     return [f"{one[0]} (and {len(one) - 1} more with this exception)" if one[1:] else one[0] for one in alike.values()]
@@ -126,9 +127,9 @@ def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
 
 
 def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walks: int = 3) -> str:
-    """The first difference between two plays of the first task, by short random walks; empty if there is none.
+    """The first difference between two plays of the first task with the same random actions; empty if there is none.
 
-    Also empty if the environment cannot be played: the user meets that error when the environment is played.
+    Also empty if the environment cannot be played, because the user sees this error when the environment is played.
     """
     try:
         found = (_check_again(Walk(entry, tasks_of(entry)[0], seed, steps)) for seed in range(walks))
@@ -177,8 +178,10 @@ class Walk:
         return self.observations[0]
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. Each agent that the environment calls is reported as lost, because no agent plays
-        here."""
+        """Carry out one action.
+
+        No agent plays here, so each errand gets the reply of a failed episode (`ENV_ERROR`).
+        """
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):
             if not isinstance(self.env, Delegates):
@@ -195,8 +198,8 @@ class Walk:
     def run(self, steps: int | None = None) -> "Walk":
         """Reset, then take random actions until the episode ends, at most `steps`.
 
-        An action is one of the listed actions. If no actions are listed, it is a random tool call; if there are no
-        tools, it is a text of `GARBAGE`.
+        Each action is one of the listed actions. If the environment lists no actions, it is a random tool call; if
+        there are no tools either, it is a text of `GARBAGE`.
         """
         self.reset()
         rng = random.Random(self.seed)
@@ -248,7 +251,10 @@ def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
     if pickle.loads(pickle.dumps(sample[0])) != sample[0]:
         yield "a task does not survive pickling"
     if _listed(json.loads(json.dumps(dict(sample[0].params)))) != _listed(dict(sample[0].params)):
-        yield f"the params of task {keys[0]!r} do not survive JSON: use texts as keys, and lists, texts and numbers"
+        yield (
+            f"the params of task {keys[0]!r} do not survive JSON: use texts as keys, and lists, texts and numbers "
+            "as values"
+        )
     if entry.hooks.find is not None and entry.hooks.find(entry.config, keys[-1]) != sample[-1]:
         yield f"find(config, {keys[-1]!r}) gives another task"
     if entry.hooks.kind is not None and not isinstance(entry.hooks.kind(sample[0]), str):
@@ -256,7 +262,7 @@ def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
 
 
 def _listed(value: Any) -> Any:
-    """The value with lists for tuples, as JSON has it."""
+    """The value with lists in the place of tuples, as JSON returns it."""
     if isinstance(value, dict):
         return {key: _listed(one) for key, one in value.items()}
     return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
@@ -272,12 +278,17 @@ def _check_walk(walk: Walk) -> Iterator[str]:
         try:
             walk.step(walk.observations[-1].actions[0] if walk.observations[-1].actions else "look")
         except Exception as error:  # noqa: BLE001
-            yield f"a step after the end raised {type(error).__name__}: {error}; answer in words{raised_at(error)}"
+            yield (
+                f"a step after the end raised {type(error).__name__}: {error}; return an observation instead"
+                f"{raised_at(error)}"
+            )
 
 
 def _refused(result: StepResult) -> bool:
-    """Did the environment refuse the action? A tool that was called and raised an error has not refused: an error is a
-    legal result of a tool."""
+    """Did the environment refuse the action?
+
+    If a tool was called and raised an error, the action was not refused, because an error is a legal result of a tool.
+    """
     if result.info.get("status", Status.OK) == Status.TOOL_ERROR and result.info.get("calls"):
         return bool(result.info.get("refused"))
     return bool(result.info.get("status", Status.OK) != Status.OK)
@@ -343,7 +354,7 @@ def _check_pickle(walk: Walk) -> Iterator[str]:
 
 
 def _check_words(walk: Walk) -> Iterator[str]:
-    """Prompts are texts; `parse` reads every listed action from what `answer` wrote; no text makes `parse` raise."""
+    """Prompts are texts; `parse` reads every listed action from the text of `answer`; no text makes `parse` raise."""
     prompt = prompt_of(walk.entry)
     walk.run()
     past = [Past(o, a) for o, a in zip(walk.observations[:-1], walk.actions, strict=True)]
@@ -373,7 +384,7 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
             if walk.again([action]).transcript() != first:
                 yield f"the action {action[:40]!r} is answered differently each time"
         except Exception as error:  # noqa: BLE001
-            raised = f"{type(error).__name__}: {error}; answer in words{raised_at(error)}"
+            raised = f"{type(error).__name__}: {error}; return an observation instead{raised_at(error)}"
             yield f"the action {action[:40]!r} raised {raised}"
 
 

@@ -1,8 +1,8 @@
 """Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
 
 Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium does not find these ids by
-itself, because it calls no entry points since version 1.0. So write `import agentrl` first, or
-`gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+itself, because since version 1.0 it no longer calls the entry points of installed packages. So write `import agentrl`
+first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 """
 
 import copy
@@ -45,7 +45,7 @@ class GymEnv(gymnasium.Env[str, str]):
         render_mode: str | None = None,
         observation_chars: int = OBSERVATION_CHARS,
         action_chars: int = ACTION_CHARS,
-        **options: Any,  # gymnasium.make passes its keyword arguments on
+        **options: Any,  # gymnasium.make passes its keyword arguments to this method
     ) -> None:
         """Make the core environment and its spaces.
 
@@ -131,7 +131,7 @@ def register() -> None:
     for name in catalogue.names("envs"):
         spec = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
         if getattr(spec, "_initializing", False):
-            continue  # this environment's own import of Gymnasium has led here; such environments have no ids
+            continue  # this environment is being imported, and its import of Gymnasium led here; it has no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not stop the others

@@ -40,8 +40,8 @@ class CodePoints(Sequence[str]):
 class UnicodeText(Text):
     """Any string of `min_length` to `max_length` characters; the index of a character is its code point.
 
-    A sample without a mask is printable ASCII, at most 64 characters if `min_length` allows it: a uniform draw over
-    Unicode would give thousands of unassigned code points.
+    A sample without a mask is printable ASCII, at most 64 characters if `min_length` allows it, because a uniform draw
+    over Unicode would give thousands of unassigned code points.
     """
 
     def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:
@@ -97,9 +97,9 @@ def _flatten(  # type: ignore[misc]
 class SharedTexts(Sequence[str]):
     """The current texts of n environments in shared memory; a deep copy is a tuple of the texts.
 
-    `AsyncVectorEnv` (Gymnasium 1.4) reads its observations once and deep-copies the result after each step. An array
-    shows the new observations, because it is a view of the memory. A tuple would keep the first texts, so this class is
-    a view, too.
+    `AsyncVectorEnv` (Gymnasium 1.4) reads the shared memory once, and deep-copies the result after each step. For a
+    space of numbers the result is an array: a view of the memory, which shows the new observations. A tuple of texts
+    would keep the first observations, so this class is a view, too.
     """
 
     def __init__(self, rows: np.ndarray) -> None:

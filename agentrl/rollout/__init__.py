@@ -116,7 +116,7 @@ __all__ = [
     "with_demonstrations",
 ]
 
-_LATER = {  # most runs need no HTTP server
+_LATER = {  # name -> its module, which holds an HTTP server and is imported late, because most runs need no server
     "Endpoint": "agentrl.rollout.program.endpoint",
     "Recorder": "agentrl.rollout.program.recorder",
     "Refusal": "agentrl.rollout.program.protocol",

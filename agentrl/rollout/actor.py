@@ -9,14 +9,14 @@ from agentrl.types import Generation, Request
 
 
 class Actor(Sessions, Protocol):
-    """Answers the turns of an episode: for example a policy, or an expert of the environment."""
+    """Answers the turns of one agent's episodes. An actor is, for example, a policy or an expert of the environment."""
 
     name: str
     chat: Chat | None
     context_limit: int | None  # largest number of tokens of prompt and answer together; None for no limit
 
     async def answer(self, request: Request, handle: Handle) -> Generation:
-        """The answer of one turn; `handle` is the environment of the episode."""
+        """The answer to the prompt of one turn; `handle` is the environment of the episode."""
         ...
 
 

@@ -29,13 +29,13 @@ def reply_of(chain: EpisodeRecord) -> Reply:
 
 
 def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
-    """The reply of a played chain to its caller.
+    """The reply made of the ending, the last action, the score and the last info of a played chain.
 
     Args:
         ending: how the chain ended.
-        action: the chain's last action, which is the text of the reply unless `info` has a text `answer`.
+        action: the chain's last action. It is the text of the reply if `info` has no text `answer`.
         score: sum of the chain's rewards.
-        info: info of the chain's last step.
+        info: the info of the chain's last step.
     """
     answer = info.get("answer", action)
     return Reply(answer if isinstance(answer, str) else action, ending, score, info)

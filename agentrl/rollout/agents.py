@@ -28,10 +28,10 @@ class Agent:
 
     Attributes:
         name: as in [agents.NAME].
-        policy: name of the policy that answers for it.
-        trained: do its steps train that policy?
-        env: the environment that it plays.
-        prompt: the prompt of that environment.
+        policy: name of the policy that answers for the agent.
+        trained: do the agent's steps train this policy?
+        env: the environment that the agent plays.
+        prompt: the prompt of this environment.
         context: the agent's context, which makes the prompts from the history.
         limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
@@ -55,9 +55,9 @@ class Crew:
     Args:
         agents: by name; the first agent gets the tasks.
         pools: by name of the agent.
-        admissible: restrict answers to the admissible actions.
+        admissible: restrict answers to the admissible actions, if the environment lists any.
         seed: part of the noise keys.
-        timed: store how long each answer and each step of an environment takes.
+        timed: store how many seconds each answer and each step of an environment takes.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from agentrl.types import Generation, Observation, Request
 
 
 def read_actions(path: Path) -> list[str]:
-    """The actions in a file: one per line, or a JSON list of strings if its name ends in .json."""
+    """The actions in a file: one per line, or a JSON list of strings if the file's name ends in .json."""
     if path.suffix != ".json":
         lines = read_text(path, "actions file").split("\n")
         return lines[:-1] if lines[-1] == "" else lines
@@ -27,7 +27,7 @@ def read_actions(path: Path) -> list[str]:
 
 
 class Scripted(Wordless):
-    """Answers with the given texts in order, the same in every session; then it repeats the last text."""
+    """Answers turn n of every session with text n of `texts`, from 0; after the last text, it repeats this text."""
 
     name = "scripted"
 
@@ -56,11 +56,12 @@ class Random(Wordless):
 
 
 class ExpertActor(Actor):
-    """The environment's expert as an actor; if `chat` is given, its answers have token ids.
+    """The environment's expert as an actor; if `chat` is given, the answers have token ids.
 
     If a request restricts the answer to choices, each token of the answer comes with its allowed set: the token ids
     that a model could sample at this place. So cloning trains under the mask that sampling uses. A move that is not
-    among the choices is played, but has weight 0: a model cannot sample this move, so it must not learn it.
+    among the choices is played with weight 0: a model that is restricted to the choices cannot sample this move, so
+    cloning must not train it.
     """
 
     def __init__(self, expert: str, prompt: Prompt, chat: Chat | None = None, context_limit: int | None = None) -> None:
@@ -105,7 +106,7 @@ class RandomActor(ExpertActor):
 def drawn_action(observation: Observation, rng: np.random.Generator, who: str) -> str:
     """A random action: one of the admissible actions, uniformly, if the observation lists any.
 
-    If it lists only tools, the action is a random tool call or a random answer.
+    If the observation lists only tools, the action is a random tool call or a random answer.
 
     Raises:
         ValueError: the observation lists neither actions nor tools.
@@ -114,7 +115,7 @@ def drawn_action(observation: Observation, rng: np.random.Generator, who: str) -
         return observation.actions[int(rng.integers(len(observation.actions)))]
     if observation.tools:
         return random_action(observation, rng)
-    raise ValueError(f"{who} needs an environment that lists its admissible actions, or tools")
+    raise ValueError(f"{who} needs an environment that lists admissible actions or tools")
 
 
 def expert_actor(agent: Agent, chat: Chat | None = None, context_limit: int | None = None) -> ExpertActor:

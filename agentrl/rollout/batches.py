@@ -1,4 +1,4 @@
-"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace those that do not pass."""
+"""One batch of rollouts as a step graph. If the sampler has a filter, new groups replace groups that do not pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,15 @@ from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
 from agentrl.rollout.scored_records import score_records
 from agentrl.scoring import ScoreStage
 
-FIRST_WAVE = 4  # under a budget, 1/4 of the groups is played first, to measure the cost per group
+FIRST_WAVE = 4  # under a budget, 1/FIRST_WAVE of the groups are played first, to measure the cost per group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
     """A batch: its graph, its records (for timings) and its metrics.
 
-    `taught` is for a policy that is its own teacher, see `agentrl.rollout.hints.taught`; None otherwise.
+    If the policy is its own teacher, `taught` holds the steps with the prompts that the teacher reads (see
+    `agentrl.rollout.hints.taught`); else it is None.
     """
 
     graph: StepGraph
@@ -71,9 +72,9 @@ class Spent:
     def room(self, budget: Budget, most: int) -> int:
         """How many more groups may be played, at most `most`.
 
-        Without a budget, the number is `most`. Under a budget, the mean cost per group so far says how many groups
-        fit. If no group was played yet, no cost is known: the number is then `most` divided by `FIRST_WAVE`, and at
-        least 1.
+        Without a budget, the number is `most`. Under a budget, the mean cost per group so far says how many groups fit.
+        Before the first group no cost is known: under a budget the number is then `most` divided by `FIRST_WAVE`, and
+        at least 1.
         """
         fits = [most]
         for limit, cost in ((budget.tokens, self.tokens), (budget.actions, self.actions)):
@@ -86,7 +87,7 @@ class Spent:
     def metrics(self, kept: int, varied: int) -> dict[str, float]:
         """Metrics of a batch of `kept` groups.
 
-        `varied` groups passed the filter. If these are fewer than `kept`, other groups fill the batch.
+        `varied` groups passed the filter. If `varied` is smaller than `kept`, other groups fill the batch.
         """
         return {
             "generated_tokens": self.tokens,
@@ -115,12 +116,12 @@ async def collect(
     guide: Guide | None = None,
     demonstrate: Demonstrate | None = None,
 ) -> Collected:
-    """Play `tasks` groups of rollouts, or as many as the budget allows, but at least one.
+    """Play `tasks` groups of rollouts, or fewer if the budget is too small, and at least one.
 
-    If the sampler has a filter (its hook `keep`), further rounds are played until `tasks` groups have passed the
-    filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed by then,
-    groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups that were
-    played and are not in the batch, and `groups_filled` counts the groups that fill it.
+    If the sampler has a filter (its hook `keep`), further rounds of `tasks` groups are played until `tasks` groups have
+    passed the filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed
+    by then, groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups
+    that were played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
     Args:
         player: plays the rollouts.
@@ -135,10 +136,11 @@ async def collect(
             same rewards as credit.
         reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
             without the signal.
-        scores: the scores of the recipe, which are computed in each round before the reward transforms; None for none.
+        scores: the scores of the recipe, which are computed in each round before the reward transforms; None for no
+            scores.
         on_episode: called with each finished record (progress).
         guide: the guide of the recipe, which may change how chains begin; None for no guide.
-        demonstrate: lets the agent's expert play tasks, for a guide that asks for it.
+        demonstrate: lets the agent's expert play tasks, for a guide that asks for the expert's episodes.
     """
     keep = entry.hooks.keep
     rounds = entry.config.max_rounds if keep else 1
@@ -197,7 +199,8 @@ class _GroupPlayer:
         Args:
             size: number of groups.
             number: number of the round, counted over all iterations; part of the noise keys.
-            first: number of groups that were played before in this round; the new groups are numbered from it.
+            first: number of groups that were played before in this round; the numbers of the new groups begin with this
+                number.
             spent: the costs of the batch; the costs of these groups are added to it.
 
         Returns:
@@ -317,7 +320,7 @@ def _alone(
 def varied_groups(
     groups: Sequence[list[EpisodeRecord]], order: Sequence[int], graph: StepGraph, rows: np.ndarray
 ) -> list[list[EpisodeRecord]]:
-    """The groups with at least one row that the filter keeps; `rows` [N] bool marks these rows."""
+    """The groups that have at least one row which the filter keeps; `rows` [N] bool marks these rows."""
     numbers = {order[group] for group in np.unique(graph.group[rows]).tolist()}
     return [group for number, group in enumerate(groups) if number in numbers]
 
@@ -325,9 +328,9 @@ def varied_groups(
 def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Success, lengths, endings and failures of a batch.
 
-    The steps of an episode are those from the root of its path to its leaf. Means and shares are over scored episodes,
-    except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups` (over
-    groups).
+    The steps of an episode are the steps from the root of its path to its leaf. Means and shares are over scored
+    episodes, except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups`
+    (over groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
     guide helped all chains, the batch has neither `success` nor `reward`.

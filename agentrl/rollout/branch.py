@@ -16,7 +16,7 @@ from agentrl.types import EnvFault, Observation, Task
 
 
 class OpeningTurn(NamedTuple):
-    """An answer of an earlier episode, its token ids (empty without a tokenizer), and the state before it."""
+    """An answer of an earlier episode, its token ids (empty without a tokenizer), and the state before the answer."""
 
     answer: str
     token_ids: tuple[int, ...]
@@ -52,7 +52,7 @@ class Point:
     """The moment before an answer.
 
     Attributes:
-        history: what the context sees, as a copy that later turns do not change.
+        history: the episode so far, as a copy that later turns do not change.
         session: the engine's session whose cache holds `history.path`.
         sampled: number of tokens sampled on the path so far.
         snapshot: the environment's state. If None (the environment has no snapshots), the recorded actions are carried
@@ -109,7 +109,7 @@ async def go_back(handle: Handle, task: Task, point: Point) -> int:
 
 
 def compare(observation: Observation, expected: Observation, how: str) -> None:
-    """Raises StateMismatch unless two observations have the same text, state key and actions.
+    """Raises StateMismatch if two observations differ in text, state key or actions.
 
     `how` says how the environment came to the observation.
     """

@@ -4,7 +4,7 @@ A file in `algorithms/context/` offers a frozen `Config` and
 
     def ask(config: Config, prompt: Prompt, history: History) -> Ask
 
-`ContextPolicy` lists what else a file may offer.
+`ContextPolicy` lists the other hooks that a file may offer.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,11 +31,13 @@ class History:
         past: the turns that were played.
         messages: the messages of the last prompt and of the answer to it.
         path: [T] int64 token ids of the last prompt and of the answer to it.
-        memory: the memory that the model wrote last, in place of its history; empty if it wrote none.
+        memory: the memory that the model wrote last, which stands for the history before it; empty if the model wrote
+            none.
         rewrites: how often the model rewrote its memory.
-        since: number of turns played before the last rewrite.
+        since: number of turns played before the model's last rewrite of its memory.
         read: number of pieces of the current observation that the model has taken into its memory.
-        words: a text that a sampler or guide adds at the end of the chain's system messages; empty for none.
+        words: a text that a sampler or guide adds at the end of the system message in every prompt of the chain; empty
+            for none.
     """
 
     chat: Chat | None
@@ -57,7 +59,7 @@ class Ask(NamedTuple):
     Attributes:
         messages: the prompt as messages.
         token_ids: [T] int64, all that the model reads; empty without a tokenizer.
-        added: number of new tokens at the end of `token_ids`; the tokens before are the path of the previous turn.
+        added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the previous turn.
             `added` is T for a fresh prompt, and 0 without a tokenizer.
         rewrites: the memory that the model is asked to rewrite. The answer is then the new memory and does not go to
             the environment. None for an ordinary turn.
@@ -76,7 +78,7 @@ class ContextPolicy(CatalogueFile):
     """The file of a context. The word policy in this name means a way to choose from the history, not a model.
 
     Attributes:
-        ask: see the module.
+        ask: see the module's docstring.
         rewritten: writes the answer to a prompt with `Ask.rewrites`, the model's new memory, into the history.
         words: texts of the context whose words a new tokenizer must know.
         speak: extends the environment's prompt, if answers must hold more than the action.
@@ -88,19 +90,19 @@ class ContextPolicy(CatalogueFile):
 
     ask: Callable[[Any, Prompt, History], Ask] = hook(help="(config, prompt, history) -> Ask")
     rewritten: Callable[[Any, History, str], None] | None = hook(
-        "", "(config, history, text): the model's rewritten memory goes into the history", None
+        "", "(config, history, text): writes the model's new memory `text` into the history", None
     )
-    words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> its own words, for a new tokenizer", None)
-    speak: Callable[[Any, Prompt], Prompt] | None = hook("", "(config, prompt) -> the prompt with its words", None)
-    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler of columns found in answers", None)
+    words: Callable[[Any], Sequence[str]] | None = hook("", "(config) -> texts whose words a tokenizer must know", None)
+    speak: Callable[[Any, Prompt], Prompt] | None = hook("", "(config, prompt) -> the extended prompt", None)
+    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler, reads columns from answers", None)
     paper: str = hook("PAPER", "one line for listings", "")
 
 
 def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> Ask:
     """A prompt that continues no path: the system message, if any, the tools, and the text or messages of `user`.
 
-    The environment's prompt decides whether the chat template writes the tools, the system message describes them, or
-    neither of the two does (`agentrl.env.Prompt`).
+    The environment's prompt decides where the tools are described: by the chat template, in the system message, or in
+    neither of the two (`agentrl.env.Prompt`).
     """
     user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
     shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)

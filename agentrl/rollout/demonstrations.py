@@ -1,10 +1,10 @@
 """Demonstrations that join the groups of a batch: chains of kind DEMO, from the agent's expert or a stored success.
 
-No success rate counts them. A credit method sees them if its file declares `DEMONSTRATIONS = True`. Demonstrations
-count in the method's statistics if the guide says so (column `in_statistics`). A demonstration that the policy sampled
-has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). The probabilities with which an
-expert acts are not known (its tokens have log-prob 0), so its demonstrations have no such ratio; a regularizer can
-imitate them.
+No success rate counts demonstrations. A credit method sees them if its file declares `DEMONSTRATIONS = True`.
+Demonstrations count in the method's statistics if the guide says so (column `in_statistics`). A demonstration that the
+policy sampled has log-probs, so the loss can train it with an importance ratio (column `in_gradient`). The
+probabilities with which an expert acts are not known (its tokens have log-prob 0), so its demonstrations have no such
+ratio; a regularizer can imitate them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from agentrl.types import Task
 
 @runtime_checkable
 class Demonstrating(Protocol):
-    """A guide that puts demonstrations into the groups of a batch that was played."""
+    """A guide that puts demonstrations into the groups of a batch after the batch was played."""
 
     joins: Joins
 
@@ -39,12 +39,12 @@ class Demonstrating(Protocol):
         ...
 
     def demonstration(self, group: Fresh) -> StepGraph | None:
-        """The demonstration that joins a group, as `demonstration_of` made it; None if none joins."""
+        """The demonstration that joins a group, as `demonstration_of` made it; None if no demonstration joins."""
         ...
 
 
 def demonstration_of(record: EpisodeRecord) -> StepGraph | None:
-    """A solved episode as a graph of kind DEMO, with the agents that it called; None if the episode failed."""
+    """A solved episode as a graph of kind DEMO, with the agents that it called; None if it was not solved."""
     if lost(record) or not record.success:
         return None
     graph = build_graph([record])
@@ -59,13 +59,15 @@ async def with_demonstrations(
     rewards: Sequence[Entry[RewardTransform]] = (),
     reported: Sequence[str] = (),
 ) -> tuple[StepGraph, dict[str, float]]:
-    """The rows of the batch followed by the demonstrations of the guide, and the share of groups that got one.
+    """The rows of the batch followed by the demonstrations of the guide, and the metric `demonstrated_share`.
+
+    This metric is the share of groups that got a demonstration.
 
     Args:
         guide: the guide of the recipe; None, or a guide that is not `Demonstrating`, leaves the batch as it is.
         graph: the batch.
         tasks: the tasks of the batch, by key.
-        demonstrate: lets the expert play.
+        demonstrate: lets the agent's expert play tasks.
         rewards, reported: see `agentrl.rollout.collect`; the reward transforms see one demonstration at a time.
     """
     if not isinstance(guide, Demonstrating):

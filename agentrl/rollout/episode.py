@@ -1,8 +1,8 @@
 """Plays episodes as independent coroutines: no episode waits for the turns of another episode.
 
 The record of an episode holds its failures. A failure of the agent becomes the status of a step or the ending of the
-episode, and the episode is scored. After a failure of the environment the task is started again. If the last try fails
-too, the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained.
+episode, and the episode is scored. After a failure of the environment it is played again. If the last try fails too,
+the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from agentrl.types import (
     Task,
 )
 
-SHORTEST_S = 0.001  # shortest wait for an answer, so that an answer that is ready is taken even after the time limit
+SHORTEST_S = 0.001  # shortest wait for an answer: after the time limit, an answer that is ready is still taken
 
 
 async def play(
     player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
 ) -> list[EpisodeRecord]:
-    """Play `copies` episodes per task; the records are in the order of the tasks, not of the episodes' ends.
+    """Play `copies` episodes per task; the records are in the order of the tasks, whichever episode ends first.
 
     Args:
         player: plays the episodes.
@@ -79,8 +79,8 @@ async def play_starts(
     Args:
         player, iteration, on_episode: see `play`.
         starts: the chains.
-        gate: limits how many chains are played at the same time; None: `limits.concurrency` chains, 0 for no limit.
-        live: dict, by session, into which the record of every try is put when the try begins.
+        gate: limits how many chains are played at the same time; None: at most `limits.concurrency`; 0 is no limit.
+        live: a dict that gets the record of every try when the try begins; its keys are the chains' sessions.
     """
     gate = gate or asyncio.Semaphore(player.limits.concurrency or max(1, len(starts)))
 
@@ -170,7 +170,7 @@ async def _with_retries(
 
 
 def _program_episode() -> Any:
-    """The class of episodes that programs play; its module holds an HTTP server, which most runs do not need."""
+    """The class of episodes that programs play. Its module has an HTTP server, so only runs with programs import it."""
     from agentrl.rollout.program.episode import ProgramEpisode
 
     return ProgramEpisode
@@ -227,7 +227,7 @@ class _Episode:
         return own_copy(point.history)
 
     async def carry_out(self, history: History) -> None:
-        """Carry out the opening again; StateMismatch if it leads elsewhere, ends the episode or calls agents."""
+        """Carry out the opening. StateMismatch if it leads to another state, ends the episode or calls agents."""
         opening = self.start.opening
         for number, turn in enumerate(() if opening is None else opening.turns):
             check_start(self.record.task, history.now, turn.state, number)
@@ -247,7 +247,7 @@ class _Episode:
             check_start(self.record.task, history.now, opening.state, len(opening.turns))
 
     def rewritten(self, history: History, ask: Ask, text: str) -> bool:
-        """Was the answer the model's new memory? If so, this writes the memory into the history."""
+        """Was the answer the model's new memory? If so, write the memory into the history."""
         if ask.rewrites is None:
             return False
         context = self.player.context
@@ -256,7 +256,7 @@ class _Episode:
         return True
 
     async def remember(self, history: History) -> None:
-        """Store the point before this turn, if the chain is to be branched."""
+        """Store the point before this turn, if `Start.remember` says that other chains may branch from this chain."""
         turn = len(self.record.steps)
         if self.start.remember and turn not in self.record.points:
             self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
@@ -297,7 +297,7 @@ class _Episode:
         return Status.TOKEN_LIMIT
 
     def cut(self) -> None:
-        """Mark the last step as the one after which a limit ended the episode; nothing if the chain has no new step."""
+        """Mark that a limit ended the episode after the last step. A chain without a new step gets no mark."""
         if not self.record.own:
             return
         step = self.record.steps[-1]
@@ -313,7 +313,7 @@ class _Episode:
             step.info = joined(step.info, verdict.info)
 
     async def turn(self, history: History, ask: Ask, room: int) -> Status | None:
-        """Get one answer and, unless it rewrites the memory, carry it out in the environment.
+        """Get one answer. If it does not rewrite the memory, carry out its action in the environment.
 
         Returns:
             The status that ends the episode; None if it continues.
@@ -328,7 +328,7 @@ class _Episode:
         history.messages = [*ask.messages, generation.message or Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
         parsed = self.parse(generation.text, observation, ask)
-        # The first step of a chain adds its whole prompt, the turns of its opening included.
+        # The first step of a chain adds its whole prompt, which includes the turns of the chain's opening.
         added = ask.added if self.record.steps else len(ask.token_ids)
         step = StepRecord(
             observation=observation,
@@ -372,9 +372,9 @@ class _Episode:
         return self.ended(step)
 
     async def answer(self, request: Request) -> Generation | None:
-        """The answer of the policy; None if `Limits.seconds` have passed before the answer comes.
+        """The answer of the policy; None if `Limits.seconds` pass before the answer comes.
 
-        The time limit stops no request to a policy with a tokenizer: its engine batches and answers all requests.
+        The time limit stops no request to a policy with a tokenizer, because its engine answers requests in batches.
         """
         actor, left = self.player.actor, self.ends_at - time.monotonic()
         if self.limits.seconds is None or actor.chat is not None:
@@ -398,7 +398,7 @@ class _Episode:
         """Carry out the step's action. Errands that it causes are played, and the environment gets the replies.
 
         Returns:
-            What the environment returned last, and the replies to the errands; no replies without errands.
+            The environment's last result, and the replies to the errands (empty without errands).
         """
         result = await self.handle.step(step.action)
         if not result.info.get("errands"):
@@ -453,7 +453,7 @@ class _Episode:
 
 
 async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
-    """Play all errands of a step at the same time; returns the replies. No errand is played beyond `limits.depth`.
+    """Play all errands of a step at the same time; returns the replies. At depth `limits.depth`, none is played.
 
     Raises:
         ValueError: the environment calls an agent that the recipe does not describe.

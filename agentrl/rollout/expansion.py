@@ -1,12 +1,12 @@
 """The protocol of rollout methods: a method decides which chains of a batch are played, and where they start.
 
-A file in `algorithms/rollout/` offers a frozen `Config` (a `RolloutOptions`) and
+A file in `algorithms/rollout/` offers a frozen `Config` (a subclass of `RolloutOptions`) and
 
     async def rollout(config: Config, batch: Expansion, copies: int) -> list[EpisodeRecord]
     def leaves(config: Config, copies: int) -> int    # scored episodes per task
 
 `copies` is `batch.copies` of the recipe. The core makes the batch, and the file decides which chains to begin and to
-branch; `RolloutMethod` lists what else a file may offer.
+branch; `RolloutMethod` lists the other hooks that a file may offer.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         provision: number of groups in flight when a batch begins, divided by the number of groups of a batch; from 1 to
-            2. Above 1 a batch takes the groups that finish first. With `leftover = "cancel"` this favours short
-            episodes; see docs/overlap.md.
+            2. If it is above 1, a batch takes the groups that finish first. With `leftover = "cancel"` this favours
+            short episodes; see docs/overlap.md.
         leftover: what happens to groups that have not finished when the batch is complete. `cancel` cancels them;
             `keep` continues them in the next iteration, with the weights of that iteration (partial rollouts).
     """
@@ -48,9 +48,9 @@ class RolloutMethod(CatalogueFile):
     """The file of a rollout method.
 
     Attributes:
-        rollout, leaves: see the module.
-        fills: columns that this method fills in addition to those that every method fills. `tree` belongs to them if
-            the method makes trees with several leaves.
+        rollout, leaves: see the module's docstring.
+        fills: columns that this method fills in addition to the columns that every method fills. `fills` contains
+            `tree` if the method makes trees with several leaves.
         entropy: the method reads `Generation.entropy`.
         uneven: the method begins as many chains per group as `Expansion.spread` says, so that a sampler may choose
             the number.
@@ -62,8 +62,8 @@ class RolloutMethod(CatalogueFile):
     rollout: Callable[[Any, "Expansion", int], Awaitable[list[EpisodeRecord]]] = hook(
         help="async (config, batch, copies) -> the records of the batch"
     )
-    leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> scored episodes that each task gets")
-    fills: tuple[str, ...] = hook("FILLS", "columns that it fills in addition to those that every method fills", ())
+    leaves: Callable[[Any, int], int] = hook(help="(config, copies) -> number of scored episodes per task")
+    fills: tuple[str, ...] = hook("FILLS", "columns that it fills, besides the columns that every method fills", ())
     entropy: bool = hook("ENTROPY", "it reads the entropy of generations", False)
     uneven: bool = hook("UNEVEN", "it begins as many chains per task as the sampler's draw says", False)
     paper: str = hook("PAPER", "one line for listings", "")
@@ -72,7 +72,7 @@ class RolloutMethod(CatalogueFile):
 class Branch(NamedTuple):
     """A branch: a chain that continues `record` from the point before turn `turn` of this record.
 
-    Unless `turn` is 0, the record must have been played with `remember`.
+    If `turn` is above 0, the record must have been played with `remember`.
     """
 
     record: EpisodeRecord
@@ -130,7 +130,7 @@ class Expansion:
         return np.random.default_rng((self._player.seed, self._player.stage, self.iteration, *key))
 
     def spread(self, copies: int) -> list[int]:
-        """The group of each chain that starts in this wave; `copies` per group where the sampler sets no number."""
+        """The group of each chain to begin next. A group whose draw sets no number of chains gets `copies` chains."""
         wave = ((group, copies if own is None else own) for group, own in self._wave.items())
         return [group for group, own in wave for _ in range(own)]
 
@@ -139,7 +139,7 @@ class Expansion:
         self._wave = {group: copies.get(group, 0) for group in self.groups}
 
     def draw_more(self, draws: Mapping[int, Draw]) -> None:
-        """Replace the draws of these groups. The next wave starts only the chains of these draws.
+        """Replace the draws of these groups. From now on `spread` returns only the chains of these draws.
 
         A draw whose `copies` is None starts no chain.
         """
@@ -153,12 +153,12 @@ class Expansion:
     async def begin(
         self, copies: int, *, groups: Sequence[int] | None = None, turns: int | None = None, remember: bool = False
     ) -> list[EpisodeRecord]:
-        """Play `copies` chains per group from the task's beginning; each is the root of a tree.
+        """Play `copies` chains per group from the task's beginning; each chain is the root of a tree.
 
         Args:
             copies: chains per group.
             groups: numbers of groups; a group that is named twice gets twice as many chains. None for all.
-            turns: steps after which a chain stops, to be continued later; None plays each chain to its end.
+            turns: number of steps after which a chain stops, to be continued later; None plays each chain to its end.
             remember: store the points from which chains can be branched.
         """
         group_per_chain = [group for group in (self.groups if groups is None else groups) for _ in range(copies)]

@@ -1,4 +1,4 @@
-"""Faults in a batch, of the environment, of services and of scores: counts, and an error if there are too many."""
+"""Counts the faults of environments, services and scores in a batch, and raises an error if there are too many."""
 
 from collections import Counter
 from collections.abc import Sequence

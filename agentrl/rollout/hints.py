@@ -1,9 +1,10 @@
 """Plays further chains with a guide's words in the prompts, and replaces these prompts for training.
 
 A chain with such words was sampled with a prompt that the policy will not see later. If the chain is trained with the
-prompt without the words, it is data of another policy. The chain keeps the log-probs with which it was sampled, and
-the trainer computes log-probs with the new prompt. `update.importance` corrects the difference between the two. With
-`update.old_logprob = "engine"`, the ratio of the loss corrects it. The column `reprompted` marks such rows.
+prompt without the words, it is data of another policy. The chain keeps the log-probs with which it was sampled, and the
+trainer computes log-probs with the new prompt. `update.importance` corrects the difference between these log-probs.
+With `update.old_logprob = "engine"`, the ratio of the loss corrects this difference. The column `reprompted` marks such
+rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ class Hinting(Protocol):
         ...
 
     def again(self, draw: Draw, records: Sequence[EpisodeRecord]) -> Draw | None:
-        """The draw, with words and a number of copies, that is played in addition; None for nothing."""
+        """The draw of a group's further chains, with words and a number of copies; None for no further chains."""
         ...
 
 
@@ -61,7 +62,7 @@ async def hinted(
         return []
     groups = {group: [r for r in records if r.group == group and not lost(r)] for group in batch.groups}
     if tasks := guide.lacking(groups):
-        assert demonstrate is not None, "the settings refuse a guide that asks for an expert where there is none"
+        assert demonstrate is not None, "the settings refuse a guide that asks for an expert, if there is no expert"
         guide.shown(await demonstrate(tasks))
     asked = {group: guide.again(batch.draws[group], own) for group, own in groups.items() if own}
     more = {group: draw for group, draw in asked.items() if draw is not None}
@@ -92,7 +93,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     following = [*(step.observation for step in record.steps[1:]), record.final or first]
     for step, then in zip(record.steps, following, strict=True):
         ask = hooks.ask(config, player.prompt, history)
-        assert (ask.rewrites is not None) == step.rewrites, "with these words, other turns ask for a new memory"
+        assert (ask.rewrites is not None) == step.rewrites, "the new prompts ask for a memory in other turns"
         step.added = ask.token_ids[len(ask.token_ids) - ask.added :]
         step.continues = ask.added < len(ask.token_ids)
         answer = step.generation
@@ -116,7 +117,7 @@ class Taught(NamedTuple):
     """The steps of a batch, each after the prompt that the policy reads as its own teacher.
 
     Attributes:
-        tokens: a token table with the rows of the batch; its sampled tokens are those of the batch, in the same order.
+        tokens: a token table with the rows of the batch. It has the sampled tokens of the batch, in the same order.
         rows: [R] int64, ascending, the rows that have such a teacher.
     """
 
@@ -129,7 +130,7 @@ class Telling(Protocol):
     """A guide for a policy that is its own teacher: it adds words to the prompts that the teacher reads."""
 
     def told(self, record: EpisodeRecord) -> str:
-        """The words at the end of the system message that the teacher reads; empty if the chain has no such teacher."""
+        """The words at the end of the teacher's system message; empty if the policy does not teach this chain."""
         ...
 
 

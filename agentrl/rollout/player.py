@@ -1,4 +1,4 @@
-"""What an episode is played with (`Player`), and where it starts (`Start`)."""
+"""Everything with which episodes are played (`Player`), and the start of a chain (`Start`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,15 +57,15 @@ class Start:
         task, group, copy, tree, kind: see EpisodeRecord; `group` and `copy` are part of the noise keys.
         session: session of the engine, a different one for each chain of a batch.
         point: where the chain leaves another chain; None for the task's beginning.
-        steps, points: steps of that other chain before `point`, and its points up to `point`.
-        turns: largest number of new steps; None for as many as the limits allow.
-        remember: store a point before each turn (and where `turns` stops the chain).
-        caller: if the chain is an errand, the step that called this agent.
+        steps, points: the other chain's steps before `point`, and the other chain's points up to `point`.
+        turns: largest number of new steps; None if only `Player.limits` limits them.
+        remember: store a point before each turn, and one more if `turns` stops the chain.
+        caller: if the chain is an errand, the step that called this agent; else None.
         key: further integers of the noise keys. They differ between an errand, its caller and the caller's other
             errands.
         depth: number of callers above the chain.
         temperature, tokens, words, opening: see `agentrl.rollout.sampler.Draw`; a called agent gets the temperature of
-            its caller, and defaults for the other three.
+            its caller, and the defaults of `tokens`, `words` and `opening`.
     """
 
     task: Task

@@ -1,12 +1,12 @@
 """Batches of the groups that finish first: more groups start than a batch takes, and the last groups are left over.
 
-A batch does not wait for long episodes. With `leftover="cancel"` this is a bias: tasks with long episodes are trained
-less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch, with
-the weights of that batch. If such a group becomes older than `run.staleness` allows, it is cancelled, and its draw is
-played again, at most once. Metrics count all of this.
+A batch does not wait for long episodes. With `leftover="cancel"` this causes a bias: tasks with long episodes are
+trained less often than they are drawn. With `leftover="keep"` the groups that are left over continue in the next batch,
+with the weights of that batch. If such a group becomes older than `run.staleness` allows, it is cancelled, and its draw
+is played again, at most once. The metrics `groups_left`, `groups_stale` and `groups_given_up` count such groups.
 
 If the environments run in this process and the engine is deterministic, only the order of the event loop decides which
-groups finish first; then the same seed gives the same batches.
+groups finish first. Then the same seed gives the same batches.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Flight:
     """A group that is being played, or that has finished and is not yet part of a batch.
 
     Attributes:
-        begun: the iteration in which the group started, and its number among that iteration's groups.
+        begun: the iteration in which the group started, and the group's number among the groups of this iteration.
         version: version of the weights when the group started.
         draw: the draw that is played.
         again: was an earlier group of the same draw cancelled because it was too old?
@@ -96,7 +96,7 @@ class Wanted:
 
 
 class Provision:
-    """The groups in flight, from one batch to the next.
+    """The groups in flight (`Flight`), which continue from one batch to the next.
 
     Args:
         concurrency: largest number of episodes at the same time; 0 for no limit.
@@ -117,8 +117,8 @@ class Provision:
         """The `wanted.tasks` groups that finish first, in the order in which they started.
 
         If the sampler has a filter, a new group starts for each group that does not pass the filter, until this batch
-        has started enough groups for `max_rounds` batches. If too few groups pass, the batch is filled up with groups
-        that did not pass.
+        has started `wanted.begin + (max_rounds - 1) * wanted.tasks` groups. If too few groups pass, groups that did not
+        pass fill the batch.
 
         Raises:
             TooManyFaults: see `Limits.fault_share`.
@@ -136,7 +136,7 @@ class Provision:
     async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
         if not self._flights:
             # A resumed run begins without groups in flight, and numbers its sessions from 0. A run that was not
-            # interrupted does the same when no group is in flight, so that both have equal numbers.
+            # interrupted does the same when no group is in flight, so that both runs have equal numbers.
             self._sessions = itertools.count()
         stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
         lost = await self._drop(stale)

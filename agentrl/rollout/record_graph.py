@@ -26,25 +26,25 @@ class _Ids:
 
 
 def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
-    """The step graph of a batch: rows in the order of the records, those of kind PLAYED first.
+    """The step graph of a batch. The rows are in the order of the records, with records of kind PLAYED first.
 
-    A step that several records share is one row, in the episode of the first of them. Records without new steps have
-    no row. The chain of a called agent follows its caller's chain; it is an episode of its own in the same rollout and
-    group. Numeric entries of a step's `info` become columns `info.NAME`, and its `signals` become columns `signal/NAME`
-    (NaN on steps without the entry).
+    A step that several records share is one row, in the episode of the first of these records. Records without new
+    steps have no row. The chain of a called agent follows its caller's chain, and is an episode of its own in the same
+    rollout and group. Numeric entries of a step's `info` become columns `info.NAME`, and the signals in
+    `info["signals"]` become columns `signal/NAME` (NaN on steps without the entry).
 
     Further columns exist only in graphs that need them. `value` has the estimates of `StepRecord.value` (NaN on the
-    other steps). `rewrites` marks steps that rewrote a memory. `temperature` has the temperature of chains with a
-    temperature of their own (NaN on the other steps), and the texts `words` have the words that a sampler or guide
-    added to the chain's prompts (empty without such words). `guided` marks chains with words or with an opening. `turn`
-    counts the turns of an opening, so a chain with an opening starts above turn 0. `reprompted` marks chains that are
-    trained with other prompts than the prompts with which they were sampled. The texts `result` have the
-    `info["result"]` of steps, such as a patch. See also `_measured`.
+    other steps). `rewrites` marks steps that rewrote a memory. `temperature` has the temperature of chains whose draw
+    sets one (NaN on the other steps). The texts `words` have the words that a sampler or guide added to the chain's
+    prompts (empty without such words). `guided` marks chains with words or with an opening. `turn` counts the turns of
+    an opening, so a chain with an opening starts above turn 0. `reprompted` marks chains that are trained with other
+    prompts than the prompts with which they were sampled. The texts `result` have the `info["result"]` of steps, such
+    as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    rows: dict[int, int] = {}  # row of each step, by its identity
+    rows: dict[int, int] = {}  # row of each step, by the `id` of the step's record
     steps: list[StepRecord] = []
     number_of = {id(chain): number for number, (chain, _) in enumerate(chains)}
     for number, (episode, root) in enumerate(chains):
@@ -81,8 +81,10 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
 
 
 def _measured(steps: Sequence[StepRecord]) -> dict[str, np.ndarray]:
-    """Columns [N] that a run has only if its recipe asks for them: `entropy` in nats per answer, `answer_s` and
-    `env_s`."""
+    """Columns [N] that a graph has only if the recipe asks for them.
+
+    These are `entropy` (in nats, the sum over an answer's tokens), and `answer_s` and `env_s` (in seconds).
+    """
     nats = [step.generation.entropy_nats for step in steps]
     columns = {
         "entropy": np.array([math.nan if one is None else float(one.sum()) for one in nats]),

@@ -19,7 +19,7 @@ class StepRecord:
     """One step.
 
     Attributes:
-        observation: what the agent saw before it answered.
+        observation: the observation before the answer.
         added: [T] int64, the prompt tokens that the step adds.
         continues: do the tokens `added` continue the path of an earlier step? If not, they are a fresh prompt.
         follows: the step whose path the tokens `added` continue; None for the episode's previous step. Programs may
@@ -28,7 +28,7 @@ class StepRecord:
         action: the action in the answer.
         valid: was the answer in the right format?
         status: see `Status`.
-        reward, terminated, truncated, info: what the environment returned.
+        reward, terminated, truncated, info: the environment's result, see `StepResult`.
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
         missing: the parts of the format, other than the action, that the answer lacks.
@@ -36,8 +36,8 @@ class StepRecord:
         asked: the messages of the whole prompt.
         answer_s: wall-clock seconds from the request to the answer, including the time during which the engine serves
             other episodes; NaN if the player is not timed or a program plays the episode.
-        env_s: wall-clock seconds of the environment's step, with the agents that the environment calls; NaN in the same
-            cases as `answer_s`, and if the action was not carried out.
+        env_s: wall-clock seconds of the environment's step, including the episodes of the agents that the environment
+            calls; NaN in the same cases as `answer_s`, and if the action was not carried out.
     """
 
     observation: Observation
@@ -74,8 +74,8 @@ class EpisodeRecord:
         agent, policy: names of the agent and of the actor that answers for it.
         caller: the step that called this agent; None for the agent that the task was given to.
         called: the chains of the agents that this chain called, in the order of the calls.
-        beside: the chain is a part of its caller's episode, played at the same time, and has that episode's outcome
-            (`agentrl.rollout.program.chains`).
+        beside: the chain is a part of its caller's episode, was played at the same time, and has the outcome of that
+            episode (`agentrl.rollout.program.chains`).
         tree: number of the chain's tree in the group. None puts the chain into a tree of its own.
         kind: kind of the steps that only this chain played: PLAYED, CANDIDATE or PROBE.
         steps: the steps, in the order of time.
@@ -90,10 +90,10 @@ class EpisodeRecord:
         seconds: wall-clock seconds of all tries; not part of the graph.
         tokens: number of tokens sampled for this chain and for the agents that it called, in failed tries too. Steps
             that another chain played do not count.
-        actions: number of actions carried out, with called agents and failed tries as in `tokens`. Each tool call of an
-            answer is one action, and so is an answer without a call. In a program's episode each answer of the model
-            counts as one action.
-        usage: sums of the `usage` of the chain's generations, in failed tries too; without called agents.
+        actions: number of actions carried out, including the actions of called agents and of failed tries. Each tool
+            call of an answer is one action, and so is an answer without a call. In an episode that a program plays,
+            each answer of the model counts as one action.
+        usage: sums of the `usage` of the chain's generations, including failed tries but not the called agents.
         replayed: number of actions carried out again to reach the chain's branch point or the end of its opening, in
             failed tries too.
         points: turn -> the point before the turn, from which the chain can be branched; empty without `Start.remember`.
@@ -139,7 +139,7 @@ class EpisodeRecord:
         return bool(self.opening or self.words)
 
     def spend(self, generation: Generation) -> None:
-        """Add the cost of an answer."""
+        """Add the sampled tokens and the `usage` of an answer to `tokens` and `usage`."""
         self.tokens += len(generation.token_ids)
         for name, count in generation.usage.items():
             self.usage[name] = self.usage.get(name, 0.0) + count
@@ -162,7 +162,7 @@ class EpisodeRecord:
 
     @property
     def success(self) -> bool:
-        """See `agentrl.graph.success_of`."""
+        """Did the chain succeed? See `agentrl.graph.success_of`."""
         verdict = as_number(self.steps[-1].info.get("success")) if self.steps else math.nan
         return bool(success_of(verdict, self.score))
 
@@ -173,7 +173,7 @@ def as_number(value: object) -> float:
         return math.nan
     try:
         return float(value)
-    except OverflowError:  # an integer that no float can represent
+    except OverflowError:  # the integer is too large for a float
         return math.inf if value > 0 else -math.inf
 
 
@@ -183,6 +183,6 @@ def same_state(observation: Observation) -> str:
 
 
 def joined(info: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's info updated with the entries of `more`; the signals of both are merged."""
+    """A step's info updated with the entries of `more`; the signals of `info` and `more` are merged."""
     signals = {**info.get("signals", {}), **more.get("signals", {})}
     return {**info, **more, **({"signals": signals} if signals else {})}

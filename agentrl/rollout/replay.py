@@ -6,8 +6,9 @@ A file in `algorithms/replay/` offers
     def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> Sequence[int]
     def joins(config: Config) -> Joins
 
-The core keeps the rollouts by the key of their task, asks `retrieve` for each group of a fresh batch, and adds the
-chosen rollouts to the group, after the fresh rows. Four columns [N] then describe each row:
+The core stores the rollouts under the key of their task, calls `retrieve` for each group of a fresh batch (one that was
+just played), and adds the chosen rollouts to the group. Their rows follow the rows of the fresh batch. Four columns [N]
+then describe each row:
 
     replayed       bool, the row comes from an earlier batch
     age            float64, iterations since the row was played (NaN for a rollout of another run)
@@ -40,7 +41,7 @@ from agentrl.graph import (
     read_graph,
 )
 
-_KEPT = ("temperature", "guided", "rewrites")  # optional columns that a stored rollout keeps, beside signals and info
+_KEPT = ("temperature", "guided", "rewrites")  # optional columns that a stored rollout keeps, besides signals and info
 
 
 class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
@@ -52,7 +53,7 @@ class ReplayOptions(BaseModel, frozen=True, extra="forbid"):
         tasks: largest number of tasks whose rollouts are stored. The task that has waited longest for a new stored
             rollout is dropped first.
         max_age: largest age in iterations of a rollout that joins a batch; None for no limit. Rollouts of other runs
-            have no age.
+            have no age, so the limit does not apply to them.
         runs: run folders whose stored graphs fill the buffer before the first batch.
     """
 
@@ -75,7 +76,7 @@ class Fresh(NamedTuple):
 
     Attributes:
         task: key of the group's task.
-        scores: [E] scores of the group's scored rollouts, except those that a guide helped.
+        scores: [E] scores of the group's scored rollouts that no guide helped.
         succeeded: [E] bool, which of these rollouts succeeded.
         iteration: iteration of the batch.
     """
@@ -107,11 +108,11 @@ class ReplayFile(CatalogueFile):
     """The file of a replay rule.
 
     Attributes:
-        retrieve: see the module; returns indices into `stored`, each at most once. The oldest rollout is the first of
-            `stored`.
-        joins: see the module.
-        worth: decides which rollouts are stored, among those that `Replay.add` can store. Without this hook, all of
-            these are stored.
+        retrieve: see the module's docstring; returns indices into `stored`, each at most once. The oldest rollout is
+            the first of `stored`.
+        joins: see the module's docstring.
+        worth: decides which of the rollouts that `Replay.add` can store are stored. Without this hook, all of them are
+            stored.
         paper: one line for listings.
     """
 
@@ -120,7 +121,7 @@ class ReplayFile(CatalogueFile):
     retrieve: Callable[[Any, Fresh, Sequence[Stored], np.random.Generator], Sequence[int]] = hook(
         help="(config, fresh group, stored rollouts, rng) -> indices of the rollouts that join"
     )
-    joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts enter statistics, and the gradient?")
+    joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts count in statistics, are they trained?")
     worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is the rollout stored?", None)
     paper: str = hook("PAPER", "one line for listings", "")
 
@@ -177,7 +178,7 @@ class Replay:
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
 
     def add(self, graph: StepGraph, iteration: int) -> None:
-        """Store those rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
+        """Store the rollouts of a batch that the hook `worth` accepts; `iteration` is -1 for a batch of another run.
 
         Rollouts that a guide helped, replayed rollouts, rollouts that a fault ended and branches are not stored.
         """
@@ -188,7 +189,7 @@ class Replay:
             first = rows[0]
             one = Stored(extract(plain, rows), iteration, float(plain.score[first]), bool(plain.succeeded[first]))
             if worth is None or worth(config, one):
-                own = self.rollouts.pop(key, [])  # moves the task to the dict's end: the first tasks are dropped
+                own = self.rollouts.pop(key, [])  # moves the task to the dict's end; the first tasks are dropped below
                 self.rollouts[key] = [*own, one][-config.keep :]
         for key in [*self.rollouts][: max(0, len(self.rollouts) - config.tasks)]:
             del self.rollouts[key]
@@ -222,7 +223,7 @@ class Replay:
 
 
 def fresh_part(graph: StepGraph) -> StepGraph:
-    """The rows that the batch itself played, for its metrics: no demonstrations and no replayed rows.
+    """The rows that the batch itself played, for the metrics of the batch: no demonstrations and no replayed rows.
 
     If rows are left out, the result has no tokens.
     """
@@ -232,7 +233,7 @@ def fresh_part(graph: StepGraph) -> StepGraph:
 
 
 def fresh_groups(graph: StepGraph, iteration: int) -> list[tuple[int, Fresh]]:
-    """(number of the group, what a rule sees of it) for each group with a scored rollout that no guide helped."""
+    """(number of the group, its `Fresh`) for each group with a scored rollout that no guide helped."""
     scored = graph.first & (graph.kind == PLAYED) & (graph.caller < 0) & ~graph.failed()  # [N]
     for name in ("guided", "replayed"):  # guided chains begin at another state or prompt
         scored &= ~graph.column(name).astype(bool) if graph.has(name) else True

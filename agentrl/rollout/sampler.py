@@ -4,8 +4,8 @@ A file in `algorithms/sampler/` offers `Config` and
 
     def make(config: Config, tasks: Sequence[Task], seed: int) -> Sampler
 
-A draw may say more than the task: how many copies of it are played, at which temperature, with how many tokens, and
-with which words. `SamplerFile` lists what else a file may offer.
+A draw names a task, and may say how the task is played: how many copies, at which temperature, with how many tokens,
+with which words, and from which opening. `SamplerFile` lists the other hooks that a file may offer.
 """
 
 import math
@@ -105,9 +105,9 @@ class SamplerFile(CatalogueFile):
     """The file of a sampler.
 
     Attributes:
-        make: see the module.
-        keep: returns [N] bool, the rows of groups to train on. The other groups are replaced by new groups, in at most
-            `max_rounds` rounds; `Config` must have the option `max_rounds`.
+        make: see the module's docstring.
+        keep: returns [N] bool; a group with at least one true row stays in the batch. New groups replace the other
+            groups, in at most `max_rounds` rounds; `Config` must have the option `max_rounds`.
         uneven: the sampler's draws set the number of copies, or the sampler is an `Allocator`.
         paper: one line for listings.
     """
@@ -116,7 +116,7 @@ class SamplerFile(CatalogueFile):
 
     make: Callable[[Any, Sequence[Task], int], Sampler] = hook(help="(config, tasks, seed) -> Sampler")
     keep: Callable[[Any, StepGraph], np.ndarray] | None = hook(
-        "", "(config, graph) -> [N] rows of groups worth an update", None
+        "", "(config, graph) -> [N] bool, the rows of groups to train on", None
     )
     uneven: bool = hook("UNEVEN", "its tasks get different numbers of copies", False)
     paper: str = hook("PAPER", "one line for listings", "")

@@ -28,7 +28,7 @@ async def score_records(stage: ScoreStage, records: Sequence[EpisodeRecord], fau
     Raises:
         BudgetSpent: a limit of [scoring] is reached, and the recipe says to stop.
         TooManyFaults: more than `fault_share` of the chains have no score or were ended by a fault of the environment.
-        ValueError: the environment reports a signal that a score returns, too.
+        ValueError: the environment and a score return signals of the same name.
     """
     graph = build_graph(records)
     both = [name for name in stage.names if graph.has(SIGNAL + name)]

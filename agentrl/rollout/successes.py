@@ -1,4 +1,4 @@
-"""Stores solved episodes as data, so that chains of the same task can begin at their later states."""
+"""Stores solved episodes as data, so that chains of the same task can begin at later states of these episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,10 +17,10 @@ class Success(NamedTuple):
 
     @classmethod
     def of(cls, record: EpisodeRecord) -> "Success | None":
-        """The turns of a chain, those of its opening included.
+        """The turns of a chain, including the turns of its opening.
 
-        None if the chain failed or was called by an agent. None also if it called agents, because their replies are not
-        part of its answers.
+        None if the chain failed or was called by an agent. None also if the chain called agents, because the replies of
+        these agents are not part of its answers.
         """
         if record.ending == Status.ENV_ERROR or not record.success or record.called or record.caller is not None:
             return None
@@ -40,12 +40,12 @@ class Success(NamedTuple):
 
     @classmethod
     def load(cls, rows: Sequence[Sequence[Any]]) -> "Success":
-        """The counterpart of `dump`."""
+        """The success from the JSON values that `dump` returned."""
         return cls(tuple(OpeningTurn(answer, tuple(ids), state) for answer, ids, state in rows))
 
 
 def check_start(task: Task, observation: Observation, state: str, turn: int) -> None:
-    """Raises StateMismatch unless the state is the one that an earlier episode reached with the same answers.
+    """Raises StateMismatch if the state differs from the state that an earlier episode reached with the same answers.
 
     Args:
         task: the task of both episodes.

@@ -1,4 +1,4 @@
-"""Reads a user's rows: JSONL, JSON, CSV, TSV and Parquet files, saved data sets, data sets of the hub."""
+"""Reads a user's rows: JSONL, JSON, CSV, TSV and Parquet files, saved data sets, and data sets of the hub."""
 
 from agentrl.rows.source import SUFFIXES, Row, Rows, read_rows, split_readers
 from agentrl.rows.values import is_number, plain

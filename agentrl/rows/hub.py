@@ -24,11 +24,11 @@ def hub_readers(name: str) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]
     try:
         with _quietly():
             found = datasets.load_dataset(repository, configuration or None)
-    except Exception as error:  # raised by the HTTP library, by the hub's client, or for the data set's own files
+    except Exception as error:  # from the HTTP library, from the hub's client, or about the data set's files
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
             f"the data set {repository!r} cannot be loaded from the hub ({why}): check its name; without a network, "
-            f"run datasets.load_dataset({repository!r}).save_to_disk(DIR) on a machine that has one, copy DIR here "
+            f"run datasets.load_dataset({repository!r}).save_to_disk(DIR) on a machine with a network, copy DIR here "
             "and name DIR"
         ) from error
     return {str(split): partial(_identity, rows) for split, rows in found.items()}
@@ -36,7 +36,7 @@ def hub_readers(name: str) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide the warnings of the hub's client: it writes one per retry, and the error message would be lost in them."""
+    """Hide the warnings of the hub's client, one per retry, because they would bury the error message."""
     loggers = [logging.getLogger(name) for name in ("huggingface_hub", "datasets")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

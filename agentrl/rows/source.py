@@ -1,7 +1,7 @@
-"""Finds the reader of a source of rows by its name, and the splits of a source that has several.
+"""Finds the reader and the splits of a source of rows. A source has one of these names:
 
 data.jsonl, data.json, data.csv, data.tsv, data.parquet     a file
-DIR            a folder of `save_to_disk`, or one with a file per split (train.jsonl, test.parquet, data/train-...)
+DIR            a folder that `save_to_disk` wrote, or a folder with one file per split (train.jsonl, data/train-...)
 DIR#train      one split of such a folder
 hub:OWNER/NAME[:CONFIGURATION][#SPLIT]                      a data set of the hub (extra `hub`)
 """
@@ -63,7 +63,7 @@ class Rows(Sequence[Row]):
         return iter(self._rows)
 
     def place(self, i: int) -> str:
-        """`line 7` (from 1) where the source has lines, else `row 6` (from 0, as `rows[6]`)."""
+        """`line 7` (from 1) if the source has lines, else `row 6` (from 0, as in `rows[6]`)."""
         return f"line {self._lines[i]}" if self._lines else f"row {i}"
 
 
@@ -75,8 +75,8 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
         beside: the folder from which relative paths start; None takes the working folder.
 
     Raises:
-        ValueError: the source is missing or of an unknown kind, one of its rows cannot be read, it has several splits
-            and the name chooses none, or it has no rows.
+        ValueError: the source is missing or of an unknown kind, one of its rows cannot be read, the source has several
+            splits and the name chooses none, or the source has no rows.
     """
     if not isinstance(source, str | Path):
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
@@ -157,9 +157,10 @@ def _of_text(path: Path) -> Rows:
 
 
 def _of_folder(folder: Path) -> dict[str, Reader]:
-    """The splits that `save_to_disk` wrote, else the files of rows in the folder, else those in its folder `data`.
+    """The splits that `save_to_disk` wrote, else the files in the folder, else the files in its folder `data`.
 
-    Among the files, those that are named after a split (`SPLIT`) are taken, or all files if none has such a name.
+    Of the files of rows, only the files that are named after a split (`SPLIT`) are taken, or all if no file has such a
+    name.
     """
     if (folder / SPLITS).is_file():
         return {name: _of_saved(folder / name) for name in saved_splits(folder)}
@@ -182,5 +183,5 @@ def _by_name(files: list[Path]) -> dict[str, Reader]:
         found.setdefault(SHARD.sub("", path.stem), []).append(path)
     for name, paths in found.items():
         if len(paths) > 1 and not all(path.suffix == ".parquet" and SHARD.search(path.stem) for path in paths):
-            raise ValueError(f"{paths[0]} and {paths[1].name} are both split {name!r}: remove one of them")
+            raise ValueError(f"{paths[0]} and {paths[1].name} both hold the split {name!r}: remove one of them")
     return {name: _of_files(paths) for name, paths in found.items()}

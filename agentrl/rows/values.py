@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import Any
 
-MISSING = ("", "nan", "na", "n/a", "null", "none")  # a cell with such a text, in any case of letters, has no value
+MISSING = ("", "nan", "na", "n/a", "null", "none")  # a cell with such a text, in upper or lower case, has no value
 
 
 def plain(value: Any) -> Any:
@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    return value.isoformat() if isinstance(value, date | time) else value  # a datetime is a date
+    return value.isoformat() if isinstance(value, date | time) else value  # `datetime` is a subclass of `date`
 
 
 def is_number(value: Any) -> bool:
@@ -33,7 +33,7 @@ def typed(cells: Sequence[str]) -> list[Any]:
 
     A column becomes numbers, booleans, or lists and objects if every cell with a value is written as JSON writes such a
     value. In such a column, a cell without a value (`MISSING`) becomes None. Any other column stays text, and only its
-    empty cells become None. So "007" and "NaN" keep their characters in such a column.
+    empty cells become None. So a text column keeps "007" and "NaN" as they are.
     """
     values = [_json(cell) for cell in cells]
     filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]

@@ -64,7 +64,7 @@ def test_json_says_the_same(capsys):
         {
             "hook": "BEHAVIOUR",
             "mandatory": False,
-            "help": "its ratio is to the policy that sampled the tokens",
+            "help": "it compares the trained policy with the policy that sampled the tokens",
             "default": False,
         },
         {

@@ -116,7 +116,7 @@ def test_all_missing_hooks_are_named_at_once():
     ],
 )
 def test_a_misspelt_optional_hook_is_refused_with_the_nearest_name(kind, wrong, value, meant):
-    assert f"its file has {wrong}, which is nearly the hook {meant}: rename it" in refusal(
+    assert f"its file has {wrong}, which is nearly the hook {meant}: rename {wrong}" in refusal(
         kind, module(kind, **{wrong: value})
     )
 
@@ -137,7 +137,7 @@ def test_a_misspelt_optional_hook_is_refused_with_the_nearest_name(kind, wrong, 
 )
 def test_a_misspelt_mandatory_hook_is_refused_with_the_nearest_name(kind, wrong, meant):
     made = module(kind, without=meant, **{wrong: Config if meant == "Config" else function})
-    assert f"its file has {wrong}, which is nearly the hook {meant}: rename it" in refusal(kind, made)
+    assert f"its file has {wrong}, which is nearly the hook {meant}: rename {wrong}" in refusal(kind, made)
 
 
 HOOKS = [(kind, hook) for kind in sorted(MANDATORY) for hook, _ in catalogue.hooks_of(catalogue.class_of(kind))]

@@ -12,7 +12,7 @@ LIES = {
     "leftover": r"task liar/0: the same task played again in one instance differs at step 0: .*Episode 1",
     "chance": r"differs at step 0: .*Weather",
     "observation": r"reset returned str, not an Observation",
-    "after the end": r"a step after the end raised RuntimeError: it is over; answer in words",
+    "after the end": r"a step after the end raised RuntimeError: it is over; return an observation instead",
     "garbage": r"the action 'no such action' raised KeyError",
     "reward": r"step returned reward nan",
     "refuses": r"the listed action '(left|right)' was refused at step 0",

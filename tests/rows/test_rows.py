@@ -130,7 +130,7 @@ def test_a_folder_with_a_file_per_split_and_shards_of_the_hub(tmp_path):
         parquet.write_table(table, data / f"train-{i:05}-of-00002.parquet")
     assert [row["q"] for row in read_rows(tmp_path / "hub")] == [0, 1]
     (tmp_path / "own" / "test.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"test.csv and test.json are both split 'test'"):
+    with pytest.raises(ValueError, match=r"test.csv and test.json both hold the split 'test'"):
         split_readers(tmp_path / "own")
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="none holds no rows: name a file"):

@@ -2,8 +2,8 @@
 
 Every answer that the program gets from the endpoint becomes a step of the episode. The step holds the exact token ids
 that were sampled, their log-probs, and the earlier step that its prompt continues. If the program holds several
-conversations at the same time, one of them belongs to the main chain, and the others become chains that the main chain
-or another chain calls (`agentrl.rollout.program.chains`).
+conversations at the same time, one conversation belongs to the main chain, and the other conversations become chains
+that the main chain or another chain calls (`agentrl.rollout.program.chains`).
 """
 
 from agentrl.rollout.program.chains import arrange, share_outcome

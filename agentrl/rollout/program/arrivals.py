@@ -1,27 +1,27 @@
 """Collects requests that one program sends at the same time, and passes them on together, in the order of their texts.
 
 A program that sends several requests at once sends them within milliseconds, in an order that its threads decide. The
-endpoint therefore waits a moment for further requests before it passes requests to the engine. So requests that were
-sent at once are in flight together even if an engine answers within a millisecond, and their numbers, noise keys and
-sessions are the same in every run.
+endpoint therefore waits `SETTLE_S` seconds for further requests before it passes requests to the engine. So requests
+that were sent at once are in flight together even if an engine answers within a millisecond, and their numbers, noise
+keys and sessions are the same in every run.
 
 In lockstep, which `run.deterministic` switches on, requests that were passed on together are also answered together,
-and requests that come later wait for these answers. Otherwise the batches of the engine, and with them the rounding of
-log-probs, would depend on the time that a program needs after the first answer.
+and requests that come later wait for these answers. Without lockstep, the batches of the engine, and with them the
+rounding of log-probs, depend on the time that a program needs after the first answer.
 """
 
 import asyncio
 from typing import Any
 
-SETTLE_S = 0.05  # seconds without a further request, after which the requests that wait are passed on
-MOST_S = 1.0  # most seconds that the first waiting request waits for further requests, see `Arrivals.come`
+SETTLE_S = 0.05  # if no further request comes for this many seconds, the waiting requests are passed on
+MOST_S = 1.0  # the longest time in seconds for which a request waits for further requests, see `Arrivals.come`
 
 
 class Arrivals:
     """The requests of one episode that wait for further requests.
 
     Args:
-        lockstep: see the module.
+        lockstep: see the module's docstring.
     """
 
     def __init__(self, lockstep: bool = False) -> None:
@@ -35,11 +35,12 @@ class Arrivals:
     async def come(self, order: Any) -> None:
         """Return when the request may be passed on.
 
-        This is when no further request has come for `SETTLE_S`, and at the latest `MOST_S` after the first request that
-        waits. In lockstep, these times begin only when all requests that were passed on before are answered.
+        This is when no further request has come for `SETTLE_S` seconds, and at the latest `MOST_S` seconds after the
+        first waiting request came. In lockstep, these times begin only when all requests that were passed on before are
+        answered.
 
         Args:
-            order: requests that came together go on in ascending order of this value.
+            order: requests that came together are passed on in ascending order of this value.
         """
         go_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((order, go_on))
@@ -48,7 +49,10 @@ class Arrivals:
         await go_on
 
     async def leave(self) -> None:
-        """Return when the answer to the request may be given; call this once per request that `come` let pass."""
+        """Return when the answer to a request may be given.
+
+        Call this method once per request for which `come` has returned.
+        """
         self._in_flight -= 1
         if not self.lockstep:
             return
@@ -73,7 +77,7 @@ class Arrivals:
         self._timer = loop.call_at(min(loop.time() + SETTLE_S, self._latest), self._release)
 
     def _release(self) -> None:
-        waiting = [one for one in self._waiting if not one[1].done()]  # a cancelled one is done
+        waiting = [one for one in self._waiting if not one[1].done()]  # a cancelled future is done, too
         self._waiting, self._in_flight = [], self._in_flight + len(waiting)
         for _, go_on in sorted(waiting, key=lambda one: one[0]):
             go_on.set_result(None)

@@ -2,38 +2,40 @@
 
 Each answered request is a step. A request *continues* an earlier step in two cases:
 
-- It *extends* the step: its prompt begins with the messages of the step's prompt and the step's answer.
-- It rewrites the history, as an agent does that shortens or summarises its history. A request that extends no step
+- It *extends* the step: its prompt begins with the messages of the step's prompt and the step's answer. If this is true
+  of several steps, the request extends the step with the longest prompt.
+- It rewrites the history, as an agent that shortens or summarises its history does. A request that extends no step
   continues a step if three conditions hold. First, the request's prompt and the step's prompt begin with the same
-  messages, up to and including the first message of the user. Second, of the answered steps whose prompts begin with
-  these messages, this step is the only one that no request has continued yet. Third, if further requests that extend no
-  step and begin with these messages came at the same time (with no answer in between), they have the same prompt as
-  this request.
+  messages, up to and including the first message of the user. Second, of the steps that were answered before the
+  request came and whose prompts begin with these messages, this step is the only one that no request has continued yet.
+  Third, if further requests that extend no step and begin with these messages came at the same time (with no answer in
+  between), they have the same prompt as this request.
 
 A *conversation* is a request and the requests that continue it, one after the other. Two conversations are *played at
 the same time* if a request of one was in flight together with a request of the other. The rules (the first two say when
 a conversation *leaves* another one):
 
-- Several requests may have the same first prompt, or continue the same step. Of the requests among them that were in
-  flight together, the conversation contains the one that the largest number of later requests continue, directly or
-  through other requests (of equals, the first in the order of the texts). Each of the other requests begins a
-  conversation of its own, which leaves this one.
-- If a further request continues the same step after these answers, the conversation goes on with the further request.
-  Every earlier request that continues this step then begins a conversation of its own, which leaves this one. A first
-  prompt that is asked again after its answer is treated like any other prompt that extends no step.
+- Several requests may have the same first prompt, or continue the same step. If such requests were in flight together,
+  only one of them belongs to the conversation: the request that the largest number of later requests continue, directly
+  or through other requests (of equals, the first in the order of the texts). Each of the other requests begins a
+  conversation of its own, which leaves this conversation.
+- If a further request continues the same step after these requests are answered, the further request belongs to the
+  conversation. Every earlier request that continues this step then begins a conversation of its own, which leaves this
+  conversation. A first prompt that is asked again after its answer is treated like any other prompt that extends no
+  step.
 - The main chain begins with the first conversation. If several requests came before the first answer, the first
   conversation is the one whose first request the largest number of later requests continue, directly or through other
   requests (of equals, the first in the order of the texts).
-- A later conversation joins an existing chain, unless another conversation was played at the same time. Conversations
-  that leave it, directly or through conversations between them, do not count here. If its first request continues a
-  step, it joins the chain of this step. Otherwise it joins the chain of the step that waited: the latest step that was
-  answered before the conversation's first request came, and that a request continues after the conversation's last
-  answer. If no step waited, it joins the main chain. So the contexts of a sequential program (rewritten histories,
-  sub-agents one after the other) are one chain.
+- A later conversation joins an existing chain if no other conversation was played at the same time. Conversations that
+  leave the later conversation, directly or through conversations between them, do not count here. If the conversation's
+  first request continues a step, the conversation joins the chain of this step. Otherwise it joins the chain of the
+  step that waited: the latest step that was answered before the conversation's first request came, and that a request
+  continues after the conversation's last answer. If no step waited, it joins the main chain. So the contexts of a
+  sequential program (rewritten histories, sub-agents one after the other) are one chain.
 - Every other conversation is a chain of its own, which the main chain or another chain calls. The caller is the step
-  that its first request continues. If it continues no step, the caller is the step that waited. If no step waited, the
-  caller is the latest step of the main chain that was answered before the conversation's first request came, or the
-  main chain's first step if no step of the main chain was answered before.
+  that the conversation's first request continues. If this request continues no step, the caller is the step that
+  waited. If no step waited, the caller is the latest step of the main chain that was answered before the conversation's
+  first request came, or the main chain's first step if no step of the main chain was answered before.
 
 No two requests of one chain are then in flight together, so a chain is a sequence in time, as returns and advantage
 estimates need it.
@@ -67,9 +69,10 @@ class Call(NamedTuple):
 
     Attributes:
         step: the step of the answer.
-        extends: the earlier step with whose prompt and answer this prompt begins; None if there is no such step.
+        extends: the earlier step whose prompt and answer are the beginning of this prompt; None if there is no such
+            step.
         prompt: digest of the prompt's messages and tools.
-        number: how often the prompt was asked before.
+        number: how often the same prompt was asked before.
         begun, ended: when the request came, and when it was answered: readings of a counter that increases at each
             request and at each answer of the episode.
     """
@@ -100,9 +103,9 @@ class _Conversation:
         calls: the requests, in the order of time.
         beside: the conversation that this one leaves. That conversation contains another request with the same first
             prompt, or another request that continues the same step. None if this conversation leaves no other.
-        chain: the chain that it belongs to; None until `_Episode._place` has decided.
-        parallel: was it played at the same time as another conversation? Conversations that leave it, directly or
-            through conversations between them, do not count.
+        chain: the chain that the conversation belongs to; None until `_Episode._place` has decided.
+        parallel: was this conversation played at the same time as another conversation? Conversations that leave this
+            one, directly or through conversations between them, do not count.
     """
 
     calls: list[Call]
@@ -151,9 +154,9 @@ def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
 def share_outcome(record: EpisodeRecord) -> None:
     """Give the called chains of a program's episode the outcome of its main chain.
 
-    The last step of each called chain gets the sum of the main chain's rewards, the sum of each of its signals, and
-    `success`, `terminated` and `truncated` of its last step. Each called chain gets the main chain's `ending` and
-    `final`.
+    The last step of each called chain gets the sum of the main chain's rewards, the sum of each signal of the main
+    chain, and the values `success`, `terminated` and `truncated` of the main chain's last step. Each called chain gets
+    the main chain's `ending` and `final`.
     """
     last = record.steps[-1]
     signals: dict[str, float] = {}
@@ -203,17 +206,17 @@ class _Episode:
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = sorted(calls, key=lambda call: call.begun)
         self.main = _Chain(None)
-        if len(_at_once(self.calls)) == len(self.calls):  # nothing was in flight together
+        if len(_at_once(self.calls)) == len(self.calls):  # no two requests were in flight together
             self.main.calls = self.calls
             return
-        self.above: dict[int, StepRecord] = {}  # by the step's identity: the step that its prompt continues
-        self.extended: dict[int, list[Call]] = {}  # by the step's identity: the requests that continue it
+        self.above: dict[int, StepRecord] = {}  # by the step's `id`: the step that its prompt continues
+        self.extended: dict[int, list[Call]] = {}  # by the step's `id`: the requests that continue it
         self._link()
-        self.later: dict[int, int] = {}  # by the step's identity: how many requests continue it, directly or not
+        self.later: dict[int, int] = {}  # by the step's `id`: how many requests continue it, directly or not
         for call in reversed(self.calls):
             below = self.extended.get(id(call.step), ())
             self.later[id(call.step)] = sum(1 + self.later[id(one.step)] for one in below)
-        self.of: dict[int, _Conversation] = {}  # by the step's identity
+        self.of: dict[int, _Conversation] = {}  # by the step's `id`: the conversation of the step
         self.conversations = self._conversations()
         self._mark_parallel()
         self._place_all()
@@ -221,7 +224,7 @@ class _Episode:
 
     def _link(self) -> None:
         """Fill `above` and `extended`."""
-        begun: dict[str, list[Call]] = {}  # by how prompts begin: earlier requests, until a request continues them
+        begun: dict[str, list[Call]] = {}  # beginning of the prompt -> earlier requests that no request continues
         for together in _arrived_together(self.calls):
             fresh: dict[str, list[Call]] = {}
             for call in together:
@@ -240,13 +243,13 @@ class _Episode:
                     self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
 
     def _best(self, calls: Sequence[Call]) -> Call:
-        """The one of these requests that belongs to the conversation; the others begin conversations of their own."""
+        """The request that belongs to the conversation; each of the other requests begins a conversation of its own."""
         if len(calls) == 1:
             return calls[0]
         return min(calls, key=lambda call: (-self.later[id(call.step)], call.order))
 
     def _conversations(self) -> list[_Conversation]:
-        """All conversations; those that leave another one come after it."""
+        """All conversations; a conversation that leaves another one comes after it."""
         firsts: dict[bytes, list[Call]] = {}
         for call in self.calls:
             if id(call.step) not in self.above:
@@ -263,8 +266,8 @@ class _Episode:
     def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
         """Add to `found` the conversation that begins with a request, and the conversations that leave it.
 
-        These begin with a request that continues a step of the conversation. Conversations that leave them are added
-        too.
+        Each of these begins with a further request that continues a step of the conversation. Conversations that leave
+        one of these are added, too.
 
         Returns:
             The conversation that begins with the request.
@@ -327,8 +330,8 @@ class _Episode:
     def _waiting(self, one: _Conversation) -> StepRecord | None:
         """The step that waited while a conversation was played (see the module's docstring); None if no step waited.
 
-        If several steps waited and the latest of them were in flight together, it is the first of the latest steps in
-        the order of the texts.
+        If several steps waited and the latest of these steps were in flight together, the result is the first of the
+        latest steps in the order of the texts.
         """
         begun, ended = one.calls[0].begun, one.calls[-1].ended
         waiting = [
@@ -339,7 +342,7 @@ class _Episode:
         return min(_at_once(waiting)[-1], key=lambda call: call.order).step if waiting else None
 
     def _sort(self, chain: _Chain) -> None:
-        """Order the requests of a chain by time, and the chains that it calls by the caller and their first texts."""
+        """Order a chain's requests by time, and its called chains by the caller, then by the texts of their prompts."""
         chain.calls.sort(key=lambda call: call.begun)
         place = {id(call.step): number for number, call in enumerate(chain.calls)}
         chain.called.sort(key=lambda below: (place[id(below.caller)], below.calls[0].order))
@@ -348,7 +351,7 @@ class _Episode:
 
 
 def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
-    """Groups of requests, in the order in which they came; a new group begins where an answer came between two."""
+    """Groups of requests, in the order in which they came; an answer between two requests begins a new group."""
     ended = sorted(call.ended for call in calls)
     found: dict[int, list[Call]] = {}
     for call in calls:

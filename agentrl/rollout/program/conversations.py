@@ -30,9 +30,10 @@ class Prompted(NamedTuple):
         token_ids: [T] int64, all that the model reads.
         added: number of new tokens at the end of `token_ids`; the tokens before them are the path of the step `after`.
         after: the step whose tokens the prompt continues; None for a new context.
-        extends: the step with whose prompt and reply this prompt begins; None if there is no such step. It is the same
-            step as `after`, unless the prompt's tokens cannot continue it: the template rewrites earlier turns, or a
-            message after the reply has the role assistant or system. `after` is then None.
+        extends: the step whose prompt and reply are the beginning of this prompt (of several such steps, the one with
+            the longest prompt); None if there is no such step. If the prompt's tokens can continue this step, `after`
+            is the same step. They cannot if the template rewrites earlier turns, or if a message after the reply has
+            the role assistant or system; `after` is then None.
         messages: the whole prompt.
         new: the messages that the prompt adds.
         digest: digest of the prompt's messages and tools.
@@ -74,9 +75,7 @@ class Conversations:
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
         self.calls: list[Call] = []
-        self._ends: dict[
-            bytes, _End
-        ] = {}  # digest of the messages, the reply among them -> the end of the conversation
+        self._ends: dict[bytes, _End] = {}  # digest of all messages up to the reply -> end of the conversation
         self._asked: dict[bytes, int] = {}  # digest of a prompt -> how often it was asked
         self._clock = 0
 
@@ -105,7 +104,7 @@ class Conversations:
                 continue
             extends = extends or end.step
             if any(message.role in ("assistant", "system") for message in new):
-                continue  # the program wrote such a message itself: the prompt begins a new context
+                continue  # the program wrote this message itself, so the tokens of the step are not continued
             try:
                 added = self.chat.turn(*new)
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
@@ -156,7 +155,7 @@ class Conversations:
         return step
 
     def forget(self, step: StepRecord) -> None:
-        """Drop a step whose answer the program never read, unless another prompt continues or extends this step."""
+        """Drop a step whose answer the program never read. A step that another prompt continues or extends stays."""
         if any(call.step.follows is step or call.extends is step for call in self.calls):
             return
         self.calls = [call for call in self.calls if call.step is not step]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def program_path() -> str:
-    """The variable PATH of programs. Its first folder is that of the Python interpreter which runs agentrl.
+    """The variable PATH of programs. Its first folder is the folder of the Python interpreter that runs agentrl.
 
     So the word `python` means this interpreter, even if its virtual environment was not activated.
     """
@@ -26,7 +26,7 @@ class AgentTask:
     Attributes:
         instruction: the task, in the words of the environment.
         base_url, api_key: address and key of the endpoint, for any OpenAI client.
-        seed: an integer that is computed from the noise key of the episode.
+        seed: an integer from 0 to 2^31 - 1, computed from the noise key of the episode.
     """
 
     instruction: str
@@ -46,13 +46,13 @@ class Program:
         command: the program and its arguments, as in a shell; no shell runs it.
         agent: the function, which is called with an AgentTask; a function that is not async runs in a thread.
         crash: what happens to an episode whose program fails, or runs past `limits.seconds`, after the model has
-            answered. `lost` scores the episode 0, because the answers may have caused the failure. The last step then
-            gets the status TOOL_ERROR; but if `limits.seconds` has passed, or if a prompt got no answer
-            (`Recorder.ending`), it gets the status OK, and the episode's ending says which of the two happened. `fault`
-            treats the failure as a fault of the environment; but if a prompt got no answer, the episode is scored as
-            with `lost`, because the missing answer may have caused the failure.
+            answered at least one request. `lost` scores the episode 0, because the answers may have caused the failure.
+            The last step then gets the status TOOL_ERROR. In two cases the last step gets the status OK instead, and
+            the episode's ending names the case: `limits.seconds` has passed, or a prompt got no answer
+            (`Recorder.ending`). `fault` treats the failure as a fault of the environment. If a prompt got no answer,
+            `fault` scores the episode as `lost` does, because the missing answer may have caused the failure.
         lockstep: requests of an episode that came together are answered together, so that the same seed gives the same
-            run.
+            run (`agentrl.rollout.program.arrivals`).
         endpoint: the endpoint that gets the program's requests; None until the first episode.
     """
 

@@ -17,23 +17,24 @@ from agentrl.rollout.program import protocol
 from agentrl.rollout.program.protocol import Asked, Refusal, Replied
 from agentrl.rollout.program.recorder import Recorder
 
-BODY_BYTES = 64 << 20  # longest request body
+BODY_BYTES = 64 << 20  # most bytes of a request body
 IDLE_S = 60.0  # seconds after which an idle connection is closed
 CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
 
 
 class Endpoint:
-    """Passes each request to the recorder that its API key names.
+    """Passes each request to the recorder that the request's API key names.
 
     `open` binds the port. The endpoint may be opened again in another event loop.
 
     Args:
         name: the model's name in the list of models, and in answers to requests that name no model.
-        host, port: where it listens; port 0 takes any free port.
-        admit: called with a key that belongs to no episode; it returns a recorder. None: such requests are refused.
-        end: called with the key and the body of a POST to END; it ends the episode of that key and returns the answer.
-            None: such requests are refused.
+        host, port: where the endpoint listens; port 0 takes any free port.
+        admit: called with a key that belongs to no episode; it returns a recorder. None: the endpoint refuses such a
+            request.
+        end: called with the key and the body of a POST to END; it ends the episode of this key and returns the answer.
+            None: the endpoint refuses such a request.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """What a client takes as its base URL."""
+        """The base URL for clients."""
         assert self._server is not None, "the endpoint is not open"
         return f"http://{self.host}:{self._server.server_address[1]}/v1"
 
@@ -83,7 +84,7 @@ class Endpoint:
         return key
 
     def leave(self, key: str) -> None:
-        """Requests with this key are refused from now on."""
+        """Refuse requests with this key from now on."""
         self._recorders.pop(key, None)
 
     def recorder(self, authorization: str) -> Recorder:
@@ -121,7 +122,7 @@ class Endpoint:
                     self._loop.call_soon_threadsafe(recorder.conversations.forget, reply.step)
 
     def next_key(self) -> str:
-        """A name for the next answer."""
+        """A number, as a text, that makes the ids of the next answer unique."""
         self._number += 1
         return f"{self._number:08d}"
 
@@ -142,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
     endpoint: Endpoint
     protocol_version = "HTTP/1.1"  # clients reuse connections
     timeout = IDLE_S
-    wbufsize = 1 << 16  # send head and body together, or the client waits for a delayed acknowledgement
+    wbufsize = 1 << 16  # send head and body together; else the client waits for a delayed acknowledgement
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
@@ -185,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > BODY_BYTES:
             self.close_connection = True
-            raise Refusal(413 if length.isdecimal() else 411, f"content-length must be 0 to {BODY_BYTES}")
+            raise Refusal(413 if length.isdecimal() else 411, f"content-length must be a number from 0 to {BODY_BYTES}")
         try:
             body = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError) as error:
@@ -240,4 +241,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a batch of episodes sends thousands of requests."""
+        """Log nothing, because a batch of episodes sends thousands of requests."""

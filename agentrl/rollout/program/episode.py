@@ -4,9 +4,9 @@ A command gets the endpoint as OPENAI_BASE_URL and OPENAI_API_KEY, the task as A
 a path as AGENTRL_RESULT. The episode ends when the program ends. The command may write JSON to the path: its answer as
 a text, or an object with `answer`, `reward` (a number that replaces the environment's reward), `success` and `signals`
 (further numbers). Without this file the answer is what the command printed. A function gets an `AgentTask`, and returns
-such an answer or object. The environment then gets one step, with the action that the environment's prompt reads in the
-answer. The environment gets no such step if the program failed, gave a reward, or ended the task itself by an action
-(POST /v1/agentrl/act).
+such an answer or object. The environment then carries out one step, with the action that the environment's prompt reads
+in the answer. The environment carries out no such step if the program failed, gave a reward, or ended the task itself
+by an action (POST /v1/agentrl/act).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
 LOG_CHARS = 2000  # for reports: most characters of a failed command's error output (its end), or of an exception's text
-RESULT_BYTES = 1 << 20  # largest result file; of a longer printed answer, the last bytes count
+RESULT_BYTES = 1 << 20  # most bytes of a result file; of a longer printed text, the last bytes are the answer
 GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -82,7 +82,7 @@ class ProgramEpisode:
         if self.recorder.fault is not None:
             raise self.recorder.fault
         if not calls:
-            raise EnvFault(ended.failure or "the program ended without a request to the model")
+            raise EnvFault(ended.failure or "the program ended without an answer of the model")
         if ended.failure and self.program.crash == "fault" and self.recorder.ending is None:
             raise EnvFault(ended.failure)
         arrange(self.record, calls)

@@ -2,9 +2,9 @@
 
 The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
 options, but these options have no effect, because the log-probs of trained tokens must be those of one known
-distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`. It does not name an option
-whose value is null or the default in `SAME`. Nor does it name `tool_choice` with the value none, because this has an
-effect: the model gets no tools.
+distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`. It leaves out options whose
+value is null or the default in `SAME`. It also leaves out `tool_choice` with the value "none", because this value has
+an effect: the model gets no tools.
 """
 
 import json
@@ -27,7 +27,7 @@ NOT_SERVED = ("previous_response_id", "conversation", "prompt", "background")
 
 
 class Refusal(Exception):
-    """A request that is not answered; `status` is the HTTP status, `code` the error code in the response."""
+    """The endpoint does not answer a request; `status` is the HTTP status, `code` is the error code in the response."""
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -43,9 +43,9 @@ class Asked(NamedTuple):
         n: number of answers.
         max_tokens: largest number of tokens per answer; None for the limits of the run.
         stream: send the answer as server-sent events.
-        usage: send the usage at the end of a stream.
+        usage: send the token counts at the end of a stream.
         logprobs: send the log-prob of each token.
-        ignored: names of options that have no effect, see the module.
+        ignored: names of options that have no effect, see the module's docstring.
         model: the model's name in the request.
     """
 
@@ -71,7 +71,7 @@ class Replied(NamedTuple):
 
 
 def replied(generation: Generation, tools: Sequence[Mapping[str, Any]]) -> Replied:
-    """The reply made of a generation; if the request has tools, tool calls in the text become `Message.calls`."""
+    """A generation as a reply; if the request has tools, tool calls in the text become `Message.calls`."""
     if not tools:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
     found = load_format("hermes", tools).parse(generation.text)

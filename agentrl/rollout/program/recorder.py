@@ -16,8 +16,8 @@ from agentrl.rollout.records import StepRecord, joined
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 
-# Prompts that come while the episode's session is busy get extra sessions; their call numbers in `session_below` are
-# above this number.
+# Prompts that come while the episode's session is busy get extra sessions. The numbers of the extra sessions come from
+# `session_below`, with call numbers above FIRST_SIDE.
 FIRST_SIDE = 1 << 16
 
 
@@ -27,18 +27,18 @@ class Recorder:
     Args:
         actor: answers the prompts; it must have a tokenizer.
         handle: the environment of the episode, for `act` and for actors that need it; None if there is none.
-        limits: the limits `turns`, `turn_tokens` and `episode_tokens` apply.
+        limits: the limits of the episode, of which `turns`, `turn_tokens` and `episode_tokens` are applied here.
         session: the engine's session of the episode.
         key: beginning of every noise key.
-        temperature: sampling temperature of every answer; None for that of the run.
+        temperature: sampling temperature of every answer; None for the temperature of the run.
         lockstep: requests that came together get their answers together, see `agentrl.rollout.program.arrivals`.
 
     Attributes:
         conversations: the prompts and their answers.
         ending: the first limit that refused a prompt, or why the model gave no answer; None if neither happened.
-        reason: the words of the model or server that gave no answer; empty if a limit refused the prompt.
+        reason: the text with which the model or the server refused to answer; empty if a limit refused the prompt.
         ignored: names of options of requests that had no effect, see `Asked.ignored`.
-        over: an action of the program ended the task; requests are refused from then on.
+        over: an action of the program ended the task; the recorder refuses all later requests.
         outcome: info of the action that ended the task; empty before this action.
         seen: the observation after the program's last action; None before its first action.
         fault: the environment's fault in an action of the program; None if there was none.
@@ -55,7 +55,7 @@ class Recorder:
         lockstep: bool = False,
     ) -> None:
         if actor.chat is None:
-            raise ValueError("a program is served by a policy with a tokenizer: give a run or a model folder")
+            raise ValueError("a program needs a policy with a tokenizer: give a run or a model folder")
         self.chat: Chat = actor.chat
         self.actor, self.handle, self.limits = actor, handle, limits
         self.session, self.key, self.temperature = session, key, temperature
@@ -101,8 +101,11 @@ class Recorder:
             await self._arrivals.leave()
 
     def close(self) -> None:
-        """The program has ended: a request that still waits is refused, and the engine's session is left alone, because
-        another episode may get the number of this session."""
+        """Note that the program has ended.
+
+        The recorder then refuses waiting requests, and no longer changes the engine's session, because another episode
+        may get the number of this session.
+        """
         self._closed = True
 
     async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
@@ -124,7 +127,7 @@ class Recorder:
             body: `name` and `arguments` of a tool, or `action`, a text that the environment understands.
 
         Returns:
-            `observation`, a text, and `over`, whether the task has ended.
+            `observation` (a text) and `over` (bool: has the task ended?).
 
         Raises:
             Refusal: there is no environment or no step yet, the task has ended, the body has no action, or the
@@ -203,7 +206,7 @@ class Recorder:
         return Refusal(400, why, code)
 
     def _session(self) -> tuple[int, bool]:
-        """The session of a request, and whether it is an extra one, used while the episode's own session is busy."""
+        """(session of a request, is it an extra session?). Extra sessions serve while the episode's session is busy."""
         self._in_flight += 1
         if not self._busy:
             self._busy, self._resting = True, False
