@@ -143,11 +143,14 @@ def write_atomically(path: Path, data: bytes) -> None:
 def appearing(target: Path) -> Iterator[Path]:
     """A path at which the block makes a folder; when the block ends, this folder becomes `target` or replaces it.
 
-    If the block fails, the partial folder is removed, and an older `target` is unchanged.
+    If the block fails, the partial folder is removed, and an older `target` is unchanged. If the process is killed
+    while the new folder replaces an older one, the next call for the same `target` brings the older one back.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial, previous = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.previous")
     shutil.rmtree(partial, ignore_errors=True)
+    if previous.exists() and not target.exists():  # a process was killed between the two renames below
+        previous.rename(target)
     try:
         yield partial
     except BaseException as error:

@@ -25,10 +25,11 @@ def hub_readers(name: str) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]
         with _quietly():
             found = datasets.load_dataset(repository, configuration or None)
     except Exception as error:  # from the HTTP library, from the hub's client, or about the data set's files
+        named = ", ".join(map(repr, filter(None, (repository, configuration))))
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
             f"the data set {repository!r} cannot be loaded from the hub ({why}): check its name; without a network, "
-            f"run datasets.load_dataset({repository!r}).save_to_disk(DIR) on a machine with a network, copy DIR here "
+            f"run datasets.load_dataset({named}).save_to_disk(DIR) on a machine with a network, copy DIR here "
             "and name DIR"
         ) from error
     return {str(split): partial(_identity, rows) for split, rows in found.items()}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentrl.files import read_json, read_jsonl
+from agentrl.files import appearing, read_json, read_jsonl
 
 
 def test_values_come_with_their_line_numbers(tmp_path):
@@ -34,3 +34,19 @@ def test_a_file_that_is_not_json(tmp_path):
     (tmp_path / "a.json").write_text("[1")
     with pytest.raises(ValueError, match=r"a\.json is not JSON: "):
         read_json(tmp_path / "a.json", "list of cases")
+
+
+def test_a_folder_comes_back_if_its_replacement_was_killed_between_the_two_renames(tmp_path):
+    target, previous = tmp_path / "folder", tmp_path / ".folder.previous"
+    previous.mkdir()
+    (previous / "old").touch()
+    with pytest.raises(OSError, match="disk"), appearing(target) as partial:
+        partial.mkdir()
+        raise OSError("disk")
+    assert (target / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    with appearing(target) as partial:
+        partial.mkdir()
+        (partial / "new").touch()
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/health":
             self._send(200, {"status": "ok"})
         else:
-            self._refuse(Refusal(404, f"no {path[:100]}: GET {MODELS}, POST {CHAT} or POST {RESPONSES}"))
+            self._refuse(Refusal(404, f"no {path[:100]}: GET {MODELS}, POST {CHAT} or POST {RESPONSES}", "not_found"))
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]

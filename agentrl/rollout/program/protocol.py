@@ -103,7 +103,7 @@ def read_chat(body: Mapping[str, Any]) -> Asked:
         body,
         tuple(_message(message, number) for number, message in enumerate(messages)),
         tools,
-        most=body.get("max_completion_tokens", body.get("max_tokens")),
+        limit="max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens",
         logprobs=bool(body.get("logprobs")),
         usage=isinstance(options, dict) and bool(options.get("include_usage")),
     )
@@ -122,17 +122,23 @@ def read_responses(body: Mapping[str, Any]) -> Asked:
     for number, item in enumerate(items):
         _append_item(messages, item, number)
     tools = tuple(_tool(tool, tool) for tool in _tools(body))
-    return _asked(body, tuple(messages), tools, most=body.get("max_output_tokens"), logprobs=False, usage=True)
+    return _asked(body, tuple(messages), tools, limit="max_output_tokens", logprobs=False, usage=True)
 
 
 def _asked(
-    body: Mapping[str, Any], messages: tuple[Message, ...], tools: tuple[Mapping[str, Any], ...], **more: Any
+    body: Mapping[str, Any],
+    messages: tuple[Message, ...],
+    tools: tuple[Mapping[str, Any], ...],
+    *,
+    limit: str,
+    **more: Any,
 ) -> Asked:
-    n, most = body.get("n") or 1, more.pop("most")
+    """The request; `limit` is the name of the key that limits the tokens of the answer."""
+    n, most = body.get("n") or 1, body.get(limit)
     if not isinstance(n, int) or not 1 <= n <= MOST_CHOICES:
         raise Refusal(400, f"n = {n!r} is no number from 1 to {MOST_CHOICES}")
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-        raise Refusal(400, f"max_tokens = {most!r} is no number of tokens")
+        raise Refusal(400, f"{limit} = {most!r} is no number of tokens")
     if body.get("tool_choice") == "none":
         tools = ()
     ignored = {name for name, value in body.items() if name not in FOLLOWED and value not in (None, SAME.get(name))}

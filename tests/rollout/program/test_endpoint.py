@@ -17,7 +17,7 @@ from agentrl.env import Limits
 from agentrl.graph import Tokens
 from agentrl.rollout import Endpoint, EpisodeRecord, PolicyActor, Recorder, build_graph
 from agentrl.rollout.program.arrivals import Arrivals
-from agentrl.rollout.program.protocol import Asked, Refusal
+from agentrl.rollout.program.protocol import Asked, Refusal, read_chat
 from agentrl.types import Generation, Message, Request, Status, Task
 from tests.toys.language_model import language_model
 
@@ -276,6 +276,7 @@ BAD = {
     b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}': "reads text only",
     b'{"messages": [{"role": "user", "content": ""}], "n": 0.5}': "n = 0.5",
     b'{"messages": [{"role": "user", "content": ""}], "max_tokens": 0}': "max_tokens = 0",
+    b'{"messages": [{"role": "user", "content": ""}], "max_completion_tokens": 0}': "max_completion_tokens = 0",
     b'{"messages": [{"role": "user", "content": ""}], "tools": [{"type": "web_search"}]}': "no function",
     b'{"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}': "no function call",
     b"[" * 100_000: "not JSON",
@@ -292,3 +293,16 @@ def test_a_request_that_is_wrong_is_told_so(loaded, body):
         assert refused.value.code == 400
         assert BAD[body] in json.loads(refused.value.read())["error"]["message"]
         assert served.recorder.steps == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        ({"max_tokens": 3}, 3),
+        ({"max_completion_tokens": 4, "max_tokens": 3}, 4),
+        ({"max_completion_tokens": None, "max_tokens": 3}, 3),
+        ({"max_completion_tokens": None}, None),
+    ],
+)
+def test_a_limit_of_tokens_counts_under_either_name(limits, wanted):
+    assert read_chat({"messages": [{"role": "user", "content": "go"}], **limits}).max_tokens == wanted
