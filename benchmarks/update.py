@@ -32,6 +32,7 @@ from agentrl.trainer.sections import OptimConfig
 
 VOCABULARY = 2048
 ROOM = 8192  # packed tokens of a micro-batch
+PRETRAINED_ROOM = 2048  # the same for a model of --model, whose update then fits into 8 GB
 LOGITS = 1 << 27  # most logits of a padded micro-batch, which keeps several copies of them
 NEVER = 1 << 30  # more tokens than any two prompts have in common
 
@@ -131,6 +132,11 @@ def one_row_a_step(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     return wide, np.concatenate(back)
 
 
+def room(config: Any) -> int:
+    """Most packed tokens of a micro-batch for a model of this configuration."""
+    return ROOM if config.vocab_size == VOCABULARY else PRETRAINED_ROOM
+
+
 def packed_loss(learner: Learner, tokens: Tokens, gain: np.ndarray, min_shared: int | None = None) -> tuple[float, int]:
     """Backward of -sum(gain * log-prob) through agentrl's own packing; returns (loss, number of computed tokens)."""
     rows = np.arange(len(tokens.context))
@@ -138,7 +144,7 @@ def packed_loss(learner: Learner, tokens: Tokens, gain: np.ndarray, min_shared: 
     batch = pack(tokens, rows, gain, sharing="tree", **options)
     total, computed = 0.0, 0
     with learner.network.attending():
-        for part in microbatches(batch, ROOM):
+        for part in microbatches(batch, room(learner.network.config)):
             loss = -(torch.from_numpy(part.weight).float() * target_logprobs(learner, part)).sum()
             loss.backward()
             total, computed = total + float(loss.detach()), computed + len(part)
@@ -167,7 +173,7 @@ def padded_loss(model: Any, rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[
     """
     width = max(len(ids) for ids, _ in rows)
     total = 0.0
-    at_once = max(1, min(ROOM, LOGITS // model.config.vocab_size) // width)
+    at_once = max(1, min(room(model.config), LOGITS // model.config.vocab_size) // width)
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
         ids, gain = torch.zeros(len(part), width, dtype=torch.long), torch.zeros(len(part), width)
