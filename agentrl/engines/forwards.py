@@ -39,6 +39,10 @@ class Runner(Protocol):
         """Drop all keys and values."""
         ...
 
+    def free(self) -> None:
+        """Drop all keys and values, and give back their memory."""
+        ...
+
 
 @contextmanager
 def evaluating(model: Any, guard: Any) -> Iterator[None]:
@@ -101,6 +105,10 @@ class PackedRunner:
     def clear(self) -> None:
         """Nothing to drop: `Slots` counts the valid tokens, and new tokens overwrite the store."""
 
+    def free(self) -> None:
+        """See Runner."""
+        self.store.drop()
+
 
 class PlainRunner:
     """Runs one sequence after the other, with the model's own cache, which is kept for one turn.
@@ -150,6 +158,10 @@ class PlainRunner:
     def clear(self) -> None:
         """See Runner."""
         self._states.clear()
+
+    def free(self) -> None:
+        """See Runner."""
+        self.clear()
 
 
 def inference_guard(config: Any) -> Any:

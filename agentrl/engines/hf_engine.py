@@ -183,6 +183,11 @@ class HfEngine:
         self._runner.clear()
         self._active = []  # running answers are admitted again, with the tokens that they have
 
+    def free(self) -> None:
+        """Drop all keys and values, and give back their memory; the next request takes memory again."""
+        self.clear()
+        self._runner.free()
+
     def load(self, model: Any, version: int) -> None:
         """Generate with these weights from now on: the engine's model, which the trainer changed, or another model."""
         if model is not self.model:

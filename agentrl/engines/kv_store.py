@@ -50,6 +50,11 @@ class Store(Cache):  # type: ignore[misc]
         self._flat = list(kv.unbind(0))  # 2 * layers of [slots * C, G, D]
         self._spread = [t[None].transpose(1, 2) for t in self._flat]  # 2 * layers of [1, G, slots * C, D]
 
+    def drop(self) -> None:
+        """Give back the memory of all slots; the next `reserve` begins anew."""
+        self.capacity, self.rows, self.kv = 0, None, None
+        self._flat, self._spread = [], []
+
     def copy(self, source: int, target: int, tokens: int) -> None:
         """Copy the first `tokens` tokens of slot `source` to slot `target`, in all layers at once."""
         assert self.kv is not None

@@ -290,6 +290,9 @@ class Rollouts:
             each(record)
 
         report = self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=keep))
+        for engine in engines.values():
+            if hasattr(engine, "free"):  # the embedded engine, which would keep its memory until Python collects cycles
+                engine.free()
         return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:

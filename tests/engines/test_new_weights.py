@@ -73,3 +73,18 @@ def test_the_state_of_weights_holds_what_changed_also_of_a_copy_that_is_not_trai
         == (trained.numel())
         and len(parameters) > 1
     )
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "mamba"])
+def test_an_engine_that_gave_back_its_memory_answers_as_before(kind):
+    engine = engine_of(make(kind, 0, std=0.1), sampling={"temperature": 0.0, "max_tokens": TOKENS}, end_ids=[96])
+    first = asyncio.run(engine.generate(request(0, PROMPT)))
+    if kind == "qwen3":
+        assert engine._runner.store.kv is not None
+    engine.free()
+    if kind == "qwen3":
+        assert engine._runner.store.kv is None
+        assert engine._runner.store.capacity == 0
+    again = asyncio.run(engine.generate(request(0, PROMPT)))
+    np.testing.assert_array_equal(again.token_ids, first.token_ids)
+    np.testing.assert_array_equal(again.logprobs, first.logprobs)
