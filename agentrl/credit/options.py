@@ -1,4 +1,4 @@
-"""The options of a credit method from `key=value` words, as a command line or a form gives them."""
+"""Reads the options of a credit method from `key=value` words, such as those of a command line or a form."""
 
 from collections.abc import Sequence
 from typing import Any
