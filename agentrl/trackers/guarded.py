@@ -1,4 +1,4 @@
-"""The trackers of a run. A tracker's failure does not stop the run. The first failure is printed, and all are counted."""
+"""The trackers of a run. Failures of a tracker do not stop the run; they are counted, and the first one is printed."""
 
 import json
 import math
