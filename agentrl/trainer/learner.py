@@ -50,8 +50,8 @@ class Learner:
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
         optim: section [optim].
-        reference: keep a reference model for KL. With peft it is the model without the adapter; otherwise it is a frozen
-            copy of the current weights, which `restart` renews.
+        reference: keep a reference model for KL. With peft it is the model without the adapter. Otherwise it is a
+            frozen copy of the current weights, which `restart` renews.
         sharing: how batches are packed; None packs them as trees if the model's layers allow it.
         critic: makes the critic for a policy's network, now and at each `restart`; None for no critic.
         config: section [learner].
