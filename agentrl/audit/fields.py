@@ -1,4 +1,4 @@
-"""Checks the columns: values of different types, numbers that are not finite, missing values, questions and answers."""
+"""Checks the columns: mixed types, numbers that are not finite, and missing values, questions or answers."""
 
 import math
 from collections import Counter
@@ -79,7 +79,10 @@ def _absent(split: Split, name: str, values: list[Any]) -> Iterator[RowFinding]:
 
 
 def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
-    """Findings on rows without a question or an answer: every column with a usual name for it is empty in the row."""
+    """Findings on rows without a question or without an answer.
+
+    A row has no question if all columns with usual names for a question are empty in this row; the same for an answer.
+    """
     for kind, known in (("question", QUESTIONS), ("answer", ANSWERS)):
         columns = [name for name in known if name in names]
         wrong = [i for i, row in enumerate(split.rows) if all(empty(row.get(name)) for name in columns)]

@@ -177,7 +177,10 @@ def unanswerable(
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an exception, after the name of its type. ValueError and EnvFault with a message lack the name."""
+    """The message of an exception, with the name of its type in front.
+
+    For a ValueError or an EnvFault that has a message, the name is left out.
+    """
     message = " ".join(str(error).split())[:200]
     if message and isinstance(error, ValueError | EnvFault):
         return message

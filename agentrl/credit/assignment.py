@@ -53,7 +53,7 @@ def _in_statistics(graph: StepGraph) -> StepGraph:
 
 
 def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
-    """Take the credit from rows whose `in_gradient` is False: only statistics and values use these rows.
+    """Remove the credit of rows whose `in_gradient` is False, because only statistics and values use these rows.
 
     A demonstration among these rows keeps its advantage, which is printed and can weight its imitation.
     """
@@ -98,7 +98,7 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
 def _with_shown(pathwise: PathCredit, graph: StepGraph, shown: np.ndarray) -> PathCredit:
     """The credit per path, with the rows `shown` moved to paths of their own.
 
-    Their positive and negative parts are 0. The weights of the copies of one of these rows add up to 1.
+    On the new paths the positive and negative parts are 0. The weights of a row's copies on the new paths add up to 1.
     """
     on, positive, negative, weight = pathwise
     kept = ~np.isin(on.row, shown)

@@ -76,8 +76,9 @@ def annotate(
         fillers: compute further columns.
         mine: [N] bool, the rows to annotate; None for all. With several policies, `annotate` is called once per policy
             with the rows of this policy, and keeps the entries on all other rows.
-        entropies: also add `token_entropy` [S] in nats, of the distribution of each sampled token under the trainer's
-            policy; 0 for forced tokens, NaN outside the trained rows. This costs one more forward pass.
+        entropies: also add `token_entropy` [S], the entropy in nats of the distribution from which each sampled token
+            was drawn, under the trainer's weights; 0 for sampled tokens without an alternative, NaN outside the trained
+            rows. This costs one more forward pass.
 
     Raises:
         ValueError: `update.kl_coef` needs a reference model and the learner has none.
@@ -134,7 +135,7 @@ def _reread(
 
 
 def _foreign(graph: StepGraph) -> np.ndarray:
-    """[N] bool, demonstrations, replayed rows, and rows whose prompt was changed after sampling.
+    """[N] bool, True for demonstrations, replayed rows, and rows whose prompt was changed after sampling.
 
     The stored log-probs of these rows may differ from the trainer's even if the engine computes correctly.
     """
@@ -162,7 +163,7 @@ def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
 
 
 def _sequences(graph: StepGraph, config: UpdateConfig) -> np.ndarray:
-    """[N] int, the sequence of each row: its answer, or with `sequence="episode"` its episode."""
+    """[N] int, the number of each row's sequence: its episode with `sequence="episode"`, else the row itself."""
     return graph.episode if config.sequence == "episode" else np.arange(len(graph))
 
 
@@ -187,9 +188,10 @@ def logprobs(
     temperature: float | np.ndarray,
     max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere.
+    """[S] float64 log-probs in nats of the sampled tokens of `rows` under a network; NaN elsewhere.
 
-    `temperature` is one number or [N], one per step; 0 (greedy) counts as 1.
+    The log-prob is 0 for a sampled token without an alternative. `temperature` is one number, of which 0 (greedy)
+    counts as 1, or [N], one number above 0 per step.
     """
     return _per_token(network, graph, rows, temperature, max_tokens, "none")
 
@@ -202,8 +204,10 @@ def token_entropies(
     temperature: float | np.ndarray,
     max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; 0 for forced tokens, NaN
-    elsewhere."""
+    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; NaN elsewhere.
+
+    The entropy is 0 for a sampled token without an alternative. For `temperature` see `logprobs`.
+    """
     return _per_token(network, graph, rows, temperature, max_tokens, "value")
 
 

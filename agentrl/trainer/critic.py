@@ -1,4 +1,4 @@
-"""A critic: it writes values of states into columns of the step graph, and learns the returns that credit gives.
+"""A critic: it writes values of states into columns of the step graph, and learns the returns of the credit method.
 
 The value of a turn is read at the token before the turn's first sampled token, because there the model has seen the
 whole prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled
@@ -69,7 +69,7 @@ class Critic:
         return value
 
     def read(self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int) -> np.ndarray:
-        """[S, H] float64 values before the tokens of `rows` that `where` [S] marks; NaN elsewhere."""
+        """[S, H] float64, values read before each token of `rows` that `where` [S] marks; NaN at all other tokens."""
         out = np.full((len(tokens.ids), self.head.out_features), np.nan)
         batch = pack(tokens, rows, np.zeros(len(out)), sharing=self.network.sharing, targets=where)
         with self.network.reading():
@@ -102,7 +102,7 @@ class Critic:
         per_row = np.where((at >= 0)[:, None], read[at], np.nan)  # [N', H]
         n, s = len(graph), len(graph.tokens.ids)
         next_value = np.full(n, np.nan)
-        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # the cut turn was not carried out
+        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # episodes without a tail
         next_value[unseen] = per_row[unseen, 0] if self.config.cut_value == "before" else 0.0
         next_value[cut] = per_row[tail_rows, 0]
         steps = {"value": per_row[:n, 0], "next_value": next_value}
@@ -147,8 +147,7 @@ class Critic:
     ) -> tuple[float, float]:
         """Add the gradient of the loss over `rows` to the gradients of the parameters.
 
-        If the trunk is the policy's, it gets no gradient with `trunk_coef` = 0, and that of `trunk_coef` * loss with
-        `trunk_coef` > 0.
+        A trunk that is shared with the policy gets the gradient of `trunk_coef` * loss, and none if `trunk_coef` is 0.
 
         Returns:
             The loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
@@ -338,6 +337,6 @@ def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_
 
     def add(rows: np.ndarray) -> None:
         critic.backward(graph, critic.targets(graph, credit, rows), rows, max_tokens, critic.config.trunk_coef)
-        critic.optimiser.zero_grad(set_to_none=True)  # the head is trained by `fit` alone
+        critic.optimiser.zero_grad(set_to_none=True)  # only `fit` trains the head
 
     return add

@@ -23,7 +23,7 @@ ORIGIN = "agentrl_origin"  # attribute of a sharded model, with its `Origin`
 
 
 class Origin(NamedTuple):
-    """How a model was sharded.
+    """Facts about a sharded model.
 
     Attributes:
         blank: the model before it was sharded, without memory for its weights.
@@ -78,8 +78,8 @@ def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
 
     Args:
         model: the sharded model.
-        wide: True converts weights in half precision to float32. False keeps the types that the model had before it was
-            sharded, only that trained weights become float32.
+        wide: convert all weights in half precision to float32. If False, weights that are not trained keep the types
+            that they had before the model was sharded.
         trained: are the copy's weights trained?
     """
     origin: Origin = getattr(model, ORIGIN)
@@ -185,7 +185,7 @@ def _finish(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)  # else torch sums float32 by PREMUL_SUM, which gloo lacks
+            module.set_force_sum_reduction_for_comms(True)  # otherwise torch uses PREMUL_SUM, which gloo does not have
     # FSDP2 gathers the root module's weights only when a method of the root module is called.
     setattr(model, Network.DECODE, types.MethodType(_decode, model))
     register_fsdp_forward_method(model, Network.DECODE)

@@ -6,14 +6,14 @@ rollouts (`run.staleness`) or if engine and trainer compute differently. The wei
 terms of the token. No gradient flows through w. PPO's own ratio is still pi_new / pi_old. PPO with these weights is
 called decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
 
-- `truncate`: w = min(r, high). Truncated importance sampling per token; V-trace, Espeholt et al., arXiv:1802.01561,
-  c_i of Eq. 1 with c-bar = high, lambda = 1.
+- `truncate`: w = min(r, high). This is truncated importance sampling per token: c_i in Eq. 1 of V-trace (Espeholt et
+  al., arXiv:1802.01561) with c-bar = high and lambda = 1. Default 2.
 - `mask`: w = r if low <= r <= high, else 0. IcePop (Ring-1T, arXiv:2510.18855, the function M; also Eq. 1 of
   INTELLECT-3, arXiv:2512.16144); defaults 0.5 and 5, as in Ring-1T.
 - `sequence_mask`: w = 1 on all tokens of a sequence if low <= g <= high, else 0, where g is the geometric mean of r
-  over the decisions of the sequence. Rejection by the geometric mean, verl, docs/algo/rollout_corr_math.md, section
-  3.3.3 and A_geo of 3.4; defaults 0.5 and 2. verl's upper bound of 1.001 is meant for the case that engine and trainer
-  hold the same weights. A sequence is an answer or an episode, as in `update.sequence`.
+  over the decisions of the sequence. This is verl's rejection by the geometric mean (docs/algo/rollout_corr_math.md,
+  section 3.3.3 and A_geo of 3.4); defaults 0.5 and 2. verl's upper bound of 1.001 is meant for the case that engine and
+  trainer hold the same weights. A sequence is a step's answer or an episode, as `update.sequence` says.
 
 Masked tokens stay in the denominators of the aggregation, as in IcePop's objective.
 

@@ -36,7 +36,12 @@ class ModelAndTokenizer(Protocol):
 
 
 class StepReport(NamedTuple):
-    """The report on an optimiser step: the gradient norm before clipping; was the step skipped (norm not finite)?"""
+    """The result of an optimiser step.
+
+    Attributes:
+        grad_norm: the gradient norm before clipping.
+        skipped: True if the step was skipped because this norm is not finite.
+    """
 
     grad_norm: float
     skipped: bool
@@ -186,7 +191,7 @@ class Learner:
         return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     def step(self) -> StepReport:
-        """One optimiser step with the accumulated gradients; afterwards there are no gradients.
+        """Make one optimiser step with the accumulated gradients, then clear the gradients.
 
         If the gradient norm is not finite, the step is skipped and logged as an error.
         """

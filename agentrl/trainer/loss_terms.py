@@ -18,8 +18,8 @@ def kl_term(logprob: Tensor, reference: Tensor, form: KlForm) -> Tensor:
     """[K] estimate of KL(pi || ref) per token, from one sample.
 
     Source: Schulman, "Approximating KL divergence" (2020); k3 is clamped to +-10 as in verl. Before this, the log-ratio
-    in k3 is clamped to +-20. This changes no value of k3, which is at its bound of 10 beyond that range, but without it
-    exp could overflow, and the gradient would be 0 * inf, which is NaN.
+    in k3 is clamped to +-20. The clamp of the log-ratio changes no value, because k3 is at its bound of 10 beyond +-20.
+    Without this clamp exp could overflow, and the gradient would be 0 * inf, which is NaN.
     """
     apart = logprob - reference  # [K]
     if form == "k1":

@@ -72,7 +72,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def hold(self, tensor: Any) -> None:
         """Count a tensor's storage as long as the storage lives."""
-        local = getattr(tensor, "_local_tensor", tensor)  # a DTensor claims a storage of the global size
+        local = getattr(tensor, "_local_tensor", tensor)  # a DTensor reports the storage size of the undivided tensor
         storage = local.untyped_storage()
         if storage._cdata not in self._size:
             self._size[storage._cdata] = 0

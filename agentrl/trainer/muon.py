@@ -1,4 +1,4 @@
-"""The optimiser Muon, computed in the number format in which the device multiplies fast."""
+"""The optimiser Muon, computed in the number format that is fast on the device."""
 
 import math
 from collections.abc import Iterable
@@ -44,14 +44,14 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum with Nesterov's look-ahead, orthogonalised; the steps of `torch.optim.Muon`.
+    """Makes the steps of `torch.optim.Muon`: momentum with Nesterov's look-ahead, orthogonalised.
 
-    `orthogonalise` says in which number format a step is computed.
+    Only the number format differs on some devices; see `orthogonalise`.
 
     Args:
         params: matrices, or groups of them.
         lr: learning rate; the step of a matrix [m, n] is scaled by lr * sqrt(max(1, m / n)).
-        weight_decay: decoupled, as in AdamW.
+        weight_decay: weight decay, decoupled from the gradient as in AdamW.
         momentum: weight of the old average of gradients in the new average.
     """
 

@@ -54,7 +54,8 @@ def update(
         config: section [update].
         loss: an entry of `algorithms/loss`. If its configuration sets `whole_episodes` to true, all tokens of an
             episode are in one micro-batch.
-        temperature: sampling temperature; 0 (greedy) counts as 1, as in the engine.
+        temperature: sampling temperature of the steps that have no entry in the graph's column `temperature`; 0
+            (greedy) counts as 1, as in the engine.
         seed: seed of the order of mini-batches and of dropout.
         regularizers: further terms of the loss; None for no such terms.
         beside: called with a mini-batch's rows before the optimiser step, to add the gradient of another loss, such as

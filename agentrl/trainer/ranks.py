@@ -121,7 +121,7 @@ class Ranks:
                 dist.all_reduce(tensor)
 
     def other(self, value: Callable[[], Any]) -> int | None:
-        """The first rank whose `value()`, a JSON value, differs from that of rank 0; None if no rank's does."""
+        """The first rank on which the JSON value `value()` differs from that on rank 0; None if there is none."""
         found = self.exchange(json.dumps(value()).encode()) if self.size > 1 else []
         return next((rank for rank, one in enumerate(found) if one != found[0]), None)
 

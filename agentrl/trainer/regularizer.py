@@ -49,7 +49,7 @@ class Term(Protocol):
         ...
 
     def finish(self) -> None:
-        """Called after the last mini-batch of the update: store the facts about it that later updates need."""
+        """Called after the last mini-batch of the update: store what this update adds to the regularizer's memory."""
         ...
 
 

@@ -117,7 +117,7 @@ Importance = Literal["none", "truncate", "mask", "sequence_mask"]
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [update]: the update of the weights from credit.
+    """Section [update]: the policy update, which changes the weights by the credit of the steps.
 
     Attributes:
         kl_coef: weight of the KL term against the reference model; 0 for no KL term.

@@ -36,7 +36,7 @@ def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, 
     assert graph.tokens is not None
     tokens, tails = graph.tokens, graph.tails
     order = np.unique(graph.episode, return_index=True)[1]  # [E] first row of each episode
-    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] the row's episode
+    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] episode index
     ends = rows[(graph.last & graph.truncated)[rows]]
     if not len(tails) or not len(ends):
         return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)
