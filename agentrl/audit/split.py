@@ -95,7 +95,7 @@ def read_splits(source: str, held_out: str = "") -> list[Split]:
         for name, reader in split_readers(one).items() if one else ():
             rows = reader.read()
             if not len(rows):
-                raise ValueError(f"there are no rows in {reader.source}: add one")
+                raise ValueError(f"there are no rows in {reader.source}: add at least one row")
             label = name if not held_out else "held-out rows" if held and not name else name or "the source"
             out = held or name.startswith(("val", "dev", "test"))
             found.append(Split(name=label, source=reader.source, rows=rows, held_out=out))

@@ -135,7 +135,7 @@ class Credit:
             if array is not None and np.shape(array) != np.shape(advantage):
                 raise ValueError(
                     f"Credit.of got {len(advantage)} advantages and {name} of shape {np.shape(array)}: give one "
-                    "per step"
+                    "number per step"
                 )
         has_credit = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
         a = np.where(has_credit, advantage, 0.0)  # [N]

@@ -61,7 +61,9 @@ class PromptValues:
         """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
-            raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
+            raise ValueError(
+                "the credit method compares single answers to a prompt, and these steps branch: use rollout.name=chain"
+            )
         value, moved = np.full(len(graph), np.nan), np.full(len(graph), np.nan)
         first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
         prompts = [_prompt(graph, row) for row in first.tolist()]

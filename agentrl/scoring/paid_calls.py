@@ -251,7 +251,7 @@ class Desk:
         """
         if agent not in self.speakers:
             raise ValueError(
-                f"a score cannot ask the agent {agent!r} here, because the run's models are not loaded: name a served "
-                "model"
+                f"a score cannot ask the agent {agent!r} here, because the run's models are not loaded: let the score "
+                "ask a served model"
             )
         return self.speakers[agent]
