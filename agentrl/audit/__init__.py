@@ -1,4 +1,4 @@
-"""Checks of a user's rows: fields, duplicates, leaks between splits, lengths of prompts, answers."""
+"""Checks a user's rows: their columns, duplicates, leaks between splits, lengths of prompts, answers and solutions."""
 
 from agentrl.audit.checking import Audit, check_rows
 from agentrl.audit.finding import RowFinding

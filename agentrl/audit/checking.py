@@ -18,14 +18,14 @@ from agentrl.types import Task
 
 @dataclass(kw_only=True)
 class Audit:
-    """The result of the checks.
+    """The result of the checks. A split without a name is called "all" here.
 
     Attributes:
         splits: name of each split -> number of its rows.
         findings: everything that is wrong with the rows.
-        lengths: split -> lengths of its first prompts.
-        played: number of rows whose own solution was played.
-        notes: sentences on checks that were left out, and on the division into train and test.
+        lengths: name of a split -> lengths of the first prompts of its episodes.
+        played: number of rows whose solution, which the row itself holds, was played.
+        notes: sentences about checks that were left out, and about the division into train and test.
     """
 
     splits: dict[str, int]
@@ -43,12 +43,12 @@ def check_rows(
     Args:
         splits: the splits, as `read_splits` returns them.
         section: the environment's options, its name included; None checks the rows alone.
-        context: the tokenizer and the context with which episodes are tried; None: no episode is tried, so prompts,
-            answers and solutions are not checked.
-        most_played: largest number of rows per split whose own solution is played; the first rows are taken.
+        context: the context that writes the first prompts, and the tokenizer that measures them; None: no episode is
+            begun, so lengths, answers and solutions are not checked.
+        most_played: largest number of rows per split whose solution is played; the first rows are taken. 0 plays none.
 
     Raises:
-        ValueError: the environment cannot read rows of a user, or refuses its options.
+        ValueError: the environment cannot read rows of a user, or one of its options is wrong.
     """
     audit = Audit(splits={split.name or "all": len(split.rows) for split in splits})
     entries = [None if section is None else of_split(section, split) for split in splits]
@@ -74,10 +74,11 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
     Args:
         section: the environment's options, its name included.
         split: the rows.
-        part: all, train or test: the part of the rows that the environment takes, by the keys of its tasks.
+        part: the value of the environment's option `split`: all, train or test. An environment that lacks this option,
+            or that does not accept the value, is returned without it.
 
     Raises:
-        ValueError: the environment cannot read rows of a user, or refuses its options.
+        ValueError: the environment cannot read rows of a user, or one of its options is wrong.
     """
     file = load(EnvironmentFile, str(section.get("name", "")))
     if file.read_row is None:
@@ -91,17 +92,20 @@ def of_split(section: Mapping[str, Any], split: Split, part: str = "all") -> Ent
     try:
         return resolve(EnvironmentFile, {**options, "split": part}, "env")
     except ValueError:
-        return entry  # an environment that knows no such part
+        return entry  # the environment's option `split` does not accept this value
 
 
 def _tasks(entry: Entry[EnvironmentFile], split: Split, audit: Audit) -> Sequence[Task] | None:
-    """The tasks of a split, one per row; None if a row cannot be read, or if the rows do not make one task each."""
+    """The tasks of a split, one per row.
+
+    None if a row cannot be read, if the environment refuses the rows, or if it does not make one task of each row.
+    """
     unread = sum(asked is None for asked in split.asked)
     of = f" of {split.name}" if split.name else ""
     if unread:
         audit.notes.append(
-            f"lengths, answers and solutions{of} were not checked, because {unread} of its rows cannot be read: mend "
-            "these first"
+            f"lengths, answers and solutions{of} were not checked, because {unread} rows cannot be read: mend these "
+            "rows first"
         )
         return None
     try:
@@ -124,13 +128,14 @@ def _check_division(split: Split, entry: Entry[EnvironmentFile] | None, audit: A
         column = naming_column(split.rows[0])
         if column:
             audit.notes.append(
-                f"the column {column!r} names the rows: a tool environment divides them into train and test by it, and "
-                "rows with one value stay together; --env NAME says how many become test rows"
+                f"the column {column!r} names the rows: a tool environment divides the rows into train and test by "
+                "this column, and rows with the same value stay together; with --env NAME this check says how many "
+                "rows become test rows"
             )
         return
     try:
         tasks = entry.hooks.tasks(entry.config)
-    except ValueError:  # `_tasks` reports it
+    except ValueError:  # `_tasks` reports this error
         return
     division = tasks.division if isinstance(tasks, RowTasks) else None
     if division is not None and division.uneven:
@@ -158,7 +163,11 @@ def _held_out_by_key(splits: Sequence[Split], section: Mapping[str, Any] | None)
 def _check_tasks(
     split: Split, entry: Entry[EnvironmentFile], tasks: Sequence[Task], context: Context, most_played: int, audit: Audit
 ) -> None:
-    """Add to `audit` the lengths of the first prompts, rows that no agent can solve, and solutions that do not pass."""
+    """Check the tasks of a split, and add the results to `audit`.
+
+    These are the lengths of the first prompts, and findings on rows whose episode cannot begin, rows that no agent can
+    solve, and solutions that do not pass.
+    """
     places = [split.place(i) for i in range(len(split.rows))]
     lengths, found = measure(entry, tasks, places, context)
     audit.findings += found

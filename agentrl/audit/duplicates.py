@@ -1,4 +1,4 @@
-"""Finds rows that ask the same: in one split (duplicates), or in a training and a held-out split (leaks)."""
+"""Finds rows with equal or nearly equal questions: duplicates, and leaks of held-out rows into the training rows."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from agentrl.audit.finding import RowFinding, listed
 from agentrl.audit.near import near_pairs
 from agentrl.audit.split import Split, contents
 
-LEAST = 0.8  # two questions with this resemblance or more count as nearly the same
+LEAST = 0.8  # two questions with this resemblance (see `agentrl.audit.near`) or more count as nearly the same
 
 
 class _Row(NamedTuple):
@@ -26,11 +26,12 @@ class _Row(NamedTuple):
 
 
 def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = frozenset()) -> Iterator[RowFinding]:
-    """Findings on equal rows, equal questions and nearly equal questions over all splits.
+    """Findings on equal rows, equal questions and nearly equal questions, within a split and between splits.
 
     Args:
-        splits: the splits, whose `asked` is filled (`Split.readable`).
-        held_out_rows: numbers of the held-out rows, if an environment divides a single split by keys; else empty.
+        splits: the splits, after `Split.readable` has filled their lists `asked`.
+        held_out_rows: numbers of the held-out rows, if there is a single split and the environment divides it into
+            train and test; else empty.
     """
     rows = [
         _Row(split, i, asked.question, asked.answers, split.held_out or i in held_out_rows)
@@ -40,22 +41,30 @@ def check_duplicates(splits: Sequence[Split], held_out_rows: frozenset[int] = fr
     ]
     exact = _equal([contents(row.split.rows[row.number]) for row in rows])
     same = _equal([normalised(row.question) for row in rows])
-    whole = {i: group[0] for group in exact for i in group}  # equal rows also ask the same question: no second finding
+    # Equal rows also ask the same question. Only the first of them counts below, so they get no second finding.
+    whole = {i: group[0] for group in exact for i in group}
     yield from _findings(rows, exact, "hold the same values")
     for group in same:
         distinct = [i for i in group if whole.get(i, i) == i]
         if len(distinct) > 1:
             yield from _findings(rows, [distinct], "ask the same question", answers=True)
-    first = [group[0] for group in same]
-    alone = sorted({*range(len(rows))} - {i for group in same for i in group} | {*first})
+    # Of rows with equal questions, the first held-out row and the first training row stand for the others.
+    first = {
+        next(i for i in group if rows[i].held_out == held)
+        for group in same
+        for held in {rows[i].held_out for i in group}
+    }
+    alone = sorted({*range(len(rows))} - {i for group in same for i in group} | first)
     pairs = near_pairs([rows[i].question for i in alone], LEAST)
     for (a, b), resemblance in pairs.items():
+        if normalised(rows[alone[a]].question) == normalised(rows[alone[b]].question):
+            continue  # found above
         words = f"ask nearly the same question ({resemblance:.0%} of their three-word pieces are equal)"
         yield from _findings(rows, [[alone[a], alone[b]]], words, near=True)
 
 
 def normalised(text: str) -> str:
-    """The text in one case, with single spaces and in one Unicode form (NFKC), to compare texts."""
+    """The text in lower case (`str.casefold`), with single spaces and in the Unicode form NFKC, for comparisons."""
     return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text)).strip().casefold()
 
 

@@ -1,4 +1,4 @@
-"""Checks of columns: values of different types in one column, NaN, empty questions and answers, missing columns."""
+"""Checks the columns: mixed types, numbers that are not finite, and missing values, questions or answers."""
 
 import math
 from collections import Counter
@@ -8,11 +8,14 @@ from typing import Any
 from agentrl.audit.finding import RowFinding, listed
 from agentrl.audit.split import ANSWERS, NAMES, QUESTIONS, Split
 
-COMMON = 0.9  # if at least this share of rows has a value in a column, rows without one are a finding
+COMMON = 0.9  # if at least this share of rows has a value in a column, the rows without a value are a finding
 
 
 def check_fields(split: Split, *, with_env: bool) -> Iterator[RowFinding]:
-    """Findings on the columns of one split. If an environment reads the rows, it reports missing columns itself."""
+    """Findings on the columns of one split.
+
+    With an environment (`with_env`), missing values are not reported here: its hook `read_row` says what a row lacks.
+    """
     names = dict.fromkeys(name for row in split.rows for name in row)
     for name in names:
         values = [row.get(name) for row in split.rows]
@@ -64,25 +67,28 @@ def _not_a_number(split: Split, name: str, values: list[Any]) -> Iterator[RowFin
 
 
 def _absent(split: Split, name: str, values: list[Any]) -> Iterator[RowFinding]:
-    """A finding on rows without a value in a column in which nearly all rows have one."""
+    """A finding on rows without a value in a column, if at least the share COMMON of all rows has a value in it."""
     absent = [i for i, value in enumerate(values) if empty(value) and not isinstance(value, float)]
     if name in (*QUESTIONS, *ANSWERS, *NAMES) or not 0 < len(absent) <= (1 - COMMON) * len(values):
         return
     rows = tuple(map(split.place, absent))
     text = (
-        f"column {name!r} has no value in {listed(rows)}, and has one in every other row: give one, or remove the row"
+        f"column {name!r} has no value in {listed(rows)}, and has a value in every other row: add it, or remove the row"
     )
     yield RowFinding(kind="missing", rows=rows, text=text)
 
 
 def _no_answer(split: Split, names: Mapping[str, None]) -> Iterator[RowFinding]:
-    """Findings on rows that are empty in every column with a usual name for a question, or for an answer."""
+    """Findings on rows without a question or without an answer.
+
+    A row has no question if all columns with usual names for a question are empty in this row; the same for an answer.
+    """
     for kind, known in (("question", QUESTIONS), ("answer", ANSWERS)):
         columns = [name for name in known if name in names]
         wrong = [i for i, row in enumerate(split.rows) if all(empty(row.get(name)) for name in columns)]
         if columns and wrong:
             rows = tuple(map(split.place, wrong))
-            text = f"there is no {kind} in {listed(rows)} (column {' or '.join(map(repr, columns))} is empty): "
+            text = f"there is no {kind} in {listed(rows)} (empty: column {' and '.join(map(repr, columns))}): "
             yield RowFinding(kind="empty", rows=rows, text=f"{text}fill it in, or remove the row")
 
 

@@ -12,9 +12,9 @@ class RowFinding:
 
     Attributes:
         kind: unreadable, type, number, empty, missing, duplicate, contradiction, near, leak, split, long, reset,
-            unanswerable.
-        rows: the places of the rows, such as "line 7" or "row 6 of test"; empty if all rows are concerned.
-        text: one sentence, with advice.
+            unanswerable. docs/data.md explains each kind.
+        rows: the places of the rows, such as "line 7" or "row 6 of test"; empty if the finding is about all rows.
+        text: one sentence that says what is wrong and what to do.
     """
 
     kind: str
@@ -23,7 +23,10 @@ class RowFinding:
 
 
 def listed(places: Sequence[str]) -> str:
-    """Places in words: "line 2, line 5 and line 9". Places after the first SHOWN are only counted: "and 7 more"."""
+    """Places in words: "line 2, line 5 and line 9".
+
+    If there are more than SHOWN places, the others are only counted, as in "and 7 more".
+    """
     shown = list(places[:SHOWN])
     if len(places) > SHOWN:
         return f"{', '.join(shown)} and {len(places) - SHOWN} more"

@@ -3,7 +3,7 @@
 Source: Broder, "On the resemblance and containment of documents" (1997); banding as in Leskovec, Rajaraman, Ullman,
 "Mining of Massive Datasets", section 3.4. The resemblance of two texts is the Jaccard similarity of their sets of
 three-word pieces. With 32 bands of 4 hashes, a pair of resemblance 0.8 is found with a probability of
-1 - (1 - 0.8^4)^32 > 0.9999, unless more than NEIGHBOURS texts share a bucket.
+1 - (1 - 0.8^4)^32 > 0.9999. If more than NEIGHBOURS texts share a bucket, the probability is smaller.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ from itertools import chain
 
 import numpy as np
 
-WORDS, BANDS, PER_BAND = 3, 32, 4
+WORDS, BANDS, PER_BAND = 3, 32, 4  # words per piece, bands, hashes per band
 PRIME = np.uint64(2**31 - 1)
-# Largest number of earlier texts of a bucket that a text is compared with. The texts of a larger bucket usually share
+# In each bucket, a text is compared with at most this many texts before it. The texts of a larger bucket usually share
 # only a template.
 NEIGHBOURS = 50
 TOKEN = re.compile(r"\w+")
@@ -71,7 +71,10 @@ def _functions() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _candidates(signatures: Sequence[np.ndarray]) -> Iterator[tuple[int, int]]:
-    """Pairs (i, j), i < j, of texts that agree in all hashes of a band; at most NEIGHBOURS pairs per j and band."""
+    """Pairs (i, j), i < j, of texts that agree in all hashes of a band; at most NEIGHBOURS pairs per j and band.
+
+    A pair occurs once per band in which its texts agree.
+    """
     buckets = (_buckets(signatures, band) for band in range(BANDS))
     for members in chain.from_iterable(buckets):
         for place, j in enumerate(members):

@@ -9,7 +9,8 @@ from agentrl.config import Entry
 from agentrl.env import Asked, EnvironmentFile
 from agentrl.rows import Rows, plain, split_readers
 
-NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that are no part of the task
+NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that only identify a row
+# Usual names of the question's column and of the answer's; `asked_by_name` takes the first column that has a value.
 QUESTIONS = ("question", "problem", "prompt", "instruction", "story", "query", "input", "text", "messages")
 ANSWERS = ("answer", "answers", "golden_answers", "target", "solution", "gold", "label", "output", "completion")
 
@@ -19,11 +20,11 @@ class Split:
     """One split of a source.
 
     Attributes:
-        name: name of the split, such as train. If a source has a single split without a name, the value is empty. If
-            there are two sources, it is then `the source` for the first and `held-out rows` for the second.
+        name: name of the split, such as train. For a split that has no name in its source, the value is empty if there
+            is one source. If there are two sources, it is `the source` in the first and `held-out rows` in the second.
         source: the name by which `agentrl.rows.read_rows` reads the split.
         rows: the rows.
-        held_out: True if the split serves for evaluation and not for training.
+        held_out: True if the split is for evaluation and not for training.
         asked: question and answers of each row; None if the row cannot be read. `readable` fills this list.
     """
 
@@ -40,8 +41,8 @@ class Split:
     def readable(self, entry: Entry[EnvironmentFile] | None) -> dict[str, list[int]]:
         """Read every row and fill `asked`; returns error message -> numbers of the rows that cannot be read.
 
-        The environment's hook `read_row` reads a row. `asked_by_name` does so if there is no such hook, or if the hook
-        returns None.
+        The environment's hook `read_row` reads a row. If there is no such hook, or if it returns None, `asked_by_name`
+        reads the row.
         """
         wrong: dict[str, list[int]] = {}
         read = entry.hooks.read_row if entry is not None else None
@@ -57,8 +58,10 @@ class Split:
 
 
 def asked_by_name(row: Mapping[str, Any]) -> Asked:
-    """Question and answers of a row, from columns with usual names; without a question column, the question is the
-    whole row."""
+    """Question and answers of a row, from columns with usual names.
+
+    If no question column has a value, the question is the whole row without the columns `NAMES`.
+    """
     question = next((row[name] for name in QUESTIONS if _filled(row.get(name))), None)
     if question is None:
         question = {name: value for name, value in row.items() if name not in NAMES}
@@ -79,9 +82,10 @@ def _filled(value: Any) -> bool:
 
 
 def read_splits(source: str, held_out: str = "") -> list[Split]:
-    """The splits of a source, and those of a second source (`held_out`), which are all held out.
+    """The splits of a source, then the splits of a second source (`held_out`; empty: there is no second source).
 
-    Splits of the first source count as held out if their names begin with val, dev or test.
+    All splits of the second source are held out. A split of the first source is held out if its name begins with val,
+    dev or test.
 
     Raises:
         ValueError: a source cannot be read, or has no rows.
@@ -91,7 +95,7 @@ def read_splits(source: str, held_out: str = "") -> list[Split]:
         for name, reader in split_readers(one).items() if one else ():
             rows = reader.read()
             if not len(rows):
-                raise ValueError(f"there are no rows in {reader.source}: add one")
+                raise ValueError(f"there are no rows in {reader.source}: add at least one row")
             label = name if not held_out else "held-out rows" if held and not name else name or "the source"
             out = held or name.startswith(("val", "dev", "test"))
             found.append(Split(name=label, source=reader.source, rows=rows, held_out=out))

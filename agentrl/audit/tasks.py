@@ -18,12 +18,12 @@ MOST_STEPS = 100  # largest number of steps of a reference solution; a longer so
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """How the length of a prompt is measured, and its limits.
+    """How first prompts are written and measured, and the limits on their length.
 
     Attributes:
         policy: the catalogue entry of the context, which writes the first prompt.
-        chat: the tokenizer of the model with its template; None counts words.
-        limit: largest number of tokens of a sequence, prompt and answer together; None for no limit.
+        chat: the model's tokenizer with its chat template; None counts words.
+        limit: largest number of tokens of prompt and answer together; None for no limit.
         answer: largest number of tokens of an answer.
     """
 
@@ -56,14 +56,14 @@ class Lengths:
 def measure(
     entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str], context: Context
 ) -> tuple[Lengths | None, list[RowFinding]]:
-    """The lengths of the first prompts; findings on rows whose episode cannot begin, or whose prompt is too long.
+    """The lengths of the first prompts, and findings on rows whose episode cannot begin or whose prompt is too long.
 
-    The lengths are None if no row can begin an episode.
+    The lengths are None if no episode can begin.
 
     Args:
-        entry: the environment under its configuration.
+        entry: the environment with its configuration.
         tasks, places: [R] the rows as tasks, and the place of each row in words.
-        context: how lengths are measured.
+        context: how prompts are written and measured.
     """
     prompt, env = prompt_of(entry), entry.hooks.make(entry.config)
     sizes: list[int] = []
@@ -73,7 +73,7 @@ def measure(
         for task, place in zip(tasks, places, strict=True):
             try:
                 observation = env.reset(task)
-            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
+            except Exception as error:  # noqa: BLE001  an environment may raise any exception for a wrong row
                 broken.setdefault(_sentence(error), []).append(place)
                 continue
             history = History(chat=context.chat, first=observation, now=observation)
@@ -110,7 +110,10 @@ def _lengths(sizes: Sequence[int], context: Context) -> Lengths | None:
 
 
 def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence[str]) -> Iterator[RowFinding]:
-    """Findings on rows whose own solution, played by the environment's `reference` expert, does not solve the task."""
+    """Findings on rows whose solution does not solve the task.
+
+    The environment's `reference` expert plays the solution that the row holds.
+    """
     hooks = entry.hooks
     if not hooks.reference or hooks.expert is None:
         return
@@ -123,7 +126,7 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
                 observation = env.reset(task)
                 player.reset(task)
                 solved, last = _played(env, player, observation)
-            except Exception as error:  # noqa: BLE001  an environment may raise anything at a wrong row
+            except Exception as error:  # noqa: BLE001  an environment may raise any exception for a wrong row
                 solved, last = False, _sentence(error)
             if not solved:
                 failed.setdefault(last, []).append(place)
@@ -135,9 +138,9 @@ def solve(entry: Entry[EnvironmentFile], tasks: Sequence[Task], places: Sequence
 
 
 def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]:
-    """(True if the player solved the task, how the episode ended, in words).
+    """(True if the player solved the task, a text that says how the episode ended).
 
-    The words are the reward and the text of the last step, or that there was no end.
+    The text gives the reward and the observation of the last step, or says that the episode did not end.
     """
     for _ in range(MOST_STEPS):
         result = env.step(player.act(observation).action)
@@ -154,8 +157,8 @@ def unanswerable(
 ) -> tuple[list[RowFinding], str]:
     """(findings on rows that no agent can solve, a note).
 
-    The note says why the environment cannot know which rows these are. It is empty if the environment knows them, or
-    does not look for them.
+    The note says why the environment cannot find such rows. It is empty if the environment can find them, or if its
+    file has no hook `unanswerable`.
     """
     if entry.hooks.unanswerable is None:
         return [], ""
@@ -174,7 +177,10 @@ def unanswerable(
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an exception. It includes the type, except for ValueError and EnvFault with a message."""
+    """The message of an exception, with the name of its type in front.
+
+    For a ValueError or an EnvFault that has a message, the name is left out.
+    """
     message = " ".join(str(error).split())[:200]
     if message and isinstance(error, ValueError | EnvFault):
         return message

@@ -1,4 +1,4 @@
-"""Credit: turns rewards into what each step earned; with the primitives for writing credit methods."""
+"""Credit: turns rewards into advantages of steps. Also exports the functions with which credit methods are written."""
 
 from agentrl.credit.assignment import assign, require, shown_only, where, with_imitation
 from agentrl.credit.compare_methods import agreement

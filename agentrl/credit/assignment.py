@@ -13,14 +13,14 @@ from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, for
 def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     """Run a credit method on the rows that it may see, and put the result back on the graph's rows.
 
-    Rows that the method does not see, and rollouts that an environment error ended, are not assigned. On a branched
-    graph, a method for chains sees the expanded paths; the positive and negative parts of a shared row are sums over
-    its paths. The graph's `weight` enters statistics here and the loss in `agentrl.trainer.update`.
+    Rows that the method does not see, and rollouts that an environment error ended, get no credit (`assigned` is
+    False). On a branched graph, a method for chains sees the root-to-leaf paths as separate chains; the positive and
+    negative parts of a shared row are sums over its paths. The graph's `weight` enters the statistics of the method
+    here, and the loss in `agentrl.trainer.update`.
 
     Raises:
         ValueError: a column that the method needs is missing, or has no entry on some step; the method gives credit per
-            token and the steps branch; or the method's result is no credit of these steps (see
-            `agentrl.credit.checked`).
+            token and the steps branch; or the method's result fails a check of `agentrl.credit.checked`.
     """
     method, config = entry.hooks, entry.config
     kinds = {PLAYED, *([CANDIDATE] if method.candidates else []), *([DEMO] if method.demonstrations else [])}
@@ -53,7 +53,7 @@ def _in_statistics(graph: StepGraph) -> StepGraph:
 
 
 def _in_gradient(credit: Credit, graph: StepGraph) -> Credit:
-    """The credit, with no credit on rows whose `in_gradient` is False: these rows serve statistics and values only.
+    """Remove the credit of rows whose `in_gradient` is False, because only statistics and values use these rows.
 
     A demonstration among these rows keeps its advantage, which is printed and can weight its imitation.
     """
@@ -96,7 +96,10 @@ def with_imitation(credit: Credit, graph: StepGraph) -> Credit:
 
 
 def _with_shown(pathwise: PathCredit, graph: StepGraph, shown: np.ndarray) -> PathCredit:
-    """The credit per path, with the rows `shown` moved to paths of their own; each row counts once, without credit."""
+    """The credit per path, with the rows `shown` moved to paths of their own.
+
+    On the new paths the positive and negative parts are 0. The weights of a row's copies on the new paths add up to 1.
+    """
     on, positive, negative, weight = pathwise
     kept = ~np.isin(on.row, shown)
     new = paths(select(graph, shown))
@@ -115,7 +118,7 @@ def _with_shown(pathwise: PathCredit, graph: StepGraph, shown: np.ndarray) -> Pa
 
 
 def shown_only(graph: StepGraph) -> np.ndarray:
-    """[N] bool, the rows of demonstrations that no policy gradient trains (`in_gradient` is False or missing)."""
+    """[N] bool, the rows of demonstrations that get no policy gradient (`in_gradient` is False or missing)."""
     shown: np.ndarray = graph.kind == DEMO
     return shown & ~graph.column("in_gradient").astype(bool) if graph.has("in_gradient") else shown
 
@@ -136,10 +139,10 @@ def name_of(graph: StepGraph, row: int) -> str:
 
 
 def require(method: CreditMethod, graph: StepGraph) -> None:
-    """Raise ValueError unless the graph has the columns that the method names in NEEDS (on every row) and READS.
+    """Raise ValueError if the graph lacks a column that the method names in NEEDS or READS.
 
-    A column in READS must have an entry on at least one row. Of a token column only the presence is checked; the method
-    itself checks which tokens need an entry.
+    A column in NEEDS must have an entry on every row, a column in READS on at least one row. Of a token column only the
+    presence is checked; the method itself checks which tokens need an entry.
     """
     for name in (*method.needs, *method.reads):
         if graph.has_token_column(name):
@@ -157,16 +160,18 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
             )
         if name in method.needs and absent.any():
             at = where(graph, int(np.argmax(absent)))
-            raise ValueError(f"{at}: {name}: {method.label} needs it on every step, and here it is missing")
+            raise ValueError(
+                f"{at}: {name}: {method.label} needs this column on every step, and this step has no value in it"
+            )
 
 
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
     """Metrics in 0..1: the shares of groups that teach nothing, and how credit is distributed over turns.
 
-    A group is the episodes of one agent on copies of one task. `zero_variance_groups`: share of groups that have
+    A group here is the episodes of one agent on copies of one task. `zero_variance_groups`: share of groups that have
     several episodes, all with the same score. `singleton_groups`: share of groups with one episode.
-    `credit_mass_turn_K`: share of the sum of all positive and negative parts that lies on turn K (turns 16 and later
-    together).
+    `credit_mass_turn_K`: the sum of the positive and negative parts of the steps in turn K, divided by that sum over
+    all steps. K = 16 stands for turn 16 and all later turns.
     """
     if not len(graph):
         return {}
@@ -198,7 +203,7 @@ def pool(credit: Credit, on: Paths, n: int) -> Credit:
     def part(name: str, x: np.ndarray) -> np.ndarray:
         if x.dtype == bool:
             return total(x) > 0
-        adds_up = name.endswith("advantage") or name in ("inter", "intra")  # like the advantage itself
+        adds_up = name.endswith("advantage") or name in ("inter", "intra")  # these parts are advantages
         return total(x) if adds_up else total(x) / shares
 
     positive, negative = total(credit.positive), total(credit.negative)

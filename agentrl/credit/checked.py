@@ -19,8 +19,8 @@ def checked_credit(method: CreditMethod, found: Any, graph: StepGraph, row: Call
         row: a function from a row of `graph` to the step's name in error messages.
 
     Raises:
-        ValueError: `found` is no `Credit`; an array holds no numbers, or has another shape than [N] (per token [S]); or
-            an advantage or a weight is not finite.
+        ValueError: `found` is no `Credit`; one of its arrays does not hold numbers, or does not have the shape [N]
+            (`token_advantage`: [S]); or an advantage or a weight is not finite.
     """
     n, label = len(graph), f"credit method {method.label}"
     if not isinstance(found, Credit):
@@ -54,15 +54,15 @@ def _check_finite(label: str, name: str, values: np.ndarray, row: Callable[[int]
     if len(wrong):
         more = f", and to {len(wrong) - 1} more steps" if len(wrong) > 1 else ""
         raise ValueError(
-            f"{label} gave the {name} {values[wrong[0]]} to {row(int(wrong[0]))}{more}: give finite numbers, or leave "
-            "steps out by Credit.of(advantage, assigned=...)"
+            f"{label} gave the {name} {values[wrong[0]]} to {row(int(wrong[0]))}{more}: give finite numbers, or "
+            "exclude these steps with Credit.of(advantage, assigned=...)"
         )
 
 
 def _check_tokens(label: str, values: Any, graph: StepGraph, row: Callable[[int], str]) -> None:
-    """Check the advantages per token [S]. Only those of sampled tokens must be finite."""
+    """Check the advantages per token [S]. Only the advantages of sampled tokens must be finite."""
     if graph.tokens is None:
-        raise ValueError(f"{label} returned token_advantage for steps without tokens: return None there")
+        raise ValueError(f"{label} returned token_advantage for steps without tokens: return None for such steps")
     _check(label, "token_advantage", values, len(graph.tokens.ids), "token")
     wrong = np.flatnonzero(~np.isfinite(values) & graph.tokens.sampled)
     if len(wrong):

@@ -1,4 +1,4 @@
-"""How far credit methods agree on the same steps, and where they differ most."""
+"""Measures how far credit methods agree on the same steps, and finds the steps on which they differ most."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -9,15 +9,15 @@ import numpy as np
 from agentrl.credit.method import Credit
 from agentrl.graph import StepGraph
 
-LEAST_APART = 1e-9  # in root mean squares; advantages that differ by less differ by rounding alone
+LEAST_APART = 1e-9  # a smaller difference (`apart`, dimensionless) comes from rounding
 
 
 def agreement(graph: StepGraph, credits: Mapping[str, Credit], top: int) -> list[dict[str, Any]]:
     """One entry per pair of methods: correlation, share of sign disagreements, and the `top` steps that differ most.
 
-    Only steps to which both methods assign credit are compared. The difference of a step, `apart`, is the absolute
-    difference of its two advantages, each divided by its method's root mean square over the compared steps. A step
-    without a difference is not listed among the `top` steps.
+    Only steps to which both methods assign credit are compared. Each advantage is first divided by the root mean square
+    of its method's advantages over these steps. The difference of a step, `apart`, is the absolute difference of the
+    two quotients. A step with a difference of LEAST_APART or less is not listed among the `top` steps.
     """
     entries = []
     for (a, left), (b, right) in combinations(credits.items(), 2):
@@ -54,7 +54,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def describe(graph: StepGraph, row: int) -> dict[str, Any]:
-    """The row, turn, names and texts of a step, as far as the graph has them."""
+    """The row and turn of a step, and its names and texts if the graph has them."""
     words: dict[str, Any] = {"row": int(row), "turn": int(graph.turn[row])}
     for name in ("group", "episode", "state", "action"):
         if name in graph.names and graph.columns[name][row] >= 0:

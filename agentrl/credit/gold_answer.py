@@ -1,7 +1,8 @@
 """The policy's log-probability of the gold answer after each turn (IGPO, arXiv:2510.14967).
 
-The hook `gold(task) -> str` of an environment's file returns the action that gives the right answer. The graph's
-`names["gold"]` holds, for each group, the text with which a model would give that answer. Rollouts store these texts.
+The hook `gold(task) -> str` of an environment's file returns the action that gives the right answer. From this action
+a run makes, for each group, the text with which a model would give the answer, and stores it in the graph's
+`names["gold"]`.
 """
 
 import numpy as np
@@ -10,13 +11,15 @@ from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, append_rows,
 
 
 class GoldAnswer:
-    """Fills `gold_logprob` [N], the mean log-probability in nats of the gold answer's tokens after the turn, and
-    `gold_logprob_start` [N], before any turn (on an episode's first row).
+    """Fills `gold_logprob` [N] and `gold_logprob_start` [N], mean log-probs in nats over the gold answer's tokens.
 
-    Both are NaN elsewhere, and where no gold answer is known.
+    `gold_logprob` is the mean after the turn of the row. `gold_logprob_start` is the mean before the first turn, and is
+    stored on an episode's first row. All other entries are NaN, and so are the entries of groups whose gold answer is
+    not known.
 
-    The gold answer is teacher-forced where the model begins its next answer, at temperature 1 and unrestricted. The
-    last turn of an episode has no entry, because its reward already judges the model's own answer.
+    The gold answer is put in the place of the model's next answer (teacher forcing), at temperature 1 and with no
+    restriction to admissible actions. The last turn of an episode has no entry in `gold_logprob`, because the reward of
+    this turn already judges the model's own answer.
     """
 
     fills = ("gold_logprob", "gold_logprob_start")

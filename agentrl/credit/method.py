@@ -5,8 +5,8 @@ A catalogue file in `algorithms/credit/` offers a frozen pydantic `Config` (an `
     def credit(graph: StepGraph, config: Config) -> Credit
 
 The function is pure and uses NumPy only. `CreditMethod` lists the optional hooks. Without these hooks, a method sees
-the steps that were played, as chains. Of a graph with branch points it sees the root-to-leaf paths, and
-`agentrl.credit.assign` sums the credit of a step over the paths through the step.
+only steps that were played, and sees them as chains. In a graph with branch points these chains are the root-to-leaf
+paths, and `agentrl.credit.assign` sums the credit of a step over the paths through the step.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,17 +24,18 @@ from agentrl.graph import Filler, Paths, StepGraph
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base of a method's `Config`: `preset=official` sets the options to the choices of the released code (`OFFICIAL`).
 
-    An option that is given explicitly wins. The options below mean the same in every method that has them.
+    An option that is set explicitly overrides the preset. An option of the list below means the same in every method
+    that has it.
 
     Attributes:
-        preset: paper, or official for the choices of the released code.
+        preset: paper for the choices of the paper, official for the choices of the released code.
         std: the number by which the method divides the differences from a group's mean: their standard deviation,
             estimated as that of a sample (sample) or of a whole population (population), or 1 (none).
         singleton: the advantage of the only member of a group: 0 (zero), its score (pass), or the sign of its score
             (sign).
-        eps: added to the standard deviation before dividing.
-        invalid_penalty: subtracted from the score of a step whose answer has no valid format; if the method compares
-            returns of steps, also subtracted from the return of this step.
+        eps: number added to the standard deviation before the division.
+        invalid_penalty: number subtracted from the score of a step whose answer has no valid format; if the method
+            compares returns of steps, it is also subtracted from the return of this step.
         gamma: discount.
         lam: decay of GAE; 1 takes whole returns, 0 takes one reward and the value of the next state.
         whiten: bring the advantages of the batch to mean 0 and standard deviation 1.
@@ -61,7 +62,7 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class PathCredit(NamedTuple):
-    """Credit of a branched graph before its paths are pooled; each array has one entry per entry of `on.row`."""
+    """Credit of a branched graph per path; each array has one entry per entry of `on.row`."""
 
     on: Paths
     positive: np.ndarray
@@ -71,7 +72,7 @@ class PathCredit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Credit:
-    """What each step earned.
+    """The credit of each step.
 
     The token loss of a step is positive * l(+1) + negative * l(-1) + weight * (terms without an advantage), where l(+1)
     and l(-1) are the loss for an advantage of 1 and of -1. Formulas elsewhere call positive, negative and weight P, M
@@ -81,14 +82,14 @@ class Credit:
         advantage: [N] float64, the advantage that is printed: positive - negative if the weights are 1.
         positive, negative: [N] float64 >= 0, sums over the paths through a step.
         weight: [N] float64, number of paths through a step (times how often the method uses each path).
-        assigned: [N] bool; False means "no credit given", which differs from an advantage of 0.
+        assigned: [N] bool; False means that the step gets no credit, which differs from an advantage of 0.
         token_advantage: [S] float64 over the graph's token table, or None: tokens take the advantage of their step.
-        returns: [N] float64 value targets, or None.
+        returns: [N] float64, the returns that a critic learns to predict; None if the method gives none.
         parts: named arrays [N] that `agentrl credit` prints beside the advantage.
         token_parts: named arrays [S], printed after `parts` as one list per step.
-        metrics: scalars for the log.
-        on_paths: on a branched graph, the credit that each path gives to its copy of a step, for losses over whole
-            paths; None if credit is not given per path.
+        metrics: numbers for `metrics.jsonl`, by name.
+        on_paths: on a branched graph, the credit of each step on each path through it, for losses over whole paths;
+            None if credit is not given per path.
     """
 
     advantage: np.ndarray
@@ -127,14 +128,14 @@ class Credit:
         """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row (default 1)."""
         if np.ndim(advantage) != 1:
             raise ValueError(
-                f"Credit.of takes one advantage per step, shape (N,), and got shape {np.shape(advantage)}: leave no "
-                "further dimension, and give credit per token as token_advantage"
+                f"Credit.of takes one advantage per step, shape (N,), and got shape {np.shape(advantage)}: give an "
+                "array of one dimension, and credit per token as token_advantage"
             )
         for name, array in (("assigned", assigned), ("weight", weight)):
             if array is not None and np.shape(array) != np.shape(advantage):
                 raise ValueError(
                     f"Credit.of got {len(advantage)} advantages and {name} of shape {np.shape(array)}: give one "
-                    "per step"
+                    "number per step"
                 )
         has_credit = np.ones(len(advantage), bool) if assigned is None else assigned  # [N]
         a = np.where(has_credit, advantage, 0.0)  # [N]
@@ -161,33 +162,33 @@ class CreditMethod(CatalogueFile):
         credit: see the module's docstring.
         needs: columns that every step must have.
         reads: columns that the method reads and that some steps, but not all, may lack.
-        on: `chains`; `nodes` for a method that is written for branched graphs; `tokens` for a method that gives credit
-            per token, which cannot be pooled over paths. If an option decides whether the method gives credit per
-            token, `Options.per_token` says so.
+        on: `chains` for a method that sees chains; `nodes` for a method that is written for branched graphs; `tokens`
+            for a method that gives credit per token, which cannot be pooled over paths. If an option decides whether
+            the method gives credit per token, `Options.per_token` reads this option.
         demonstrations: the method can compare demonstrations (`kind` DEMO) with the played episodes of their group: it
             sees them, with weight 0 where `in_statistics` is False.
         candidates: the method compares actions that were sampled from one state: it also sees the rows of `kind`
-            CANDIDATE, whose actions were not executed. If there are such rows, it sees every row once, not once per
+            CANDIDATE, whose actions were not carried out. If there are such rows, it sees every row once, not once per
             path.
         called_agents: the method needs a run in which agents call other agents.
         wraps: the method changes the credit of another method.
         filler: makes the object that fills columns from values of earlier iterations, or from the policy.
-        paper: one line for listings.
+        paper: the source of the method, one line for listings.
     """
 
     KIND: ClassVar[str] = "credit"
 
     credit: Callable[[StepGraph, Any], Credit] = hook(help="(graph, config) -> Credit")
     needs: tuple[str, ...] = hook("NEEDS", "columns that every step must have", ())
-    reads: tuple[str, ...] = hook("READS", "columns that may be absent on some steps", ())
+    reads: tuple[str, ...] = hook("READS", "columns that it reads and that some steps may lack", ())
     on: Literal["chains", "nodes", "tokens"] = hook("ON", "what it gives credit to: chains, nodes or tokens", "chains")
-    candidates: bool = hook("CANDIDATES", "it sees sampled actions that were not executed", False)
+    candidates: bool = hook("CANDIDATES", "it sees sampled actions that were not carried out", False)
     demonstrations: bool = hook("DEMONSTRATIONS", "demonstrations may count in its baselines", False)
-    called_agents: bool = hook("CALLS", "a run with it needs agents that are called", False)
+    called_agents: bool = hook("CALLS", "it needs a run in which agents call other agents", False)
     wraps: bool = hook("WRAPS", "it changes the credit of another method", False)
-    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler of columns it reads", None)
-    paper: str = hook("PAPER", "one line for listings", "")
+    filler: Callable[[Any], Filler] | None = hook("", "(config) -> Filler, which fills columns that it reads", None)
+    paper: str = hook("PAPER", "the source of the method, one line for listings", "")
 
     def per_token(self, config: Any) -> bool:
-        """With these options, does the method give credit per token, if the steps have tokens?"""
+        """Does the method give credit per token with these options, if the steps have tokens?"""
         return self.on == "tokens" or bool(getattr(config, "per_token", False))

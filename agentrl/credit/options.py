@@ -1,4 +1,4 @@
-"""The options of a credit method from `key=value` words, as a command line or a form gives them."""
+"""Reads the options of a credit method from `key=value` words, such as those of a command line or a form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
         if key not in config.model_fields:
             raise ValueError(f"{method} has no option {key!r}{catalogue.nearest(key, config.model_fields)}")
         if key in values:
-            raise ValueError(f"option {key} is given twice")
+            raise ValueError(f"option {key} is given twice: give it once")
         values[key] = parse_value(value) if value[:1] in ("[", "{") else value
     try:
         return config.model_validate(values)

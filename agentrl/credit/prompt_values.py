@@ -1,8 +1,8 @@
-"""Keeps a value per prompt between iterations, for credit without groups.
+"""A value per prompt that lasts over iterations, for credit without groups.
 
-The credit method keeps the counts from which a prompt's value is computed (single-stream policy optimisation,
-arXiv:2509.13232). This module stores the last answer to each prompt, and computes from it how far the policy has moved
-since that answer.
+The credit method stores the counts from which a prompt's value is computed (single-stream policy optimisation,
+arXiv:2509.13232). This module stores the last answer to each prompt, and computes from it how far the policy has
+changed since that answer.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class PromptTracker(Protocol):
         ...
 
     def update(self, prompt: str, outcome: float, policy_change: float) -> None:
-        """Add one outcome in 0..1; `policy_change` is the mean |change of log-probability| in nats."""
+        """Add one outcome in 0..1; `policy_change` is the column `policy_kl` of `PromptValues`, in nats."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -40,28 +40,30 @@ class PromptValues:
     """Fills the columns `value` [N] and `policy_kl` [N].
 
     `value` is the estimate of the prompt's success before the outcomes of this batch are added. `policy_kl` is the mean
-    |change of log-probability| in nats of the prompt's last answer. `policy_kl` is 0 for a prompt without an
-    earlier answer, and for further copies of a prompt in the batch. Both columns have values on the first rows of
-    episodes, and NaN elsewhere.
+    |change of log-probability| in nats over the decisions of the prompt's last answer. It is 0 for a prompt without an
+    earlier answer, and for the second and later copies of a prompt in the batch. Both columns have values on the first
+    rows of episodes, and NaN elsewhere.
 
     An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
     Args:
-        tracker: the credit method's counts.
+        tracker: the object in which the credit method stores its counts.
     """
 
     fills = ("value", "policy_kl")
 
     def __init__(self, tracker: PromptTracker) -> None:
         self.tracker = tracker
-        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with its log-probs in that iteration
-        self.temperatures: dict[str, float] = {}  # prompt -> temperature of its last answer, if not the recipe's
+        self.answers: dict[str, Tokens] = {}  # prompt -> its last answer, with the log-probs before that update
+        self.temperatures: dict[str, float] = {}  # prompt -> temperature of its last answer, if a sampler set it
 
     def columns(self, graph: StepGraph, policy: PolicyReader) -> Columns:
         """See the class. Raises ValueError if the steps branch: each prompt must have one answer per episode."""
         assert graph.tokens is not None, "a value tracker needs tokens"
         if forked(graph):
-            raise ValueError("a value tracker follows single answers, and these steps branch: use rollout.name=chain")
+            raise ValueError(
+                "the credit method compares single answers to a prompt, and these steps branch: use rollout.name=chain"
+            )
         value, moved = np.full(len(graph), np.nan), np.full(len(graph), np.nan)
         first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
         prompts = [_prompt(graph, row) for row in first.tolist()]
@@ -75,7 +77,7 @@ class PromptValues:
             self.temperatures.pop(prompt, None)
             if graph.has("temperature") and not np.isnan(graph.column("temperature")[row]):
                 self.temperatures[prompt] = float(graph.column("temperature")[row])
-            change[prompt] = 0.0  # a copy of the same prompt in this batch: the policy has not moved since
+            change[prompt] = 0.0  # for further copies in this batch: the policy has not changed since this answer
         return Columns(steps={"value": value, "policy_kl": moved})
 
     def _moved(self, prompt: str, policy: PolicyReader) -> float:
@@ -101,9 +103,9 @@ class PromptValues:
 
 
 def _prompt(graph: StepGraph, row: int) -> str:
-    """The key of an episode's prompt: the task's name.
+    """The key of an episode's prompt: the key of its task.
 
-    Episodes of called agents, and episodes that begin at a turn with help, have keys of their own.
+    Episodes of called agents, and episodes that a guide helped (column `guided`), have other keys.
     """
     task = graph.names["group"][graph.group[row]]
     if graph.has("guided") and graph.column("guided")[row]:
@@ -114,7 +116,8 @@ def _prompt(graph: StepGraph, row: int) -> str:
 def _answer(graph: StepGraph, first: int) -> Tokens:
     """The tokens of the episode that begins at a row, with the trainer's log-probs if the graph has them.
 
-    If the episode continues the context of another episode, the tokens of that context are in the table, as a prompt.
+    If the episode continues the context of another episode, the tokens of that context are in the table too; they are
+    marked as prompt tokens, not as sampled tokens.
     """
     assert graph.tokens is not None
     own = graph.episode == graph.episode[first]  # [N]

@@ -3,16 +3,16 @@
 An environment reports signals in a step's `info["signals"]`, a mapping of names to numbers; the step graph stores them
 as columns `signal/NAME` [N] float64, NaN on steps that do not report the signal. The section `[reward]` of a recipe (or
 several sections `[[reward]]`) names entries of `algorithms/reward/`; the reward of a step is then the sum of the
-numbers that these entries give it. Signals stay in the graph, so the reward can be computed again with other weights.
-Without the section, the reward is the environment's.
+numbers that these entries give to the step. Signals stay in the graph, so the reward can be computed again with other
+weights. Without such a section, the reward is the environment's.
 
 A catalogue file offers a frozen pydantic `Config` and, pure and in NumPy,
 
     def reward(graph: StepGraph, config: Config) -> np.ndarray  # [N] float64
 
-A reward that reads columns which annotation fills, such as the token columns `old_logprob` and `token_entropy`, names
-them in `NEEDS`. Such a reward is left out while a batch is collected, so that samplers judge groups without it. It is
-added to the sum after annotation.
+A reward transform that reads columns which annotation fills, such as the token columns `old_logprob` and
+`token_entropy`, names them in `NEEDS`. Its reward is added to the sum after annotation. Samplers judge groups while the
+batch is collected, before annotation, and therefore without this reward.
 
 Letters: N steps, L ends (root-to-leaf paths).
 """
@@ -56,8 +56,9 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
 
     Transforms whose `NEEDS` the graph does not have yet are left out, see `rewards_after_annotation`.
 
-    The column `env_reward` [N] keeps the environment's reward, and `env_score` [N] its score, which
-    decides success if the environment does not report it. Without entries, the reward is the environment's again.
+    The column `env_reward` [N] holds the environment's reward, and `env_score` [N] the score from this reward. If the
+    environment does not report success, `env_score` decides whether an episode succeeded. Without entries, the reward
+    becomes the environment's reward again.
 
     Raises:
         ValueError: a transform reads a signal that no step reports, or a reward is not finite.
@@ -86,10 +87,10 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
 
 
 def rewards_after_annotation(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
-    """The graph with the rewards of all transforms, also of transforms that need columns of annotation.
+    """The graph with the rewards of all transforms, including those that need columns of annotation.
 
     Raises:
-        ValueError: a transform needs a column that no part of the run fills.
+        ValueError: the graph lacks a column that a transform needs.
     """
     if not any(entry.hooks.needs for entry in entries):
         return graph
@@ -138,7 +139,7 @@ def signal(graph: StepGraph, name: str) -> np.ndarray:
 
 
 def filled(x: np.ndarray) -> np.ndarray:
-    """[N] a signal with 0 instead of NaN on steps that do not report it."""
+    """[N] a signal x [N], with 0 in place of NaN on the steps that do not report it."""
     return np.where(np.isnan(x), 0.0, x)
 
 
@@ -167,7 +168,7 @@ def ends(graph: StepGraph) -> Ends:
 
 
 def totals(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
-    """[L] sum of x [N] over each path, NaN counting as 0."""
+    """[L] sum of x [N] over each path; NaN counts as 0."""
     total: np.ndarray = tree_down(filled(x), graph.parent)[at.row]
     return total
 
@@ -180,10 +181,10 @@ def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
 
 
 def reward_metrics(graph: StepGraph) -> dict[str, float]:
-    """Means over scored paths of sums along each path: of each signal (`signal_NAME`), and of the transformed reward.
+    """For each signal (`signal_NAME`) and for the transformed reward: its sum along a path, averaged over scored paths.
 
-    The transformed reward (`transformed_reward`) exists if a `[reward]` transform replaced the environment's reward.
-    If there are several agents, each agent has its own means, `signal_NAME_AGENT`, because a signal may mean different
+    The metric `transformed_reward` exists if a `[reward]` transform replaced the environment's reward. If there are
+    several agents, each agent has its own means, such as `signal_NAME_AGENT`, because a signal may mean different
     things for different agents. Chains that repeat the outcome of their caller's episode (`agentrl.graph.CALLED`) do
     not count.
     """

@@ -1,4 +1,4 @@
-"""The score stage, between rollout and rewards: named signals for played chains, from rules or models."""
+"""The score stage, between rollout and rewards: rules or models give the played chains named signals."""
 
 from agentrl.scoring.chains import Chain, Turn, chains_of
 from agentrl.scoring.entry import (

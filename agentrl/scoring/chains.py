@@ -1,4 +1,4 @@
-"""Reads the played chains with their texts from a step graph, for the scores, in training and from stored runs."""
+"""Reads the played chains and their texts from a step graph. Scores of running and of stored runs read these chains."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Turn:
     Attributes:
         observation: what the agent saw before it answered.
         answer: the whole answer of the model.
-        action: the action in the answer, in the environment's canonical form.
+        action: the action in the answer, as the environment spells it.
         reward: the reward that the environment paid.
         status: what happened in the step.
         valid: was the answer in the right format?
@@ -41,10 +41,10 @@ class Chain:
     """One path of the graph from its root to its last step.
 
     Attributes:
-        task: the task; its `params` hold what the environment knows of the right answer.
+        task: the task; its `params` hold what the environment knows about the right answer.
         agent: name of the agent that played the chain.
         group: id of the group; the copies of one task have the same id.
-        number: index of the chain among all chains of its graph that are scored (`chains_of`).
+        number: index of the chain in the list that `chains_of` returns for its graph.
         turns: the steps of the chain, in time order.
         rows: [T] the rows of the steps in the graph.
         success: did the episode succeed (`StepGraph.succeeded`)?
@@ -59,7 +59,10 @@ class Chain:
     success: bool
 
     def content(self) -> dict[str, Any]:
-        """Task, agent and texts as JSON values, for hashes that are equal for chains with equal texts."""
+        """Task, agent and texts as JSON values.
+
+        Scorers put them into the key of a question, so that chains with equal texts share one paid answer.
+        """
         said = [[turn.observation, turn.answer, turn.action] for turn in self.turns]
         return {"task": self.task.key, "agent": self.agent, "turns": said}
 

@@ -3,11 +3,11 @@
 The file offers a frozen pydantic `Config`, preferably a subclass of `ScoreOptions`, and
 
     def make(config: Config) -> Scorer
-    def signals(config: Config) -> Sequence[str]    # the names of the signals that it returns
+    def signals(config: Config) -> Sequence[str]    # the names of the signals that the scorer returns
 
-With `SCOPE = "group"` a scorer gets all copies of a task in one call; by default it gets one chain. A scorer that asks
-a model or another paid service does so through the `Desk` that the call passes to it. The desk caches, counts and
-limits the paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+With `SCOPE = "group"` a scorer gets all chains of a group in one call; by default it gets one chain. A scorer that asks
+a model or another paid service asks through the `Desk`, an argument of the call. The desk caches, counts and limits the
+paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ Signals = Mapping[str, float | Sequence[float]]
 
 
 class ScoreFault(EnvFault):
-    """A chain could not be scored, for a reason outside the agent. It ends as `env_error`, never with score 0."""
+    """A chain cannot be scored, for a reason outside the agent. The chain ends as `env_error`, never with score 0."""
 
 
 class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Options of every score that is part of agentrl.
 
     Attributes:
-        agent: the agent whose chains are scored, one of [agents]; empty: the agent that tasks are given to.
+        agent: the agent whose chains are scored, one of [agents]; empty: the agent that gets the tasks.
     """
 
     agent: str = ""
@@ -44,12 +44,12 @@ class ScoreOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Paid:
-    """An answer that cost something.
+    """An answer that the run has paid for.
 
     Attributes:
         value: the answer, a JSON value.
-        tokens: tokens of prompts and answers.
-        price: price of the answer in USD.
+        tokens: number of tokens of the prompt and the answer together.
+        price: price in USD.
     """
 
     value: Any
@@ -61,13 +61,13 @@ class Speaker(Protocol):
     """A policy of the run, which a score may ask.
 
     Attributes:
-        key: all that the policy's answers depend on, except the messages, as JSON values.
+        key: everything that the policy's answers depend on, without the messages, as JSON values.
     """
 
     key: Mapping[str, Any]
 
     async def reply(self, messages: Sequence[Message], max_tokens: int, noise_key: tuple[int, ...]) -> Generation:
-        """One answer of at most `max_tokens` tokens to the messages."""
+        """One answer of at most `max_tokens` tokens to the messages; `noise_key` seeds its sampling."""
         ...
 
 
@@ -75,13 +75,13 @@ class Scorer(Protocol):
     """Scores chains. Many calls of `score` run at once."""
 
     async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
-        """For each chain, in order, its signals or the fault because of which it has none.
+        """For each chain, in order: its signals, or a fault if this chain cannot be scored.
 
         `chains` holds one chain, or with `SCOPE = "group"` all chains of a group that the scored agent played.
 
         Raises:
-            ScoreFault: these chains cannot be scored. Every other exception, except ValueError, counts as a ScoreFault.
-            ValueError: nothing can be scored because of a mistake in the recipe; the run stops.
+            ScoreFault: none of these chains can be scored. Every exception that is no ValueError has the same effect.
+            ValueError: there is a mistake in the recipe or in the score's file; the run stops.
         """
         ...
 
@@ -92,21 +92,21 @@ class ScoreFile(CatalogueFile):
 
     Attributes:
         make, signals: see the module's docstring.
-        scope: what a scorer sees at once.
-        paper: one line for listings.
+        scope: the chains that a scorer gets in one call: one chain, or those of one group.
+        paper: the source of the score, one line for listings.
     """
 
     KIND: ClassVar[str] = "score"
 
     make: Callable[[Any], Scorer] = hook(help="(config) -> Scorer")
-    signals: Callable[[Any], Sequence[str]] = hook(help="(config) -> names of the signals that it returns")
+    signals: Callable[[Any], Sequence[str]] = hook(help="(config) -> names of the signals that the scorer returns")
     scope: Literal["chain", "group"] = hook("SCOPE", "what a scorer sees at once: chain or group", "chain")
-    paper: str = hook("PAPER", "one line for listings", "")
+    paper: str = hook("PAPER", "the source of the score, one line for listings", "")
 
 
 @runtime_checkable
 class Closable(Protocol):
-    """A scorer that holds connections."""
+    """A scorer that has open connections."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -115,8 +115,10 @@ class Closable(Protocol):
 
 @dataclass
 class Tally:
-    """Means over an iteration by name, for metrics, such as the share of a judge's verdicts that depended on the order
-    of the answers."""
+    """Collects values by name during an iteration; the metrics are their means.
+
+    An example is the share of a judge's verdicts that depended on the order of the answers.
+    """
 
     total: dict[str, float] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
@@ -145,8 +147,8 @@ def resolve_scores(section: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> 
         for name in entry.hooks.signals(entry.config):
             if name in taken:
                 raise ValueError(
-                    f"score.{place} ({entry.name}) and score.{taken[name]} both return the signal {name!r}: rename "
-                    "one of them with its option signal"
+                    f"score.{place} ({entry.name}) and score.{taken[name]} both return the signal {name!r}: give one "
+                    "of them another name by its option `signal`"
                 )
             taken[name] = place
     return entries

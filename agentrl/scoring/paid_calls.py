@@ -1,8 +1,8 @@
-"""Paid answers: the run pays for each answer once, stores it in a file, counts it, and limits the cost.
+"""Answers that cost tokens or money. The run pays for each answer once, stores it in a file, and limits the costs.
 
 The file has one JSON object per line, `{"key", "value", "tokens", "price", "at"}`. `key` is a hash of everything that
 the answer depends on. `at` is the iteration that paid for the answer. Because `at` is stored, a run that is killed and
-resumed reports the same costs as an uninterrupted run. The sum over the lines is what the run has spent.
+resumed reports the same costs as an uninterrupted run. The costs of a run are the sums over all lines.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ Ask = Callable[[], Awaitable[Paid]]
 
 
 class BudgetSpent(ValueError):
-    """A limit of [scoring] is reached, and the recipe says to stop."""
+    """A limit of [scoring] is reached, and `scoring.at_limit` is stop."""
 
 
 @dataclass
 class Cost:
-    """What paid answers cost: their number, tokens, and USD."""
+    """The costs of paid answers: their number, their tokens, and their price in USD."""
 
     answers: int = 0
     tokens: int = 0
     price: float = 0.0
 
     def add(self, tokens: int, price: float) -> None:
-        """One more answer."""
+        """Add one answer."""
         self.answers, self.tokens, self.price = self.answers + 1, self.tokens + tokens, self.price + price
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """A hash of JSON values: equal for equal values, in any order of their keys."""
+    """A hash of JSON values; equal values have equal hashes, in whatever order their keys come."""
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -48,8 +48,8 @@ def key_of(values: Mapping[str, Any]) -> str:
 class _Window:
     """Numbers the paid answers of an iteration from 0, and lets at most `size` of them be under way.
 
-    Answer k is asked for as soon as all answers up to k - size have ended, so that their costs are known. A budget
-    therefore ends at the same answer in every run.
+    Answer k is asked for as soon as all answers up to number k - size have ended, and their costs are known. A limit
+    on costs is therefore reached at the same answer in every run.
     """
 
     size: int
@@ -106,7 +106,7 @@ class PaidAnswers:
 
         Args:
             values: everything that the answer depends on, as JSON values.
-            ask: asks the question. It is not called if the answer is known or already under way.
+            ask: asks the question and pays. `ask` is not called if the answer is known or already under way.
 
         Raises:
             BudgetSpent: a limit is reached, and `at_limit` is stop.
@@ -147,9 +147,9 @@ class PaidAnswers:
     def _admit(self, number: int) -> None:
         """Raise BudgetSpent or ScoreFault if a limit is reached before the answer with this number.
 
-        Each limit counts the answers of all earlier iterations. The limit of answers also counts the answers of this
-        iteration that were numbered before. The limits of tokens and of price count only the answers of this iteration
-        up to `number - size`: these have ended, so their cost is known.
+        All limits count the answers of earlier iterations. Of this iteration, the limit `answers` counts all answers
+        with smaller numbers. The limits `tokens` and `price` count the answers up to number - size, because the answers
+        after these may not have ended yet.
         """
         begun = self._begun
         before = [self._window.ended[n] for n in range(max(0, number - self._window.size + 1))]
@@ -163,8 +163,9 @@ class PaidAnswers:
             if limit is not None and amount >= limit:
                 if self.config.at_limit == "stop":
                     raise BudgetSpent(
-                        f"scoring.{name} = {limit:g} is reached: raise it and go on with --resume, which reads the "
-                        "answers paid so far from a file, or set scoring.at_limit=env_error to go on without scores"
+                        f"scoring.{name} = {limit:g} is reached: raise this limit and continue with --resume, which "
+                        "reads the answers paid so far from a file, or set scoring.at_limit=env_error, which leaves "
+                        "out the chains that cannot be scored"
                     )
                 raise ScoreFault(f"scoring.{name} = {limit:g} is reached")
 
@@ -187,7 +188,7 @@ class PaidAnswers:
             key, at = str(line["key"]), int(line["at"])
         except (KeyError, TypeError, ValueError):
             raise ValueError(
-                f"line {number} of {self.file} is no paid answer: remove the line, and it is paid for again"
+                f"line {number} of {self.file} is no paid answer: remove the line; the run pays for the answer again"
             ) from None
         assert self._known is not None
         self._known[key], self._at[key] = paid, at
@@ -210,7 +211,7 @@ class PaidAnswers:
 
 
 def _drop_cut_line(path: Path) -> None:
-    """Remove the last line if it has no line end, because a killed process left it incomplete."""
+    """Remove the last line if it has no line end: the process was killed while it wrote the line."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         with path.open("r+b") as file:
@@ -222,11 +223,11 @@ class Desk:
     """What a scorer may use: paid answers and policies of the run.
 
     Attributes:
-        entry: name of the score and its options, as JSON values. A scorer whose answers depend on them must put them
-            into `values` itself, because the key of a question is made of `values` alone.
+        entry: name of the score and its options, as JSON values. A scorer whose answers depend on `entry` must put it
+            into the `values` of each question, because the key of a question is the hash of `values` alone.
         paid: the answers of the run.
-        speakers: the policies of the run, by name of the agent.
-        tally: counts for metrics.
+        speakers: the policies of the run that a score may ask, by name of the agent.
+        tally: collects the values that `count` adds.
     """
 
     entry: Mapping[str, Any]
@@ -250,7 +251,7 @@ class Desk:
         """
         if agent not in self.speakers:
             raise ValueError(
-                f"the agent {agent!r} cannot be asked here, because the run's models are not loaded: name a served "
-                "model"
+                f"a score cannot ask the agent {agent!r} here, because the run's models are not loaded: let the score "
+                "ask a served model"
             )
         return self.speakers[agent]

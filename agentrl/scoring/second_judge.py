@@ -11,10 +11,10 @@ from agentrl.scoring.sections import SecondJudge
 
 
 class Disagreement:
-    """Follows the difference of two signals over the iterations of a run.
+    """Measures the difference of two signals in each iteration of a run.
 
-    If a policy exploits one judge, this judge's scores rise and the other judge's scores do not: the gap grows
-    (Gao et al., arXiv:2210.10760, show this for proxy and gold reward models).
+    If a policy exploits one judge, this judge's scores rise and the other judge's scores do not, so the difference
+    grows (Gao et al., arXiv:2210.10760, show this for proxy and gold reward models).
 
     Args:
         config: section [scoring.second].
@@ -25,11 +25,11 @@ class Disagreement:
         self.past: list[float] = []
 
     def observe(self, graph: StepGraph) -> dict[str, float]:
-        """Metrics of an iteration's graph, over the paths that have both signals.
+        """Metrics of an iteration's graph, over the scored paths that have both signals on their last row.
 
-        `judges_apart` is the mean absolute difference of the two signals, `judges_gap` the mean of the first minus the
-        second. `judges_discord` is the share of pairs with opposite order, among the pairs of a group in which neither
-        signal is tied. Without paths that have both signals, there are no metrics.
+        The value of a signal on a path is its sum along the path. `judges_apart` is the mean absolute difference of the
+        two values, `judges_gap` the mean of the value of `signal` minus that of `held_out`. `judges_discord` is the
+        share that `discordant` returns. Without paths that have both signals, there are no metrics.
         """
         at = ends(graph)
         first, second = (signal(graph, name) for name in (self.config.signal, self.config.held_out))  # [N] each
@@ -44,7 +44,11 @@ class Disagreement:
         return found if discord is None else {**found, "judges_discord": discord}
 
     def broken(self) -> str:
-        """Why the run must stop; empty if the judges agree well enough, or fewer than `window` iterations were seen."""
+        """Why the run must stop; empty if the run may go on.
+
+        The run may go on if the mean of `judges_apart` over the last `window` iterations is at most `threshold`, or if
+        fewer than `window` iterations have been observed.
+        """
         mean = sum(self.past) / max(1, len(self.past))
         if len(self.past) < self.config.window or mean <= self.config.threshold:
             return ""
@@ -52,11 +56,11 @@ class Disagreement:
             f"the held-out judge {self.config.held_out!r} differs from {self.config.signal!r} by {mean:.2f} over the "
             f"last {self.config.window} iterations, above scoring.second.threshold = {self.config.threshold:g}: read "
             "some of the answers (agentrl view), try agentrl check RECIPE.toml --reward, and change the rubric; or "
-            "raise scoring.second.threshold and go on with --resume"
+            "raise scoring.second.threshold and continue with --resume"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The differences of the last iterations."""
+        """The values of `judges_apart` in the last iterations, at most `window` of them."""
         return {"past": list(self.past)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -65,11 +69,10 @@ class Disagreement:
 
 
 def discordant(a: np.ndarray, b: np.ndarray, group: np.ndarray) -> float | None:
-    """The share of pairs that a [L] and b [L] order differently.
+    """The share of pairs of paths that a [L] and b [L] put in opposite order; `group` is [L] int64.
 
-    A pair is two paths of one group that have different values in a, and different values in b.
-
-    None if there is no such pair in any group. `group` is [L] int64.
+    A pair is two paths of one group that have different values in a, and different values in b. The share is None if no
+    group has such a pair.
     """
     wrong = pairs = 0
     for number in np.unique(group):

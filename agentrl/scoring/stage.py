@@ -1,4 +1,4 @@
-"""Runs all scorers at once on the chains of a graph. Signals become columns, failures become faults of chains."""
+"""Runs all scorers at once on the chains of a graph. Signals become columns, failures become faults of the chains."""
 
 import asyncio
 import math
@@ -25,7 +25,7 @@ class Scored:
 
     Attributes:
         columns: `signal/NAME` -> [N] float64, NaN on rows without the signal.
-        faults: last row of each chain that could not be scored -> why.
+        faults: last row of each chain that could not be scored -> the reason.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -44,9 +44,9 @@ class ScoreStage:
     """The scores of a recipe.
 
     Attributes:
-        entries: in the recipe's order.
+        entries: the entries of the scores, in the recipe's order.
         config: section [scoring].
-        main: name of the agent that tasks are given to.
+        main: name of the agent that gets the tasks.
         file: where paid answers are stored; None keeps them only in memory.
         speakers: policies of the run that a score may ask, by name of the agent.
     """
@@ -90,8 +90,8 @@ class ScoreStage:
             tasks: the tasks by key.
 
         Raises:
-            BudgetSpent: a limit of [scoring] is reached, and the recipe says to stop.
-            ValueError: a mistake in the recipe or in a score's file.
+            BudgetSpent: a limit of [scoring] is reached, and `scoring.at_limit` is stop.
+            ValueError: there is a mistake in the recipe or in a score's file.
         """
         chains = chains_of(graph, tasks)
         self._chains += len(chains)
@@ -110,7 +110,7 @@ class ScoreStage:
         return Scored(columns=columns, faults=dict(sorted(faults.items())))
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the scorers that have one, by place and name."""
+        """The states of the scorers that have one. A key is the scorer's place in the recipe and its name."""
         return {key: scorer.state_dict() for key, scorer in self._stateful()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class ScoreStage:
         return [(key, scorer) for key, scorer in named if isinstance(scorer, Stateful)]
 
     def prepare(self) -> None:
-        """Make the scorers now, so that a missing key or file is reported before anything is played."""
+        """Make the scorers now, so that a missing API key or file is reported before the first rollout."""
         self._made()
 
     async def close(self) -> None:
@@ -135,13 +135,13 @@ class ScoreStage:
                 await scorer.close()
 
     def _made(self) -> list[Scorer]:
-        """The scorers, made when they are first needed, because a dry run has to work without their keys and files."""
+        """The scorers. The first call makes them, because a dry run has to work without their API keys and files."""
         if len(self._scorers) < len(self.entries):
             self._scorers = [entry.hooks.make(entry.config) for entry in self.entries]
         return self._scorers
 
     def _groups(self, entry: Entry[ScoreFile], chains: Sequence[Chain]) -> list[list[Chain]]:
-        """The chains of the entry's agent, one list per call of the scorer: one chain, or one group."""
+        """The chains of the entry's agent, one list per call of the scorer: one chain, or the chains of one group."""
         agent = getattr(entry.config, "agent", "") or self.main
         own = [chain for chain in chains if chain.agent == agent]
         if entry.hooks.scope == "chain":
@@ -159,20 +159,25 @@ class ScoreStage:
         columns: Mapping[str, np.ndarray],
         faults: dict[int, str],
     ) -> None:
-        """Score chains together, and write their signals into the columns or their fault into `faults`."""
+        """Score chains in one call. Write the signals into `columns`, and the faults of chains into `faults`."""
         desk = Desk({"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally)
         try:
             found = await scorer.score(chains, desk)
+            if len(found) != len(chains):
+                raise ValueError(
+                    f"score {entry.name}: the scorer returned {len(found)} results for {len(chains)} chains: return "
+                    "one result per chain"
+                )
             written = [
                 one if isinstance(one, EnvFault) else _checked(entry, chain, one)
                 for chain, one in zip(chains, found, strict=True)
             ]
-        except ValueError:  # the user's mistake, in the recipe or in the score
+        except ValueError:  # a mistake in the recipe or in the score's file
             raise
         except EnvFault as fault:
             faults |= {int(chain.rows[-1]): f"score {entry.name}: {fault}" for chain in chains}
             return
-        except Exception as error:  # noqa: BLE001 - a failure of a score becomes a fault, like one of an environment
+        except Exception as error:  # noqa: BLE001 - a score's failure becomes a fault, like an environment's failure
             faults |= {int(chain.rows[-1]): f"score {entry.name}: {type(error).__name__}: {error}" for chain in chains}
             return
         for chain, one in zip(chains, written, strict=True):
@@ -189,29 +194,37 @@ def _checked(entry: Entry[ScoreFile], chain: Chain, signals: Signals) -> dict[st
     """The signals of a chain, each [T].
 
     Raises:
-        ScoreFault: a signal is unknown, absent or infinite; it is a single number, and this number is NaN; or it has
-            another number of steps than the chain.
+        ScoreFault: a signal is unknown, absent or infinite; a signal that is a single number is NaN; or a signal does
+            not have one number per step of the chain.
     """
     named = set(entry.hooks.signals(entry.config))
     if set(signals) != named:
-        raise ScoreFault(f"it returned the signals {sorted(signals)}, and its file names {sorted(named)}")
+        raise ScoreFault(f"the scorer returned the signals {sorted(signals)}, and its file names {sorted(named)}")
     found: dict[str, np.ndarray] = {}
     for name, value in signals.items():
         values = np.full(len(chain.turns), math.nan)  # [T]
         if np.ndim(value) == 0:
-            values[-1] = float(value)  # type: ignore[arg-type]
+            values[-1:] = _numbers(name, value)
         elif len(value) == len(values):  # type: ignore[arg-type]
-            values[:] = value
+            values[:] = _numbers(name, value)
         else:
-            raise ScoreFault(f"the signal {name} has {len(value)} steps, and the chain {len(values)}")  # type: ignore[arg-type]
+            raise ScoreFault(f"the signal {name} has {len(value)} numbers for {len(values)} steps of the chain")  # type: ignore[arg-type]
         if np.isinf(values).any() or (np.ndim(value) == 0 and math.isnan(values[-1])):
             raise ScoreFault(f"the signal {name} is no finite number")
         found[name] = values
     return found
 
 
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """A number or a list of numbers as float64; ScoreFault for anything else."""
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ScoreFault(f"the signal {name} is {value!r:.60}, which is no number") from None
+
+
 async def _all(jobs: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all jobs at once. If one raises, the others are cancelled."""
+    """Run all jobs at once. If one job raises an exception, cancel the other jobs."""
     running = [asyncio.ensure_future(job) for job in jobs]
     try:
         await asyncio.gather(*running)

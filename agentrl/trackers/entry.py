@@ -1,4 +1,4 @@
-"""What the file of a tracker offers: a frozen pydantic `Config`, and
+"""The interface of a tracker: its file offers a frozen pydantic `Config`, and
 
     def make(config: Config, run: Tracked) -> Tracker
 
@@ -21,24 +21,25 @@ class Tracker(Protocol):
 
         Args:
             stage: train, clone, or `eval/MODE`.
-            step: number of the iteration, or of the warm-up's update, from 0. After --resume some lines are sent again.
+            step: number of the iteration or, in the warm-up, of the update, from 0. After --resume some lines are sent
+                again.
             values: finite numbers and NaN, by name.
         """
 
     def close(self) -> None:
-        """Close the run in the tool, at the end of the run or when it stops earlier."""
+        """Close the run in the tool, when the run ends or stops early."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tracked:
-    """The run to open.
+    """The run that a tracker opens in its tool.
 
     Attributes:
         id: identifier of the run, which stays the same after --resume; letters, digits, dots, dashes and underscores.
         name: `run.name`.
         folder: the run's folder.
-        config: the configuration, without secrets.
-        resumed: True if the run was tracked before, so that the tool continues it.
+        config: the run's configuration, without secrets.
+        resumed: True if the run was tracked before; the tool then continues the earlier curve.
     """
 
     id: str
@@ -50,12 +51,12 @@ class Tracked:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackerFile(CatalogueFile):
-    """The file of a tracker; see the module.
+    """The file of a tracker.
 
     Attributes:
-        make: see the module.
+        make: see the module's docstring.
         package: the package that `make` imports; a missing package is reported before the run starts.
-        extra: the extra of this project that installs the package.
+        extra: the optional dependencies (extra) of agentrl-stepgraph that install the package.
     """
 
     KIND: ClassVar[str] = "tracker"

@@ -1,4 +1,4 @@
-"""The trackers of a run. A failure of a tracker does not stop the run: it is counted, and the first one is printed."""
+"""The trackers of a run. Failures of a tracker do not stop the run; they are counted, and the first one is printed."""
 
 import json
 import math
@@ -17,16 +17,16 @@ from agentrl.files import write_atomically
 from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
 
 FILE = "trackers.json"
-GIVE_UP = 20  # a tracker whose last GIVE_UP calls all failed gets no more lines
+GIVE_UP = 20  # a tracker whose last GIVE_UP calls have all failed gets no further lines
 
 
 class Trackers:
     """Every tracker of a run.
 
     Args:
-        entries: from the recipe.
-        run: what to open; `resumed` and `id` come from `tracked_id`.
-        say: prints a sentence.
+        entries: the trackers that the recipe names.
+        run: the run that the trackers open; `resumed` and `id` come from `tracked_id`.
+        say: prints a sentence for the user.
 
     Attributes:
         failures: name of a tracker -> number of its calls that failed.
@@ -57,21 +57,21 @@ class Trackers:
                 self._try(name, "store a line of metrics", partial(tracker.log, stage, step, numbers))
 
     def close(self) -> None:
-        """Close every tracker. If calls failed, store their numbers in the run's folder."""
+        """Close every tracker. If calls failed, store each tracker's number of failures in the run's folder."""
         for name, tracker in self._open.items():
             self._try(name, "be closed", tracker.close)
         self._open = {}
         if self.failures:
             counts = ", ".join(f"{name} {count}" for name, count in self.failures.items())
             self._say(f"trackers failed: {counts} times; the run is not affected, metrics.jsonl has every number")
-            with suppress(ValueError):  # if the disk is full, the run's own writes have said so
+            with suppress(ValueError):  # such as a full disk, which the run's own writes report
                 _write(self._run.folder, {"id": self._run.id, "failures": dict(self.failures)})
 
     def _try(self, name: str, what: str, call: Callable[[], Any]) -> Any:
         """The result of a call; None if it raised. Failures are counted, and a warning is printed for the first one."""
         try:
             result = call()
-        except Exception as error:  # noqa: BLE001  a tool may raise anything, and the run must go on
+        except Exception as error:  # noqa: BLE001  a tool may raise any exception, and the run must go on
             self.failures[name] += 1
             self._in_a_row[name] += 1
             if self.failures[name] == 1:
@@ -83,7 +83,7 @@ class Trackers:
 
 
 def check_packages(entries: Sequence[Entry[TrackerFile]]) -> None:
-    """Raises ValueError if a package is missing that a tracker needs; the sentence says how to install it."""
+    """Raise ValueError if a package that a tracker needs is missing; the message says how to install it."""
     for entry in entries:
         package, extra = entry.hooks.package, entry.hooks.extra
         if package and find_spec(package) is None:
@@ -103,7 +103,7 @@ def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
         if re.fullmatch(r"[\w.-]{1,120}", known, re.ASCII):
             return known, True
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass  # no id yet, or a damaged file: with a new id, only the curve in the tool begins anew
+        pass  # no id yet, or a damaged file; the run then gets a new id, and a new curve in the tool
     made = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:80]}-{secrets.token_hex(4)}"
     _write(folder, {"id": made})
     return made, False

@@ -1,4 +1,4 @@
-"""TensorBoard: events in the run's folder `tensorboard`, for `tensorboard --logdir runs`."""
+"""TensorBoard: writes events into the folder RUN/tensorboard, which `tensorboard --logdir runs` shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,11 +31,11 @@ class TensorBoard:
 
 
 def make(config: Config, run: Tracked) -> TensorBoard:
-    """A writer in the run's folder `tensorboard`; after --resume it adds a file to the same folder."""
+    """A writer of the folder RUN/tensorboard; after --resume it adds a file to this folder."""
     from tensorboardX import SummaryWriter
 
     folder = run.folder / "tensorboard"
-    # tensorboardX puts the time in seconds into the name of a file. Without a suffix, a run that is resumed within the
-    # same second would overwrite the older file.
+    # tensorboardX names a file after the time, in seconds. Without a suffix, a run that is resumed within the same
+    # second would overwrite the older file.
     files = len(list(folder.glob("*tfevents*")))
     return TensorBoard(SummaryWriter(str(folder), filename_suffix=f".{files}"))

@@ -1,6 +1,7 @@
-"""Trackio: stores metrics in a local database, which `trackio show` shows, or with `space_id` in a Space of the hub.
+"""Trackio: stores metrics in a local database, which `trackio show` displays, or in a Space of the Hugging Face hub.
 
-Without `space_id` nothing leaves the machine. The environment variable TRACKIO_DIR chooses where the database lies.
+Metrics go to a Space if `space_id` names one. Without `space_id` nothing leaves the machine. The environment variable
+TRACKIO_DIR sets the folder of the database.
 """
 
 import sys
@@ -31,7 +32,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class Trackio:
-    """Sends lines to trackio, which writes them in a thread of its own."""
+    """Sends lines of metrics to trackio, which writes them in a separate thread."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -51,7 +52,7 @@ def make(config: Config, run: Tracked) -> Trackio:
     """Open or continue the run. Trackio identifies a run by its name, so `run.id` becomes the name."""
     import trackio
 
-    with redirect_stdout(sys.stderr):  # trackio prints how to show the project; standard output stays the program's own
+    with redirect_stdout(sys.stderr):  # trackio prints hints for the user, which must not mix with the program's output
         opened = trackio.init(
             project=config.project,
             name=run.id,

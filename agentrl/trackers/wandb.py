@@ -1,7 +1,8 @@
 """Weights & Biases. With `mode` auto, metrics go to the server if there is an API key, else to files in RUN/wandb.
 
-The key comes from WANDB_API_KEY or from `wandb login`, never from a recipe. `wandb sync RUN/wandb/offline-*` sends an
-offline run later. If the environment variable WANDB_MODE is set, it overrides `mode`.
+The key comes from the environment variable WANDB_API_KEY or from `wandb login`, never from a recipe.
+`wandb sync RUN/wandb/offline-*` sends the files of an offline run to the server later. If the environment variable
+WANDB_MODE is set, it overrides `mode`.
 """
 
 import netrc
@@ -79,7 +80,7 @@ def make(config: Config, run: Tracked) -> WeightsAndBiases:
 
 
 def chosen_mode(config: Config) -> Any:
-    """The value of WANDB_MODE if it is set; else `mode`, where auto becomes online or offline."""
+    """The value of WANDB_MODE if it is set, else `mode`; auto becomes online if there is an API key, else offline."""
     if os.environ.get("WANDB_MODE"):
         return os.environ["WANDB_MODE"]
     return config.mode if config.mode != "auto" else "online" if _has_key() else "offline"

@@ -66,7 +66,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, whose module is imported at the first use of the name."""
+    """Import the module of a public name when the name is first used."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

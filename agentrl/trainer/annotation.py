@@ -1,4 +1,4 @@
-"""Computes what an update needs from the trainer's models: log-probs of policy and reference, and critic values.
+"""Adds the columns that an update needs: log-probs under policy and reference model, and the critic's values.
 
 With `update.old_logprob = "trainer"`, this module also compares the log-probs of engine and trainer. If they differ by
 more than the tolerance, or if the batch has replayed steps, demonstrations, or steps whose prompt was changed after
@@ -24,7 +24,7 @@ from agentrl.trainer.temperatures import step_temperatures
 
 
 class Annotated(NamedTuple):
-    """A graph with more columns, and metrics of the annotation."""
+    """A graph with the columns of the annotation, and metrics of the annotation."""
 
     graph: StepGraph
     metrics: dict[str, float]
@@ -34,8 +34,8 @@ class Reader:
     """A learner's policy as fillers see it (`agentrl.graph.PolicyReader`).
 
     Args:
-        learner: holds the policy.
-        temperature: sampling temperature.
+        learner: the learner of the policy.
+        temperature: sampling temperature of the recipe.
         max_tokens: largest number of packed tokens per forward pass.
     """
 
@@ -48,7 +48,7 @@ class Reader:
         return Chat(self.tokenizer).encode_plain(text)
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
-        """[S] float64 nats under the current policy; NaN outside the sampled tokens of `rows`."""
+        """[S] float64, log-probs in nats under the current policy; NaN outside the sampled tokens of `rows`."""
         temperature = self._temperature if temperature is None else temperature
         return logprobs(self._learner.network, tokens, rows, temperature=temperature, max_tokens=self._max_tokens)
 
@@ -64,20 +64,21 @@ def annotate(
 ) -> Annotated:
     """Add the columns that an update needs: log-probs, importance weights, values, and the columns of the `fillers`.
 
-    The token columns are `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64. Rows that
-    cannot be trained (probes, and rollouts that an environment error ended) keep the engine's log-probs. At temperature
-    0 (greedy) the log-probs are those at temperature 1, as in the engine.
+    The token columns are `old_logprob`, `importance` and, with a KL term, `ref_logprob`, each [S] float64. In rows that
+    cannot be trained (probes, and rollouts that an environment error ended), the log-probs are the engine's. At
+    temperature 0 (greedy) the log-probs are those at temperature 1, as in the engine.
 
     Args:
         graph: a graph with tokens.
         learner: the learner of the policy that answers in the rows `mine`.
         config: section [update].
-        temperature: sampling temperature; the graph's column `temperature` has precedence.
+        temperature: sampling temperature of the steps that have no entry in the graph's column `temperature`.
         fillers: compute further columns.
-        mine: [N] bool, the rows to annotate; None for all. With several policies, each one annotates its own rows, and
-            the entries on the rows of other policies are kept.
-        entropies: also add `token_entropy` [S] in nats, of the distribution of each sampled token under the trainer's
-            policy; 0 for forced tokens, NaN outside the trained rows. This costs one more forward pass.
+        mine: [N] bool, the rows to annotate; None for all. With several policies, `annotate` is called once per policy
+            with the rows of this policy, and keeps the entries on all other rows.
+        entropies: also add `token_entropy` [S], the entropy in nats of the distribution from which each sampled token
+            was drawn, under the trainer's weights; 0 for sampled tokens without an alternative, NaN outside the trained
+            rows. This costs one more forward pass.
 
     Raises:
         ValueError: `update.kl_coef` needs a reference model and the learner has none.
@@ -113,7 +114,7 @@ def annotate(
 def _reread(
     graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, temperature: float | np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """`old_logprob` and `importance` [S] from the trainer's log-probs; metrics of the difference to the engine's."""
+    """(the columns `old_logprob` and `importance` [S], metrics of the difference between trainer and engine)."""
     assert graph.tokens is not None
     behaviour = graph.tokens.logprobs  # [S]
     old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
@@ -134,7 +135,7 @@ def _reread(
 
 
 def _foreign(graph: StepGraph) -> np.ndarray:
-    """[N] bool, demonstrations, replayed rows, and rows whose prompt was changed after sampling.
+    """[N] bool, True for demonstrations, replayed rows, and rows whose prompt was changed after sampling.
 
     The stored log-probs of these rows may differ from the trainer's even if the engine computes correctly.
     """
@@ -145,7 +146,10 @@ def _foreign(graph: StepGraph) -> np.ndarray:
 
 
 def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
-    """The new columns on the rows `mine` [N]; on all other rows, the values of the graph's columns of these names."""
+    """The new columns on the rows `mine` [N]; on all other rows, the values of the graph's columns of the same names.
+
+    A column that the graph lacks is new on all rows.
+    """
     assert graph.tokens is not None
 
     def merged(use: np.ndarray, new: Mapping[str, np.ndarray], old: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -159,17 +163,17 @@ def _mine(graph: StepGraph, mine: np.ndarray, columns: Columns) -> Columns:
 
 
 def _sequences(graph: StepGraph, config: UpdateConfig) -> np.ndarray:
-    """[N] int, the sequence of each row: its answer, or with `sequence="episode"` its episode."""
+    """[N] int, the number of each row's sequence: its episode with `sequence="episode"`, else the row itself."""
     return graph.episode if config.sequence == "episode" else np.arange(len(graph))
 
 
 def trained_rows(graph: StepGraph) -> np.ndarray:
-    """Ascending rows that can be trained: all but probes and the rows of rollouts that an environment error ended."""
+    """The rows that can be trained, ascending: no probes, and no rows of rollouts that an environment error ended."""
     return np.flatnonzero((graph.kind != PROBE) & ~graph.failed())
 
 
 def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
-    """Largest and mean absolute difference, in nats, of two sets of log-probs [K] of the same tokens."""
+    """Largest and mean absolute difference, in nats, of the log-probs [K] of the same tokens in engine and trainer."""
     if not len(trainer):
         return {"mismatch_max": 0.0, "mismatch_mean": 0.0}
     apart = np.abs(behaviour - trainer)  # [K]
@@ -184,9 +188,10 @@ def logprobs(
     temperature: float | np.ndarray,
     max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 log-probs of the sampled tokens of `rows` under a network; 0 for forced tokens, NaN elsewhere.
+    """[S] float64 log-probs in nats of the sampled tokens of `rows` under a network; NaN elsewhere.
 
-    `temperature` is one number or [N], one per step; 0 (greedy) counts as 1.
+    The log-prob is 0 for a sampled token without an alternative. `temperature` is one number, of which 0 (greedy)
+    counts as 1, or [N], one number above 0 per step.
     """
     return _per_token(network, graph, rows, temperature, max_tokens, "none")
 
@@ -199,8 +204,10 @@ def token_entropies(
     temperature: float | np.ndarray,
     max_tokens: int,
 ) -> np.ndarray:
-    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; 0 for forced tokens, NaN
-    elsewhere."""
+    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; NaN elsewhere.
+
+    The entropy is 0 for a sampled token without an alternative. For `temperature` see `logprobs`.
+    """
     return _per_token(network, graph, rows, temperature, max_tokens, "value")
 
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning."""
+"""Behaviour cloning: trains a policy to imitate the answers of demonstrations."""
 
 import numpy as np
 
@@ -19,10 +19,10 @@ def clone(
     minibatches: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Behaviour cloning: cross-entropy on the sampled tokens, each row multiplied by its `weight`.
+    """Behaviour cloning: cross-entropy on the sampled tokens; the loss of a row is multiplied by its `weight`.
 
     The log-probabilities are those under each token's allowed set, at temperature 1. Tokens are aggregated as
-    `config.aggregation` says; None means token-mean.
+    `config.aggregation` says; None means token-mean. If `minibatches` is None, `config.minibatches` is used.
 
     Returns:
         Metrics of the whole update.

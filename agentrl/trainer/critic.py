@@ -1,9 +1,9 @@
-"""A critic: it writes values of states into the step graph's columns, and is fitted to the returns that credit gives.
+"""A critic: it writes values of states into columns of the step graph, and learns the returns of the credit method.
 
-The value of a turn is read at the token before the turn's first sampled token: there the model has seen the whole
-prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled token
-(POAD, RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state that it
-reached last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
+The value of a turn is read at the token before the turn's first sampled token, because there the model has seen the
+whole prompt and no token of the answer (turn-PPO, arXiv:2512.17008). Values per token are read before each sampled
+token (POAD, RAGEN's bi-level GAE, token-level PPO). A truncated episode is bootstrapped with the value of the state
+that it reached last. The graph stores the prompt of this state as the episode's tail; for an episode without a tail see
 `CriticConfig.cut_value`. A terminated episode is not bootstrapped.
 
 Letters: N rows, S tokens of the graph, V values read, H heads.
@@ -33,10 +33,10 @@ from agentrl.trainer.values import Targets, with_tails
 
 
 class Critic:
-    """Value heads on a trunk.
+    """Value heads on a trunk, which is a model without its output head.
 
     Args:
-        config: see `CriticConfig`; its `model` is `head` or `own`.
+        config: section [critic]; `config.model` is `head` or `own`.
         policy: the policy's network.
         trunk: with `model="own"`, the model of `config.path`, already loaded; None for a copy of the policy's model.
     """
@@ -52,24 +52,24 @@ class Critic:
         nn.init.zeros_(self.head.bias)
         self.ranks = ranks_of(policy)
         parameters = [p for _, p in self.named_parameters()]
-        # AdamW updates a parameter group in one operation, which cannot mix whole and divided tensors.
+        # AdamW updates all parameters of a group in one operation, which cannot mix whole and divided tensors.
         mixed = fsdp.sharded(self.network.model) and not self.shared
         groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
         self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The critic's own parameters: `head.NAME`, and `model.NAME` if it has a model of its own."""
+        """The parameters that only the critic has: `head.NAME`, and `model.NAME` if the critic has a separate model."""
         yield from self.head.named_parameters("head")
         if not self.shared:
             yield from self.network.model.named_parameters("model")
 
     def values(self, hidden: Tensor) -> Tensor:
-        """[V, H] values from hidden states [V, d]."""
+        """[V, H] the values of the hidden states [V, d]."""
         value: Tensor = self.head(hidden.to(self.head.weight.dtype))
         return value
 
     def read(self, tokens: Tokens, rows: np.ndarray, where: np.ndarray, max_tokens: int) -> np.ndarray:
-        """[S, H] float64 values before the tokens of `rows` that `where` [S] marks; NaN elsewhere."""
+        """[S, H] float64, values read before each token of `rows` that `where` [S] marks; NaN at all other tokens."""
         out = np.full((len(tokens.ids), self.head.out_features), np.nan)
         batch = pack(tokens, rows, np.zeros(len(out)), sharing=self.network.sharing, targets=where)
         with self.network.reading():
@@ -80,7 +80,7 @@ class Critic:
         return self.ranks.fill(out)
 
     def _values_at(self, hidden: Tensor, part: Batch) -> Tensor:
-        """[V, H] values of a micro-batch's targets, from its hidden states [T, d]."""
+        """[V, H] the values at a micro-batch's targets, from the hidden states [T, d] of the micro-batch."""
         return self.values(hidden[torch.from_numpy(part.at).to(self.network.device)])
 
     def columns(self, graph: StepGraph, played: np.ndarray, max_tokens: int) -> Columns:
@@ -88,9 +88,9 @@ class Critic:
 
         With `two_levels` there is also `value_high` [N], and with `at="token"` also `token_value` [S].
 
-        Values are NaN on rows outside `played` (ascending row numbers); `next_value` is NaN except on the last rows of
-        truncated episodes. If a truncated episode has no next observation, `CriticConfig.cut_value` says which value is
-        its `next_value`.
+        Values are NaN on rows outside `played` (ascending row numbers). `next_value` has values only on the last rows
+        of truncated episodes, and NaN elsewhere. If a truncated episode has no next observation,
+        `CriticConfig.cut_value` sets its `next_value`.
         """
         assert graph.tokens is not None, "a critic reads tokens"
         tokens, tail_rows, cut = with_tails(graph, played)
@@ -102,7 +102,7 @@ class Critic:
         per_row = np.where((at >= 0)[:, None], read[at], np.nan)  # [N', H]
         n, s = len(graph), len(graph.tokens.ids)
         next_value = np.full(n, np.nan)
-        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # the cut turn was not carried out
+        unseen = np.setdiff1d(played[(graph.last & graph.truncated)[played]], cut)  # episodes without a tail
         next_value[unseen] = per_row[unseen, 0] if self.config.cut_value == "before" else 0.0
         next_value[cut] = per_row[tail_rows, 0]
         steps = {"value": per_row[:n, 0], "next_value": next_value}
@@ -113,11 +113,11 @@ class Critic:
     def fit(
         self, graph: StepGraph, credit: Credit, *, unit: Literal["group", "rollout"], max_tokens: int, seed: int
     ) -> dict[str, float]:
-        """Regress the values of an annotated graph towards the returns of its credit.
+        """Train the values of an annotated graph towards the returns of its credit (regression).
 
         Returns:
             Metrics: loss, clip fraction and gradient norm of the critic; weighted means of value and return; and the
-            share of the returns' variance that the values explained before the update.
+            share of the returns' variance that the values explained before this training.
 
         Raises:
             ValueError: the credit method gives no returns.
@@ -147,10 +147,10 @@ class Critic:
     ) -> tuple[float, float]:
         """Add the gradient of the loss over `rows` to the gradients of the parameters.
 
-        Returns the loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
+        A trunk that is shared with the policy gets the gradient of `trunk_coef` * loss, and none if `trunk_coef` is 0.
 
-        A trunk shared with the policy gets a gradient only if `trunk_coef` is above 0, and then the gradient of
-        `trunk_coef` * loss.
+        Returns:
+            The loss, and the share of values that differ from their old values by more than `CriticConfig.clip`.
         """
         assert graph.tokens is not None
         where: np.ndarray = np.any(targets.share > 0, axis=1)  # [S]
@@ -178,7 +178,7 @@ class Critic:
         """One optimiser step with the accumulated gradient, if its norm is finite; returns the norm."""
         self.ranks.add_up(
             p.grad for p in self.head.parameters() if p.grad is not None
-        )  # the trunk's gradients are summed already
+        )  # FSDP2 has already summed the trunk's gradients over the ranks
         norm = fsdp.clip([p for _, p in self.named_parameters()], self.config.grad_clip)
         if math.isfinite(norm):
             self.optimiser.step()
@@ -186,7 +186,7 @@ class Critic:
         return norm
 
     def targets(self, graph: StepGraph, credit: Credit, rows: np.ndarray) -> Targets:
-        """The targets of `rows`, and their shares in the loss.
+        """The targets of `rows`, with the share of each target in the loss.
 
         Raises:
             ValueError: the credit method gives no returns.
@@ -217,8 +217,8 @@ class Critic:
             out[first, 0] = credit.returns[row[first]]
         else:
             raise ValueError(
-                "the credit method gives no returns for the critic to learn: use a credit method that does, such as "
-                "turn_ppo, or poad with critic.at=token, or set critic.model=none"
+                "the credit method gives no returns for the critic to learn: use a credit method that gives returns, "
+                "such as turn_ppo, or poad with critic.at=token; or set critic.model=none"
             )
         if self.config.two_levels and "return_high" in credit.parts:
             start = first & ((graph.parent < 0) | graph.column("segment_start"))[row]  # [S]
@@ -236,7 +236,7 @@ class Critic:
         return old
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint: head, optimiser and, if the critic has a model of its own, that model."""
+        """State for a checkpoint: head, optimiser and, if the critic has a separate model, this model."""
         model = None if self.shared else self.network.model.state_dict()
         return {"head": self.head.state_dict(), "optimiser": self.optimiser.state_dict(), "model": model}
 
@@ -253,7 +253,7 @@ class Critic:
             self.optimiser.load_state_dict(state["optimiser"])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"the critic's state is of another critic: resume with the section [critic] that the run was started "
+                f"the stored state does not fit this critic: resume with the section [critic] that the run was started "
                 f"with ({error})"
             ) from None
 
@@ -261,7 +261,8 @@ class Critic:
 def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callable[[Network], Critic] | None:
     """A function that makes the configured critic for a policy's network; None if `critic.model` is none.
 
-    The returned function raises ValueError if the model of `critic.path` cannot be read, or has a smaller vocabulary.
+    The returned function raises ValueError if the model of `critic.path` cannot be read, or if its vocabulary is
+    smaller than the policy's.
     """
     if config.model == "none":
         return None
@@ -272,7 +273,8 @@ def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callabl
         trunk = load_model(model.model_copy(update={"path": config.path, "new": None, "lora": None}), seed).model
         if trunk.config.get_text_config().vocab_size < policy.config.vocab_size:
             raise ValueError(
-                f"critic.path={config.path!r} has a smaller vocabulary than the policy: use a model of its family"
+                f"critic.path={config.path!r} has a smaller vocabulary than the policy: use a model of the policy's "
+                "family"
             )
         return Critic(config, policy, trunk)
 
@@ -280,9 +282,9 @@ def critic_maker(config: CriticConfig, model: ModelConfig, seed: int) -> Callabl
 
 
 def _own(policy: Network, trunk: nn.Module | None) -> Network:
-    """The network of a critic with its own model: `trunk`, or a copy of the policy's current model.
+    """The network of a critic with a separate model: `trunk`, or a copy of the policy's current model.
 
-    A trunk in half precision is converted to float32, because half precision would round the optimiser's steps away.
+    Weights in half precision are converted to float32, because half precision would round the optimiser's steps away.
     """
     divided = fsdp.sharded(policy.model)
     if divided and trunk is None:
@@ -304,7 +306,7 @@ def _like(x: np.ndarray, value: Tensor) -> Tensor:
 def _explained(targets: Targets) -> dict[str, float]:
     """Explained variance 1 - Var(return - value) / Var(return) of the first head, and the means of value and return.
 
-    All are weighted by the targets' shares in the loss; empty if no target has a share.
+    Variances and means are weighted by the targets' shares in the loss. Without targets the result is empty.
     """
     share, returns, value = targets.share[:, 0], targets.returns[:, 0], targets.old[:, 0]
     if not share.sum():
@@ -322,16 +324,19 @@ def _explained(targets: Targets) -> dict[str, float]:
     }
 
 
-Beside = Callable[[np.ndarray], None]  # adds another loss's gradient before the policy's optimiser step on these rows
+Beside = Callable[[np.ndarray], None]  # adds the gradient of another loss on these rows, before the policy's step
 
 
 def trunk_gradient(critic: Critic | None, graph: StepGraph, credit: Credit, max_tokens: int) -> Beside | None:
-    """A function that adds `trunk_coef` times the critic's gradient to the trunk; None if there is nothing to add."""
+    """A function that adds `trunk_coef` times the gradient of the critic's loss to the trunk of the policy.
+
+    None if there is no critic, if the critic has a separate model, or if `trunk_coef` is 0.
+    """
     if critic is None or not critic.shared or not critic.config.trunk_coef:
         return None
 
     def add(rows: np.ndarray) -> None:
         critic.backward(graph, critic.targets(graph, credit, rows), rows, max_tokens, critic.config.trunk_coef)
-        critic.optimiser.zero_grad(set_to_none=True)  # the head is trained by `fit` alone
+        critic.optimiser.zero_grad(set_to_none=True)  # only `fit` trains the head
 
     return add

@@ -24,7 +24,7 @@ from agentrl.trainer.temperatures import step_temperatures
 
 
 class Terms(NamedTuple):
-    """The loss [X] of each target of the copies, and metrics: values [X] by name, whose weighted means are logged."""
+    """The loss [X] of each target of the copies, and metrics: values [X] by name. Their weighted means are logged."""
 
     per_token: Tensor
     metrics: Mapping[str, Tensor]
@@ -32,7 +32,7 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What one update trains.
+    """The rows that one update trains, and their loss.
 
     Attributes:
         graph: an annotated graph with tokens.
@@ -43,9 +43,10 @@ class Work:
             indices [X] in the token table; the `Spread`, which names the target and the copy of each of these entries;
             and the copies.
         entropy: see `agentrl.model.token_stats`.
-        temperature: sampling temperature, above 0; the graph's column `temperature` has precedence.
-        bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need that.
-        beside: adds another loss's gradient before the optimiser step on a mini-batch's rows.
+        temperature: sampling temperature, above 0, of the steps that have no entry in the graph's column `temperature`.
+        bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need this.
+        beside: gets a mini-batch's rows and adds the gradient of another loss, before the optimiser step; None for no
+            other loss.
     """
 
     graph: StepGraph
@@ -64,8 +65,8 @@ def counted_copies(
 ) -> Copies:
     """The copies that the loss counts.
 
-    Each row has one copy. If the graph is branched and a ratio or a mean of the loss spans whole episodes, a row has
-    one copy per path through it.
+    If the graph is branched and a ratio or a mean of the loss spans whole episodes, a row has one copy per path through
+    it. Otherwise each row has one copy.
     """
     over_episodes = config.sequence == "episode" and config.aggregation not in (None, "token-mean")
     per_path = (whole_episodes or over_episodes) and forked(graph)
@@ -89,7 +90,7 @@ def descend(
 
 
 def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: "Meter") -> None:
-    """One optimiser step on `rows`."""
+    """One optimiser step on `rows`; no step if these rows have no targets and no other loss adds a gradient."""
     tokens, net, copies = work.graph.tokens, learner.network, work.copies
     assert tokens is not None
     inside = np.flatnonzero(np.isin(copies.row, rows))  # [C of the mini-batch]
@@ -136,5 +137,5 @@ def _at(stats: TokenStats, target: np.ndarray) -> TokenStats:
 
 
 def column_like(x: np.ndarray, like: Tensor) -> Tensor:
-    """A column as a tensor of the type and on the device of `like`."""
+    """A column as a tensor with the type and the device of `like`."""
     return torch.from_numpy(np.asarray(x, np.float64)).to(like.device, like.dtype)

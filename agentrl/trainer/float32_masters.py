@@ -1,4 +1,4 @@
-"""float32 copies ("master weights") of a model in half precision: the optimiser changes the copies.
+"""float32 copies ("master weights") of the weights of a model in half precision. The optimiser changes these copies.
 
 bfloat16 has 8 bits of mantissa, so a step of less than 1/512 of a weight is rounded away. At a learning rate of 1e-6, a
 model that is trained in place would hardly move (Micikevicius et al., arXiv:1710.03740, section 3.1).
@@ -15,7 +15,7 @@ HALF = (torch.bfloat16, torch.float16)
 class Masters:
     """float32 copies of the trained weights that a model holds in half precision; other weights have no copy.
 
-    The gradients of the micro-batches are added up in float32, so their sum is not rounded to half precision either.
+    The gradients of the micro-batches are added up in float32, so that their sum is not rounded to half precision.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -36,7 +36,7 @@ class Masters:
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Round the copies into the model."""
+        """Write the copies into the model, rounded to half precision."""
         for parameter, master in self._pairs:
             parameter.copy_(master)
 
@@ -51,7 +51,7 @@ class Masters:
 
     @torch.no_grad()
     def load(self, state: Sequence[Tensor]) -> None:
-        """Copy the weights `state`, in the order of `state()`, into the copies; ValueError if the shapes do not fit."""
+        """Set the copies to the weights `state`, in the order of `state()`; ValueError if the shapes do not fit."""
         if [tuple(x.shape) for x in state] != [tuple(master.shape) for _, master in self._pairs]:
             raise ValueError(
                 f"the state has {len(state)} float32 weights, which do not fit this model's {len(self._pairs)}: "

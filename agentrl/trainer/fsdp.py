@@ -1,7 +1,7 @@
 """A model divided over ranks with torch's FSDP2: each rank keeps a part of every weight, gradient and optimiser state.
 
-The layers are gathered one after another in each pass. Gradients are summed over ranks, never averaged, because
-agentrl's loss is a sum that is already divided by the denominator of the whole mini-batch. Trained weights in half
+In each pass, the weights of one layer after another are gathered. Gradients are summed over ranks, not averaged,
+because each micro-batch's loss is already divided by the denominator of the whole mini-batch. Trained weights in half
 precision become float32 shards, which the optimiser changes. The passes of such a model still compute in half
 precision, as with `agentrl.trainer.float32_masters` in one process.
 """
@@ -19,11 +19,11 @@ from agentrl.model import Network
 from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.ranks import ATTRIBUTE, Ranks
 
-ORIGIN = "agentrl_origin"  # attribute of a sharded model
+ORIGIN = "agentrl_origin"  # attribute of a sharded model, with its `Origin`
 
 
 class Origin(NamedTuple):
-    """How a model was sharded.
+    """Facts about a sharded model.
 
     Attributes:
         blank: the model before it was sharded, without memory for its weights.
@@ -60,15 +60,15 @@ def shard(model: Any, ranks: Ranks, *, offload: bool = False, device: torch.devi
         _widen(layer)
         fully_shard(layer, **options)
     _widen(model)
-    # The trainer calls the head itself, after the pass of the root and for target tokens only, so the root is not
-    # resharded after its pass.
+    # The trainer calls the head separately, after the pass of the root module and for target tokens only. The root
+    # module is therefore not sharded again after its pass.
     fully_shard(model, reshard_after_forward=False, **options)
     _finish(model)
     setattr(model, ATTRIBUTE, ranks)
-    setattr(model, ORIGIN, Origin(blank, offload))  # in a tuple: a bare model would become a submodule
+    setattr(model, ORIGIN, Origin(blank, offload))  # a tuple, because torch would make a bare model a submodule
     if _ties(model) != ties:
         raise ValueError(
-            f"learner.processes: a model of type {model.config.model_type} shares a weight between its layers, which "
+            f"learner.processes: a model of type {model.config.model_type} shares a weight between its layers, so it "
             "cannot be divided over processes: set learner.processes=1"
         )
 
@@ -78,9 +78,9 @@ def duplicate(model: Any, *, wide: bool = False, trained: bool = False) -> Any:
 
     Args:
         model: the sharded model.
-        wide: convert weights in half precision to float32; else the copy has the types of the model before sharding,
-            except that trained weights are in float32.
-        trained: whether the copy's weights are trained.
+        wide: convert all weights in half precision to float32. If False, weights that are not trained keep the types
+            that they had before the model was sharded.
+        trained: are the copy's weights trained?
     """
     origin: Origin = getattr(model, ORIGIN)
     made = copy.deepcopy(origin.blank).requires_grad_(trained)
@@ -110,7 +110,7 @@ def before(model: Any) -> Any:
 
 
 def sharded(model: Any) -> bool:
-    """Is the model divided over ranks (perhaps over one)?"""
+    """Is the model divided over ranks? A model can also be divided over a single rank."""
     return hasattr(model, ORIGIN)
 
 
@@ -121,7 +121,7 @@ def offloaded(model: Any) -> bool:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A divided tensor with all its parts, or the tensor itself; every rank calls this."""
+    """A divided tensor, put together from the parts of all ranks; any other tensor as it is. Every rank calls this."""
     parts: Any = tensor
     full: Tensor = parts.full_tensor() if hasattr(parts, "full_tensor") else tensor
     return full
@@ -141,8 +141,8 @@ def part_like(full: Tensor, like: Tensor) -> Tensor:
 def clip(parameters: Iterable[Tensor], limit: float) -> float:
     """Scale all gradients down if their common norm is above `limit`; returns the norm before scaling.
 
-    The norm is that of all gradients. If a gradient is divided over ranks, all its parts count, so every rank gets the
-    same norm.
+    The norm is that of all gradients together. If a gradient is divided over ranks, all its parts count, so every rank
+    gets the same norm.
 
     Args:
         parameters: the tensors whose gradients are scaled. A tensor that is not divided has the same gradient on every
@@ -161,7 +161,7 @@ def clip(parameters: Iterable[Tensor], limit: float) -> float:
 
 
 def _layers(model: Any) -> nn.ModuleList:
-    """The layers of a model's decoder, which are gathered one at a time."""
+    """The layers of a model's decoder, whose weights are gathered one layer at a time."""
     lists = [module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)]
     if not lists:
         raise ValueError(
@@ -172,21 +172,21 @@ def _layers(model: Any) -> nn.ModuleList:
 
 
 def _widen(module: nn.Module) -> None:
-    """Convert the trained half-precision weights to float32. Parts that were sharded before have no such weights."""
+    """Convert the trained half-precision weights to float32. Layers that are already sharded have no such weights."""
     for parameter in module.parameters():
         if parameter.requires_grad and parameter.dtype in HALF:
             parameter.data = parameter.data.float()
 
 
 def _finish(model: Any) -> None:
-    """Sum gradients instead of averaging them, and let the trainer reach the decoder."""
+    """Let FSDP2 sum gradients instead of averaging them, and give the trainer a method that calls the decoder."""
     from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)  # else torch sums float32 by PREMUL_SUM, which gloo lacks
-    # The hooks that gather the root's weights run around the root's own methods only.
+            module.set_force_sum_reduction_for_comms(True)  # otherwise torch uses PREMUL_SUM, which gloo does not have
+    # FSDP2 gathers the root module's weights only when a method of the root module is called.
     setattr(model, Network.DECODE, types.MethodType(_decode, model))
     register_fsdp_forward_method(model, Network.DECODE)
 
@@ -197,7 +197,7 @@ def _decode(self: Any, **inputs: Any) -> Tensor:
 
 
 def _ties(model: nn.Module) -> list[list[str]]:
-    """For each parameter that has several names (a tied weight), these names."""
+    """The names of each parameter that has several names (a tied weight)."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)

@@ -1,19 +1,19 @@
 """Importance weights of tokens that an older version or another implementation of the model has sampled.
 
-The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update
-over the probability that the engine sampled with. r differs from 1 if rollouts are older than the update
-(`run.staleness`) or if engine and trainer compute differently. The weight w(r) multiplies the policy-gradient terms of
-the token. No gradient flows through w. PPO's own ratio stays pi_new / pi_old. Together this is
-decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
+The ratio of a token is r = pi_old / pi_behaviour = exp(old - behaviour): the trainer's probability before the update,
+divided by the probability with which the engine sampled the token. r differs from 1 if older weights played the
+rollouts (`run.staleness`) or if engine and trainer compute differently. The weight w(r) multiplies the policy-gradient
+terms of the token. No gradient flows through w. PPO's own ratio is still pi_new / pi_old. PPO with these weights is
+called decoupled PPO (Hilton et al., arXiv:2110.00641, section 3; AReaL, arXiv:2505.24298, section 5.2).
 
-- `truncate`: w = min(r, high). Truncated importance sampling per token; V-trace, Espeholt et al., arXiv:1802.01561,
-  c_i of Eq. 1 with c-bar = high, lambda = 1.
+- `truncate`: w = min(r, high). This is truncated importance sampling per token: c_i in Eq. 1 of V-trace (Espeholt et
+  al., arXiv:1802.01561) with c-bar = high and lambda = 1. Default 2.
 - `mask`: w = r if low <= r <= high, else 0. IcePop (Ring-1T, arXiv:2510.18855, the function M; also Eq. 1 of
   INTELLECT-3, arXiv:2512.16144); defaults 0.5 and 5, as in Ring-1T.
 - `sequence_mask`: w = 1 on all tokens of a sequence if low <= g <= high, else 0, where g is the geometric mean of r
-  over the decisions of the sequence. Rejection by the geometric mean, verl, docs/algo/rollout_corr_math.md, section
-  3.3.3 and A_geo of 3.4; defaults 0.5 and 2. verl's upper bound of 1.001 is meant for the case that engine and trainer
-  hold the same weights. A sequence is an answer or an episode, as in `update.sequence`.
+  over the decisions of the sequence. This is verl's rejection by the geometric mean (docs/algo/rollout_corr_math.md,
+  section 3.3.3 and A_geo of 3.4); defaults 0.5 and 2. verl's upper bound of 1.001 is meant for the case that engine and
+  trainer hold the same weights. A sequence is a step's answer or an episode, as `update.sequence` says.
 
 Masked tokens stay in the denominators of the aggregation, as in IcePop's objective.
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from agentrl.trainer.sections import Importance
 
-BANDS: dict[Importance, tuple[float, float]] = {
+BANDS: dict[Importance, tuple[float, float]] = {  # default (low, high) of each kind
     "none": (0.0, np.inf),
     "truncate": (0.0, 2.0),
     "mask": (0.5, 5.0),
@@ -35,7 +35,7 @@ BANDS: dict[Importance, tuple[float, float]] = {
 
 
 class Weighed(NamedTuple):
-    """Weights [K] float64 >= 0, and metrics of them."""
+    """Weights [K] float64 >= 0, and metrics of the weights."""
 
     weight: np.ndarray
     metrics: dict[str, float]
@@ -44,12 +44,12 @@ class Weighed(NamedTuple):
 def importance_weights(
     log_ratio: np.ndarray, sequence: np.ndarray, kind: Importance, low: float | None = None, high: float | None = None
 ) -> Weighed:
-    """The weight of each decision, by the formulas of the module.
+    """The weight of each decision, by the formulas in the module's docstring.
 
     Args:
         log_ratio: [K] float64 nats, old - behaviour.
         sequence: [K] int, the sequence of each decision.
-        kind: how ratios become weights.
+        kind: the formula, a key of `BANDS`; `none` gives all decisions the weight 1.
         low, high: bounds of the ratio, or of a sequence's geometric mean; None for the bounds in `BANDS`.
 
     Returns:

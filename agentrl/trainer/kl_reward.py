@@ -1,4 +1,4 @@
-"""KL in the reward: subtract each step's KL against the reference model from its reward, before credit is computed."""
+"""KL in the reward: subtracts kl_coef times a step's KL against the reference model from the step's reward."""
 
 import numpy as np
 import torch
@@ -11,19 +11,20 @@ from agentrl.trainer.sections import UpdateConfig
 
 
 def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
-    """With `kl_in="reward"`, subtract kl_coef times a step's KL from its reward.
+    """With `kl_in="reward"`, subtract kl_coef times a step's KL from the step's reward, before credit is computed.
 
-    A step's KL is the sum of the KL estimates of its decisions.
+    A step's KL is the sum of the KL estimates of the step's decisions, under the policy before the update, as in verl's
+    apply_kl_penalty.
 
-    Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`); here each
-    step is charged for its own decisions. The policy is the one before the update, as in verl's apply_kl_penalty.
+    Source: Stiennon et al., arXiv:2009.01325, section 3.4, R = r - beta log(pi / pi_ref) (`kl_form="k1"`). There, the
+    sum over the whole answer is subtracted from one reward; here, each step's sum from the reward of this step.
 
-    If the graph has a column `score`, the score of a row is charged too, with kl_coef times the sum of `kl` over the
-    path from the root to the last row of the row's episode.
+    If the graph has a column `score`, kl_coef times the sum of `kl` over the path from the root to the last row of the
+    row's episode is subtracted from the score of the row.
 
-    The column `kl` [N] holds the sums in nats, so that reward + kl_coef * kl is the reward before the charge. The
-    columns `env_reward` and `env_score` [N] hold the environment's reward and score. If the environment does not report
-    success, `env_score` decides whether an episode succeeded.
+    The column `kl` [N] holds the KL of the steps in nats, so that reward + kl_coef * kl is the reward before the
+    subtraction. The columns `env_reward` and `env_score` [N] hold the environment's reward and score. If the
+    environment does not report success, `env_score` decides whether an episode succeeded.
     """
     if config.kl_in == "loss" or not config.kl_coef:
         return annotated

@@ -1,4 +1,4 @@
-"""The learner: what updates change (weights, optimiser, learning rate, critic), with tokenizer and reference model."""
+"""The learner of a policy: its weights, optimiser, learning rate, critic, tokenizer and reference model."""
 
 import copy
 import logging
@@ -36,24 +36,29 @@ class ModelAndTokenizer(Protocol):
 
 
 class StepReport(NamedTuple):
-    """An optimiser step: the gradient norm before clipping, and whether the step was skipped (norm not finite)."""
+    """The result of an optimiser step.
+
+    Attributes:
+        grad_norm: the gradient norm before clipping.
+        skipped: True if the step was skipped because this norm is not finite.
+    """
 
     grad_norm: float
     skipped: bool
 
 
 class Learner:
-    """Weights, and everything that an update needs to change them.
+    """The weights of a policy, with everything that an update needs to change them.
 
     Weights in half precision are changed through float32 copies (`agentrl.trainer.float32_masters`).
 
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
         optim: section [optim].
-        reference: keep a reference model for KL: for peft the model with the adapter disabled, else a frozen copy of
-            the current weights, which `restart` renews.
-        sharing: how batches are packed; None takes what the model's layers allow.
-        critic: makes the critic for a policy's network, at first and at each `restart`; None for no critic.
+        reference: keep a reference model for KL. With peft it is the model without the adapter. Otherwise it is a
+            frozen copy of the current weights, which `restart` renews.
+        sharing: how batches are packed; None packs them as trees if the model's layers allow it.
+        critic: makes the critic for a policy's network, now and at each `restart`; None for no critic.
         config: section [learner].
         ranks: the processes that share this learner. Every process makes the learner from the same weights and calls
             the same methods; `config.divided` says whether the model is divided.
@@ -61,10 +66,10 @@ class Learner:
 
     Attributes:
         half: does the model compute in half precision?
-        generating: the whole model, to generate with and to save. If the trained model is divided, `generating` is a
-            copy on rank 0, which `gather` updates, and None on the other ranks. Otherwise `generating` is the trained
+        generating: the undivided model, which generates and is saved. If the trained model is divided, `generating` is
+            a copy on rank 0, which `gather` updates, and None on the other ranks. Otherwise `generating` is the trained
             model itself.
-        meter: sums the metrics of an update.
+        meter: the class that sums the metrics of an update.
     """
 
     meter: type[Meter] = Meter
@@ -105,8 +110,8 @@ class Learner:
     def note(self) -> str:
         """A note for reports: how batches are packed, and, if they are not packed as trees, the reason."""
         if self.network.reason:
-            return f"every path is packed as a row of its own: {self.network.reason}"
-        return "batches are packed as trees: what several steps share is computed once"
+            return f"every path is packed as a sequence of its own: {self.network.reason}"
+        return "batches are packed as trees: tokens that several steps share are computed once"
 
     @property
     def has_reference(self) -> bool:
@@ -116,7 +121,7 @@ class Learner:
     def restart(self, optim: OptimConfig, updates: int) -> None:
         """Begin a stage of `updates` updates with a new optimiser, learning-rate schedule and critic.
 
-        The reference becomes a copy of the current policy; with an adapter it stays the model below the adapter.
+        The reference becomes a copy of the current policy; with an adapter it is still the model without the adapter.
         """
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
         if self.masters is not None:
@@ -153,7 +158,7 @@ class Learner:
 
     @contextmanager
     def reference(self) -> Iterator[Network]:
-        """The reference network."""
+        """The reference network, for use in a `with` block."""
         assert self._wants_reference, "this learner was made without a reference model"
         if self.reference_copy is not None:
             yield self.reference_copy
@@ -163,7 +168,7 @@ class Learner:
 
     @contextmanager
     def noise(self, key: Sequence[int]) -> Iterator[None]:
-        """Seed dropout's noise, so that a resumed run draws the same noise as an uninterrupted run."""
+        """Seed the noise of dropout, so that a resumed run draws the same noise as an uninterrupted run."""
         device = self.network.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(fold(key))
@@ -176,7 +181,7 @@ class Learner:
 
     @property
     def rate(self) -> float:
-        """Factor on the configured learning rates in this update, from 0 to 1."""
+        """The factor by which the configured learning rates are multiplied in this update, from 0 to 1."""
         if self.updates < self.optim.warmup:
             return (self.updates + 1) / (self.optim.warmup + 1)
         if self.optim.schedule == "constant":
@@ -186,7 +191,7 @@ class Learner:
         return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     def step(self) -> StepReport:
-        """One optimiser step with the accumulated gradients, which are then dropped.
+        """Make one optimiser step with the accumulated gradients, then clear the gradients.
 
         If the gradient norm is not finite, the step is skipped and logged as an error.
         """
@@ -208,7 +213,7 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint, without the weights, which are saved in the layout of transformers.
 
-        The state of a divided learner has no tensors; see `agentrl.trainer.learner_state.write`.
+        The state of a divided learner has no tensors; `write_parts` stores its tensors.
         """
         return {
             "optim": self.optim.model_dump(mode="json"),
@@ -230,11 +235,11 @@ class Learner:
 
         Args:
             state: the state of a learner with any number of ranks.
-            parts: folder with the tensors of a divided learner.
+            parts: the folder that `write_parts` wrote, if the learner of the state was divided; else None.
 
         Raises:
-            ValueError: the state belongs to another model, or lacks the critic or the reference model
-                that this learner has.
+            ValueError: the state belongs to another model, or lacks the critic or the reference model that this learner
+                has.
         """
         self.restart(OptimConfig.model_validate(state["optim"]), state["total_updates"])
         self.updates = int(state["updates"])
@@ -267,25 +272,27 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
         optimisers.append(Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))
     if not optimisers:
-        raise ValueError("the model has no parameter that can be trained: check model.path and lora.target_modules")
+        raise ValueError(
+            "the model has no parameter that can be trained: check model.path and model.lora.target_modules"
+        )
     return optimisers
 
 
 def _check_same(model: nn.Module, ranks: Ranks) -> None:
-    """Raises ValueError unless every rank has loaded the weights of rank 0 (compared by the sum of each tensor)."""
+    """Raise ValueError if a rank has loaded other weights than rank 0 (the sums of each tensor are compared)."""
     rank = ranks.other(
         lambda: {name: float(p.detach().sum(dtype=torch.float64)) for name, p in model.named_parameters()}
     )
     if rank is not None:
         raise ValueError(
-            f"process {rank} of the learner has loaded other weights than process 0: give every machine the same "
-            "model.path"
+            f"process {rank} of the learner has loaded other weights than process 0: put the same model at model.path "
+            "on every machine"
         )
 
 
 def _recompute(model: Any) -> None:
-    """Let the layers compute their activations again in the backward pass."""
-    try:  # renamed in transformers 5
+    """Let the layers compute their activations again in the backward pass, and not store them."""
+    try:  # transformers 5 renamed the method
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         enable({"use_reentrant": False})
     except (ValueError, AttributeError) as error:
@@ -301,6 +308,6 @@ def _inner(model: Any) -> Any:
 
 
 def _embedding_ids(model: Any) -> set[int]:
-    """Identities of the parameters of embeddings and of the output head."""
+    """The `id` of each parameter of the embeddings and of the output head."""
     tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
     return {id(p) for module in [*tables, model.get_output_embeddings()] for p in module.parameters()}

@@ -1,11 +1,11 @@
 """Stores and loads the tensors of a learner's state, whole or divided over ranks.
 
-An undivided learner stores its state whole. A divided learner stores one safetensors file per rank by
-torch.distributed.checkpoint. Each tensor in these files is named after its parameter, so that any number of
+An undivided learner has its tensors in the state itself (`tensors`). A divided learner stores one safetensors file per
+rank by torch.distributed.checkpoint. Each tensor in these files is named after its parameter, so that any number of
 ranks (also one) can read the files:
 
     optimiser.PARAMETER/KEY    state of the optimiser, such as exp_avg
-    weight.PARAMETER           float32 weight of a model that computes in half precision
+    weight.PARAMETER           float32 copy of a trained weight that the model holds in half precision
     reference.PARAMETER        weight of the reference model
     critic.head.PARAMETER, critic.model.PARAMETER, critic.optimiser.PARAMETER/KEY
 """
@@ -66,8 +66,8 @@ class _Parts:
     """The files of a divided learner.
 
     Args:
-        folder: holds the files.
-        group: process group of the ranks that read; None for one process.
+        folder: the folder with the files.
+        group: process group of the ranks that read the files; None for one process.
     """
 
     def __init__(self, folder: Path, group: Any) -> None:
@@ -75,7 +75,7 @@ class _Parts:
 
         if not any(folder.glob("*.safetensors")):
             raise ValueError(
-                f"{folder} holds no state of an optimiser: remove its checkpoint to go on from the one before"
+                f"{folder} holds no state of an optimiser: remove this checkpoint to continue from the one before it"
             )
         self._folder, self._group = folder, group
         self._reader = HuggingFaceStorageReader(str(folder))
@@ -91,7 +91,7 @@ class _Parts:
         read = {name: target.detach() for name, target in targets.items()}  # `detach` makes no copy
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # no_dist disables it
+                warnings.filterwarnings("ignore", "torch.distributed is disabled")  # a warning of no_dist=True
                 load_parts(read, storage_reader=self._reader, process_group=self._group, no_dist=self._group is None)
         except CheckpointException as error:
             raise ValueError(f"{self._folder} cannot be read: {_first_cause(error)}") from None
@@ -151,9 +151,9 @@ def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> No
     """Load a state that a learner with any number of ranks has stored; every rank calls this.
 
     Args:
-        learner: divided or not.
-        state: what `Learner.state_dict` returned.
-        parts: the folder that `write` wrote, if the stored learner was divided.
+        learner: the learner to fill, divided or not.
+        state: the result of `Learner.state_dict`.
+        parts: the folder that `write` wrote, if the stored learner was divided; else None.
 
     Raises:
         ValueError: see `Learner.load_state_dict`.
@@ -171,21 +171,21 @@ def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> No
         targets |= _blank_states(prefix, optimisers, names, kinds)
     for name, target in targets.items():
         if name not in kinds:
-            raise _of_another_model(f"it has no {name}")
+            raise _of_another_model(f"the stored state has no {name}")
         if kinds[name].shape != tuple(target.shape):
-            raise _of_another_model(f"{name} has shape {[*kinds[name].shape]} in place of {[*target.shape]}")
+            raise _of_another_model(f"{name} has shape {[*kinds[name].shape]}, and the learner's {[*target.shape]}")
     extra = sorted(
         name for name in kinds if name not in targets and ("optimiser." in name or name.startswith("weight."))
     )
     if extra:
-        raise _of_another_model(f"it has {extra[0]}")
+        raise _of_another_model(f"the learner has no {extra[0]}")
     table.fill(targets)
     if learner.masters is not None:
         learner.masters.write_back()
 
 
 def _require(learner: "Learner", *, critic: bool, reference: bool) -> None:
-    """Raises ValueError if the learner has a critic or a reference, and the stored state has none."""
+    """Raise ValueError if the learner has a critic or a reference copy that the stored state lacks."""
     if learner.critic is not None and not critic:
         raise ValueError("the checkpoint has no critic: resume with the critic.model that the run was started with")
     if learner.reference_copy is not None and not reference:
@@ -195,11 +195,11 @@ def _require(learner: "Learner", *, critic: bool, reference: bool) -> None:
 
 
 def _of_another_model(why: str) -> ValueError:
-    return ValueError(f"the optimiser's state is of another model or section [optim]: {why}")
+    return ValueError(f"the stored optimiser belongs to another model or another section [optim]: {why}")
 
 
 def _flat(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor by its name."""
+    """Every tensor of the learner's state, with its name in the files."""
     yield from _weights(learner)
     for prefix, optimisers, names in _optimised(learner):
         for optimiser in optimisers:
@@ -242,13 +242,13 @@ def _optimised(learner: "Learner") -> Iterator[tuple[str, Optimisers, dict[int, 
 def _blank_states(
     prefix: str, optimisers: Optimisers, names: Mapping[int, str], kinds: Mapping[str, Kind]
 ) -> dict[str, Tensor]:
-    """Give the optimisers a tensor of zeros for each stored tensor of their states; returns these tensors by name."""
+    """Give the optimisers a tensor of zeros for each stored tensor of their states. Returns the new tensors by name."""
     made: dict[str, Tensor] = {}
     for optimiser in optimisers:
         for parameter in (p for group in optimiser.param_groups for p in group["params"]):
             start = f"{prefix}.{names[id(parameter)]}/"
             for name in (name for name in kinds if name.startswith(start)):
-                whole = not kinds[name].shape and parameter.ndim  # a count of steps
+                whole = not kinds[name].shape and parameter.ndim  # a scalar, such as the count of steps
                 blank = torch.zeros((), dtype=kinds[name].dtype) if whole else torch.zeros_like(parameter.detach())
                 made[name] = optimiser.state[parameter][name.removeprefix(start)] = blank
     return made
@@ -278,7 +278,10 @@ def _named(learner: "Learner", state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
-    """Raises ValueError if the state of a parameter has another shape; torch would fail only in the next update."""
+    """Raise ValueError if a parameter's state has another shape than the parameter.
+
+    Without this check, torch would fail only in the next update.
+    """
     for parameter, state in optimiser.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
@@ -286,6 +289,6 @@ def _check_shapes(optimiser: torch.optim.Optimizer) -> None:
 
 
 def _first_cause(error: Any) -> str:
-    """The error of the first rank that failed, at most 200 characters."""
+    """The message of the first rank that failed, at most 200 characters."""
     causes = [str(one[0] if isinstance(one, tuple) else one) for one in getattr(error, "failures", {}).values()]
     return " ".join((causes[0] if causes else str(error)).split())[:200]

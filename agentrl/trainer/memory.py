@@ -1,11 +1,11 @@
 """Forecasts how much memory an update needs, by running the update on tensors without memory.
 
-The real `update` runs on tensors that have shapes and types and no memory: tensors on the device meta, or fakes
-(`torch._subclasses.FakeTensorMode`) for a divided learner and where meta does not work. The optimiser already has the
-state of a first step. `Peak` adds up the storages that would be alive. The forecast uses the attention for CPUs, which
-stores the same tensors as FlexAttention: query, key, value, output and log-sum-exp. Further memory of a device is not
-counted: its context, gaps of the allocator, workspaces of kernels, buffers of NCCL. So a device needs at least as much
-memory as the forecast.
+The real `update` runs on tensors that have shapes and types and no memory. These are tensors on the device meta or, for
+a divided learner and if meta does not work, fakes (`torch._subclasses.FakeTensorMode`). The optimiser already has its
+state, as after a first step. `Peak` adds up the storages that would be alive. The forecast uses the attention for CPUs,
+which stores the same tensors as FlexAttention: query, key, value, output and log-sum-exp. Some memory of a device is
+not counted: its context, gaps of the allocator, workspaces of kernels, buffers of NCCL. A device therefore needs at
+least as much memory as the forecast says.
 """
 
 import copy
@@ -34,19 +34,19 @@ from agentrl.trainer.policy_update import update
 from agentrl.trainer.ranks import Ranks
 from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig
 
-BLOCK = 512  # bytes; CUDA's allocator gives whole blocks
-SAMPLED = 0.25  # share of the tokens of an episode that are sampled
-TURNS = 8  # turns of an episode
+BLOCK = 512  # bytes; CUDA's allocator gives whole blocks of this size
+SAMPLED = 0.25  # share of sampled tokens among the tokens of an episode of the forecast
+TURNS = 8  # turns per episode of the forecast
 
 
 class Need(NamedTuple):
-    """Bytes that one process needs.
+    """The memory that one process needs, in bytes.
 
     Attributes:
-        weights: trained and frozen weights, with float32 copies.
+        weights: trained and frozen weights, with their float32 copies.
         reference: the reference model.
         optimiser: the optimiser's state after the first step.
-        peak: largest number of bytes that are alive at once in an update; it includes weights, reference and optimiser.
+        peak: largest memory that is in use at one time in an update; it includes weights, reference and optimiser.
         whole: the undivided copy of the weights with which process 0 of a divided learner generates; `peak` does not
             include it.
     """
@@ -61,7 +61,8 @@ class Need(NamedTuple):
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of all living storages that operators have returned (`now`), and their maximum (`most`).
 
-    torch's own MemTracker refuses a module that is called several times, as the chunked head is.
+    torch's own MemTracker refuses a module that is called several times. The output head is such a module: it is called
+    once per chunk of targets.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def hold(self, tensor: Any) -> None:
         """Count a tensor's storage as long as the storage lives."""
-        local = getattr(tensor, "_local_tensor", tensor)  # a DTensor claims a storage of the global size
+        local = getattr(tensor, "_local_tensor", tensor)  # a DTensor reports the storage size of the undivided tensor
         storage = local.untyped_storage()
         if storage._cdata not in self._size:
             self._size[storage._cdata] = 0
@@ -98,7 +99,7 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Silent(Meter):
-    """A meter that ignores everything, because the tensors have no values."""
+    """A meter that counts nothing, because the tensors have no values."""
 
     def add(self, *told: Any) -> None:
         pass
@@ -117,7 +118,7 @@ class _OneOfMany(Ranks):
         yield from ((part, True) for part in parts)
 
     def mesh(self, kind: str) -> Any:
-        with unset_fake_temporarily():  # a mesh has values
+        with unset_fake_temporarily():  # the tensor inside a mesh needs values
             return super().mesh(kind)
 
     def other(self, value: Any) -> int | None:
@@ -127,9 +128,9 @@ class _OneOfMany(Ranks):
 class _BriefNetwork(Network):
     """A network whose attention computes only the two longest episodes (`runs` of the attention's plan).
 
-    The attention computes episodes one after another, so further episodes would not need more memory, but they would
-    take most of the forecast's time. Two episodes are needed, because tensors of one episode are alive while the next
-    one is computed. No episode may branch.
+    The attention computes episodes one after another. Further episodes would not need more memory, and would take most
+    of the forecast's time. Two episodes are needed, because tensors of the first are still alive while the second is
+    computed. No episode may branch.
     """
 
     def plan(self, layout: Any) -> Any:
@@ -139,7 +140,7 @@ class _BriefNetwork(Network):
 
 
 class _Simulated(Learner):
-    """A learner that reads no value of a tensor, because its tensors may have none."""
+    """A learner that reads no value of a tensor, because its tensors may have no values."""
 
     meter = _Silent
 
@@ -158,10 +159,9 @@ class _Simulated(Learner):
 
 
 def episodes(tokens: int, vocabulary: int, longest: int) -> StepGraph:
-    """The graph of one micro-batch with about `tokens` packed tokens.
+    """The graph of one micro-batch with about `tokens` packed tokens; about the share `SAMPLED` of them is sampled.
 
-    Its episodes have about `longest` tokens each, and one more episode has the remaining tokens, if they are enough for
-    an episode. About the share `SAMPLED` of the tokens is sampled.
+    Its episodes have about `longest` tokens each. If more than 2 * TURNS tokens remain, one more episode has these.
     """
     lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest > 2 * TURNS else [])
     rows: list[tuple[int, int, int, int]] = []  # prompt, answer, row above, episode
@@ -209,8 +209,8 @@ def forecast_update(
 
     Args:
         empty: a transformers model on the meta device, with adapters already inside.
-        tokens: packed tokens of the micro-batch.
-        longest: tokens of an episode.
+        tokens: number of packed tokens of the micro-batch.
+        longest: number of tokens of an episode.
         config, loss, learner: sections [update], [loss] and [learner] of the run.
         reference: is there a reference model?
 
@@ -220,7 +220,7 @@ def forecast_update(
     """
     graph = episodes(tokens, empty.config.get_text_config().vocab_size, longest)
     if not learner.divided:  # tensors on meta are about five times as fast as fakes, but FSDP2 refuses them
-        with suppress(RuntimeError):  # an operator reads values, or meta lacks it: fakes are tried instead
+        with suppress(RuntimeError):  # if an operator reads values or does not exist on meta, fakes are tried
             return measured(copy.deepcopy(empty), graph, config, loss, learner, reference)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return measured(without_values(empty), graph, config, loss, learner, reference)
@@ -229,7 +229,7 @@ def forecast_update(
 def measured(
     model: Any, graph: StepGraph, config: UpdateConfig, loss: Entry[Loss], learner: LearnerConfig, reference: bool
 ) -> Need:
-    """The memory that an update on this graph needs once the optimiser has its state.
+    """The memory that an update on this graph needs, if the optimiser already has its state.
 
     The weights of the model may be real, fakes, or on the device meta.
     """
@@ -261,10 +261,10 @@ def measured(
 
 @contextmanager
 def _absent_ranks(size: int, peak: Peak) -> Iterator[Ranks]:
-    """A process group of which only this process exists, and whose messages do nothing.
+    """The ranks of a process group in which only this process exists and messages do nothing.
 
-    FSDP2 frees gathered weights by giving their storages the size 0. `peak` cannot see this from the operators, so the
-    functions that change the size also call `peak.hold`.
+    FSDP2 frees gathered weights by giving their storages the size 0. No operator does this, so `peak` cannot see it.
+    Inside this context, the functions of FSDP2 that change the size also call `peak.hold`.
     """
     import torch.distributed as dist
     from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group
@@ -309,7 +309,7 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
 
 
 def without_values(model: Any) -> Any:
-    """A model on the meta device with all its tensors as fakes on the CPU; called under a `FakeTensorMode`."""
+    """Replace all tensors of a model on the meta device by fakes on the CPU, in place; needs a `FakeTensorMode`."""
     made: dict[int, Tensor] = {}
     for module in model.modules():
         for table in (module._parameters, module._buffers):

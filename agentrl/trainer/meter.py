@@ -1,4 +1,4 @@
-"""Sums of an update's metrics."""
+"""Adds up the metrics of an update."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from agentrl.trainer.ranks import ALONE, Ranks
 
 
 class Meter:
-    """Sums of an update's metrics, which stay on the device until `means` reads them."""
+    """The sums of an update's metrics. They stay on the device until `means` reads them."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
@@ -24,8 +24,8 @@ class Meter:
         Args:
             tokens: number of packed tokens of the micro-batch.
             loss: loss of the micro-batch, a scalar.
-            share: [X] share of each target of the copies in the mini-batch's means.
-            values: by name [X], one value per target of the copies.
+            share: [X] the weight of each target of the copies in the means of `values`.
+            values: name -> [X], one value per target of the copies; None is left out.
             decisions: number of targets of the micro-batch.
         """
         named = {"loss": loss.detach(), "share": share.sum()}
@@ -44,10 +44,10 @@ class Meter:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
-        """The mean loss over optimiser steps, the means of other values over decisions, counts, and the gradient norm.
+        """The mean loss per optimiser step, the weighted means of the other values, counts, and the gradient norm.
 
-        The gradient norm is the mean over the steps that were not skipped. Sums and counts are those of all ranks
-        together. The optimiser steps and their gradient norms are the same on each rank.
+        The gradient norm is the mean over the optimiser steps that were not skipped. Sums and counts are those of all
+        ranks together. The number of optimiser steps and their gradient norms are the same on each rank.
         """
         sums = ranks.total_by_name({name: float(x) for name, x in self.sums.items()})
         counted = ranks.total_by_name({name: x for name, x in self.counts.items() if name != "optimizer_steps"})

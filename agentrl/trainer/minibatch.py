@@ -1,4 +1,4 @@
-"""Which rows share an optimiser step: whole groups or whole rollouts. A tree is never divided.
+"""Divides rows into mini-batches, one per optimiser step, of whole groups or whole rollouts. A tree is never divided.
 
 Letters: N rows, U units.
 """
@@ -19,7 +19,8 @@ def split(
 ) -> list[np.ndarray]:
     """Divide `rows` (ascending) into at most `count` mini-batches of whole units, in random order.
 
-    Each mini-batch is an ascending, non-empty array of rows. With one mini-batch nothing is drawn from `order`.
+    A unit is a group or, with `unit="rollout"`, a family (see `families`). Each mini-batch is an ascending, non-empty
+    array of rows. If there is only one mini-batch, nothing is drawn from `order`.
     """
     if not len(rows):
         return []
@@ -32,7 +33,7 @@ def split(
 
 
 def families(graph: StepGraph) -> np.ndarray:
-    """[N] int64, the family of each row: rollouts that parents, calls, contexts or trees link."""
+    """[N] int64, the number of each row's family: all rollouts that parents, calls, contexts or trees link together."""
     label = np.unique(graph.rollout, return_inverse=True)[1].astype(np.int64)  # [N]
     links = [(np.flatnonzero(above >= 0), above[above >= 0]) for above in (graph.parent, graph.caller)]
     if graph.tokens is not None:

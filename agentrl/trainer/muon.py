@@ -1,4 +1,4 @@
-"""The optimiser Muon, in the number format that the device multiplies fast."""
+"""The optimiser Muon, computed in the number format that is fast on the device."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from agentrl.trainer.fsdp import part_like, whole
 
-# Newton-Schulz as in Jordan's implementation and torch.optim.Muon: coefficients, iterations, and the smallest norm.
+# Newton-Schulz as in Jordan's implementation and torch.optim.Muon: coefficients, iterations, smallest divisor (a norm).
 A, B, C = 3.4445, -4.7750, 2.0315
 ITERATIONS = 5
 SMALLEST = 1e-7
@@ -21,8 +21,9 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     Singular values above 1/250 of the matrix's Frobenius norm end between 0.68 and 1.2, smaller ones between
     0 and 1.2.
 
-    The computation is in bfloat16 on a GPU, as in `torch.optim.Muon` on every device, and in float32 on a CPU: many
-    CPUs have no instructions for bfloat16, and a matrix product in bfloat16 takes ten times as long there.
+    The computation is in bfloat16 on a GPU and in float32 on a CPU, because many CPUs have no instructions for
+    bfloat16, and a matrix product in bfloat16 takes ten times as long there. `torch.optim.Muon` computes in bfloat16 on
+    every device.
 
     Source: K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
 
@@ -43,14 +44,14 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum with Nesterov's look-ahead, orthogonalised; the steps of `torch.optim.Muon`.
+    """Makes the steps of `torch.optim.Muon`: momentum with Nesterov's look-ahead, orthogonalised.
 
-    `orthogonalise` says in which number format a step is computed.
+    Only the number format differs on some devices; see `orthogonalise`.
 
     Args:
         params: matrices, or groups of them.
         lr: learning rate; the step of a matrix [m, n] is scaled by lr * sqrt(max(1, m / n)).
-        weight_decay: decoupled, as in AdamW.
+        weight_decay: weight decay, decoupled from the gradient as in AdamW.
         momentum: weight of the old average of gradients in the new average.
     """
 
@@ -61,7 +62,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One step of the parameters that have a gradient; returns the loss of `closure`, None without one."""
+        """One step of the parameters that have a gradient; returns the loss of `closure`, or None if it is None."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -78,7 +79,7 @@ class Muon(torch.optim.Optimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # [m, n]
-        # Newton-Schulz needs the whole matrix: every rank gathers it, computes the same direction, and keeps its part.
+        # Newton-Schulz needs the whole matrix. Every rank gathers it, computes the same direction, and uses its part.
         direction = orthogonalise(whole(gradient.lerp(average, momentum)))  # [m, n]
         rows, columns = parameter.shape
         parameter.mul_(1 - lr * weight_decay)

@@ -1,8 +1,9 @@
 """How a loss counts each row: once for itself, or once per path through it.
 
-A shared step of a tree is trained once, with the sum of its paths' credit. If a ratio or a mean spans a whole path, the
-sum is not enough: each root-to-leaf path then has a copy of the step's row, with that path's credit. Log-probabilities
-are copied after the forward pass over the tree, so that copies of a row cost no further forward pass.
+A shared step of a tree is trained once, with the sum of the credit of its paths. If a ratio or a mean of the loss spans
+a whole path, this sum is not enough. Each root-to-leaf path then has a copy of the step's row, with the credit of this
+path. Log-probabilities are copied after the forward pass over the tree, so that copies of a row cost no further forward
+pass.
 
 Letters: N steps, S tokens of the graph, K targets of a micro-batch, C copies, X targets of all copies.
 """
@@ -22,8 +23,8 @@ class Copies(NamedTuple):
     Attributes:
         row: [C] int64, the row that is copied.
         path: [C] int64, the sequence of the copy: the episode (`of_rows`) or the number of the path (`of_paths`).
-        positive, negative: [C] float64, credit of the copy, times the row's share in the loss (`use`).
-        weight: [C] float64, how often the copy counts, times the row's share in the loss (`use`).
+        positive, negative: [C] float64, credit of the copy, times the row's factor in the loss (`use`).
+        weight: [C] float64, how often the copy counts, times the row's factor in the loss (`use`).
     """
 
     row: np.ndarray
@@ -45,7 +46,7 @@ class Spread(NamedTuple):
 
 
 def of_rows(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
-    """One copy per row. `use` [N] is the share of each row in the loss, 0 to leave the row out."""
+    """One copy per row. `use` [N] is the factor of each row in the loss; 0 leaves the row out."""
     return Copies(
         np.arange(len(graph)),
         graph.episode,
@@ -56,7 +57,7 @@ def of_rows(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
 
 
 def of_paths(graph: StepGraph, credit: Credit, use: np.ndarray) -> Copies:
-    """One copy of a row per root-to-leaf path through it, with that path's credit. `use` [N] as in `of_rows`.
+    """One copy of a row per root-to-leaf path through it, with the credit of this path. `use` [N] as in `of_rows`.
 
     If the credit method gives credit per row and not per path, a row's credit is divided equally among its paths.
     """
@@ -79,7 +80,7 @@ def aggregate(
     sequence: SequenceUnit,
     norm_tokens: int | None,
 ) -> np.ndarray:
-    """[C] weight of each decision of a copy, with denominators over all of `copies`; see `aggregation_weights`."""
+    """[C] the weight of each decision of a copy; `copies` are those of a mini-batch. See `aggregation_weights`."""
     assert graph.tokens is not None
     n_tokens = np.bincount(token_rows(graph.tokens), decisions(graph.tokens), len(graph))[copies.row]  # [C]
     key = np.arange(len(copies.row)) if sequence == "step" else copies.path  # [C]
@@ -87,12 +88,12 @@ def aggregate(
 
 
 def spread(target_row: np.ndarray, copy_row: np.ndarray) -> Spread:
-    """The targets of each copy, from the rows of the targets [K] and of the copies [C]."""
+    """The targets of each copy, from the row of each target (`target_row` [K]) and of each copy (`copy_row` [C])."""
     order = np.argsort(target_row, kind="stable")  # [K]
     start = np.searchsorted(target_row[order], copy_row)  # [C]
     size = np.searchsorted(target_row[order], copy_row, side="right") - start  # [C]
     copy = np.repeat(np.arange(len(copy_row)), size)  # [X]
-    place = np.arange(len(copy)) - np.repeat(np.cumsum(size) - size, size)  # [X] inside its copy
+    place = np.arange(len(copy)) - np.repeat(np.cumsum(size) - size, size)  # [X] place of the target inside its copy
     return Spread(order[start[copy] + place], copy)
 
 
@@ -117,14 +118,15 @@ def aggregation_weights(
         n_tokens: [N] int64, number of decisions of each row.
         multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it out.
         key: [N] int64, the sequence of each row: a step (prompt and response, as in verl) or an episode.
-        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / sequences / the
-            sequence's decisions. seq-mean-token-sum-norm: 1 / sequences / norm_tokens (verl divides the sum over
-            sequences by the padded length alone; here it is a mean over sequences, as its name says).
-        norm_tokens: number of decisions that a sequence is normalised by; None takes that of the longest sequence of
-            the mini-batch.
+        how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / (sequences *
+            decisions of the row's sequence). seq-mean-token-sum-norm: 1 / (sequences * norm_tokens). verl's
+            seq-mean-token-sum-norm divides the sum over sequences by the padded length alone; here it is a mean over
+            sequences, as the name says.
+        norm_tokens: number by which seq-mean-token-sum-norm divides the sum of a sequence; None takes the number of
+            decisions of the longest sequence of the mini-batch.
 
     Returns:
-        [N] float64, to be multiplied by a row's P, M and W (see `agentrl.credit.Credit`).
+        [N] float64, factors of a row's P, M and W (see `agentrl.credit.Credit`).
     """
     if how == "token-mean":
         return np.full(len(n_tokens), 1.0 / max(float((n_tokens * multiplicity).sum()), 1e-300))

@@ -1,4 +1,4 @@
-"""The policy update: packed forward passes, one loss per token, sums over the whole mini-batch.
+"""The policy update: packed forward passes, a loss per token, and sums of these losses over the whole mini-batch.
 
 The loss of a mini-batch is the sum over decisions of
 
@@ -6,9 +6,10 @@ The loss of a mini-batch is the sum over decisions of
 
 where a is the aggregation weight over the whole mini-batch (`agentrl.trainer.path_weights.aggregation_weights`), l(+1)
 and l(-1) are the policy loss for an advantage of 1 and of -1, and P, M, W are `positive`, `negative` and `weight` of
-the step's credit, times the row's weight. The importance weight of the token multiplies P and M. Micro-batches are
-summed, so their number changes only rounding. On a branched graph, ratios and means over whole episodes are computed
-per path (`agentrl.trainer.path_weights`), for all paths of a tree after one forward pass.
+the step's credit, times the row's weight. The importance weight of the token multiplies P and M. The losses of
+micro-batches are added up, so the number of micro-batches changes only the rounding. On a branched graph, ratios and
+means over whole episodes are computed per path (`agentrl.trainer.path_weights`), for all paths of a tree after one
+forward pass.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -53,11 +54,12 @@ def update(
         config: section [update].
         loss: an entry of `algorithms/loss`. If its configuration sets `whole_episodes` to true, all tokens of an
             episode are in one micro-batch.
-        temperature: sampling temperature; 0 (greedy) counts as 1, as in the engine.
+        temperature: sampling temperature of the steps that have no entry in the graph's column `temperature`; 0
+            (greedy) counts as 1, as in the engine.
         seed: seed of the order of mini-batches and of dropout.
         regularizers: further terms of the loss; None for no such terms.
-        beside: called with a mini-batch's rows before its optimiser step, to add another loss's gradient (that of a
-            critic on the policy's trunk).
+        beside: called with a mini-batch's rows before the optimiser step, to add the gradient of another loss, such as
+            a critic's loss on the policy's trunk; None for no other loss.
 
     Returns:
         Metrics of the whole update (see `Meter.means`), with `dropped_rows` (rows that are not trained) and `idle_rows`
@@ -100,8 +102,9 @@ def unfinished(graph: StepGraph) -> np.ndarray:
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> np.ndarray:
     """[N] bool, rows that can have a gradient. The other rows need no forward pass, but count in every denominator.
 
-    A row without credit has no gradient if the loss is 0 at P = M = 0 (its file declares `ZERO_WITHOUT_CREDIT = True`)
-    and no KL term, entropy bonus or regularizer is added.
+    A row without credit has no gradient if the loss is 0 at P = M = 0 (the loss's file declares
+    `ZERO_WITHOUT_CREDIT = True`) and no KL term, entropy bonus or regularizer is added. With credit per token, all rows
+    get a forward pass.
     """
     others = config.kl_loss_coef or config.entropy_coef or regularized
     idle_allowed = loss.hooks.zero_without_credit and not others
@@ -120,8 +123,8 @@ def _policy_terms(
 ) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
     """A function that computes the loss of each target of the copies: policy gradient, penalties and regularizers.
 
-    `beside` is for the regularizers. A demonstration without a policy gradient counts in the denominators; its ratio is
-    1, and no penalty is charged on it.
+    `beside` holds the columns that the regularizers read. A demonstration without a policy gradient counts in the
+    denominators. Its ratio is 1, and it gets no KL term and no entropy bonus.
     """
     shown = shown_only(graph)  # [N]
     importance = graph.token_column("importance") if graph.has_token_column("importance") else None  # [S]
@@ -180,7 +183,7 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
 
 
 def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss, plus KL term minus entropy bonus (each times W of the row), plus the regularizers' terms."""
+    """The policy loss, plus the KL term, minus the entropy bonus (each times W), plus the terms of the regularizers."""
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
         kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]

@@ -1,10 +1,10 @@
-"""Several processes (ranks) that share one learner: who computes which micro-batches, and how sums are added over all
-ranks.
+"""Several processes (ranks) that share one learner: the division of micro-batches among them, and sums over all ranks.
 
-Every rank packs the same mini-batch from the same graph, which is cheap, so every rank knows all micro-batches and no
-message is needed to divide them. A sharded model (`agentrl.trainer.fsdp`) gathers weights in each forward pass and sums
-gradients in each backward pass, and every rank has to take part in each pass. A rank with fewer micro-batches than
-the others therefore runs dummies: micro-batches of one token, which add nothing to any result.
+Every rank packs the same mini-batch from the same graph, because packing is cheap. So every rank knows all
+micro-batches, and no message is needed to divide them. A sharded model (`agentrl.trainer.fsdp`) gathers weights in each
+forward pass and sums gradients in each backward pass, and every rank has to take part in each pass. A rank with fewer
+micro-batches than another rank therefore also runs dummies: micro-batches of one token, which add nothing to any
+result.
 
 Letters: S tokens of the graph, V values.
 """
@@ -22,8 +22,8 @@ from torch import Tensor
 
 from agentrl.model import Batch, Network
 
-ATTRIBUTE = "agentrl_ranks"  # of a sharded model
-PATIENCE = timedelta(days=30)  # followers wait for the leader while it rolls out
+ATTRIBUTE = "agentrl_ranks"  # attribute of a sharded model, with its `Ranks`
+PATIENCE = timedelta(days=30)  # timeout of messages; the other ranks wait while rank 0 plays rollouts
 
 
 class Share(NamedTuple):
@@ -38,12 +38,12 @@ class Ranks:
 
     Args:
         grouped: use torch's default process group, which the caller has made. Messages between CPUs go through a second
-            group with a long timeout, because a follower waits while the leader plays whole batches of rollouts.
+            group with a long timeout, because the other ranks wait while rank 0 plays whole batches of rollouts.
 
     Attributes:
         size: number of ranks.
-        rank: number of this rank, from 0. Rank 0 leads: it rolls out and writes files.
-        messages: process group between CPUs, None for one process.
+        rank: number of this rank, from 0. Rank 0 leads: it plays the rollouts and writes the files.
+        messages: process group for messages between CPUs; None for one process.
     """
 
     def __init__(self, grouped: bool = False) -> None:
@@ -54,7 +54,7 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Is this the rank that rolls out and writes files?"""
+        """Is this rank 0, which plays the rollouts and writes the files?"""
         return self.rank == 0
 
     def mesh(self, kind: str) -> Any:
@@ -64,7 +64,7 @@ class Ranks:
         return init_device_mesh(kind, (self.size,))
 
     def share(self, parts: Iterable[Batch]) -> Iterator[Share]:
-        """The micro-batches of this rank, then dummies, so that every rank gets the same number.
+        """The micro-batches of this rank, then dummies, so that every rank gets the same number of micro-batches.
 
         Micro-batches are given out from the longest to the shortest, each to the rank with the fewest tokens so far.
         """
@@ -95,7 +95,7 @@ class Ranks:
         return summed.numpy()
 
     def total_by_name(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The sum over all ranks of each name's value; a rank that has only dummies lacks most names."""
+        """For each name, the sum of its values over all ranks. A rank that has only dummies lacks most names."""
         if self.size == 1:
             return dict(values)
         found = [json.loads(text) for text in self.exchange(json.dumps(dict(values)).encode())]
@@ -121,7 +121,7 @@ class Ranks:
                 dist.all_reduce(tensor)
 
     def other(self, value: Callable[[], Any]) -> int | None:
-        """The first rank on which a JSON value is not that of rank 0; None if all are the same."""
+        """The first rank on which the JSON value `value()` differs from that on rank 0; None if there is none."""
         found = self.exchange(json.dumps(value()).encode()) if self.size > 1 else []
         return next((rank for rank, one in enumerate(found) if one != found[0]), None)
 
@@ -136,7 +136,7 @@ class Ranks:
         return [x.numpy().tobytes()[: int(length)] for x, length in zip(found, lengths, strict=True)]
 
     def broadcast(self, data: bytes = b"") -> bytes:
-        """The leader's `data`, on every rank."""
+        """The `data` of rank 0, on every rank. The `data` of other ranks is not read."""
         length = torch.tensor([len(data)])
         dist.broadcast(length, 0, group=self.messages)
         held = np.frombuffer(data, np.uint8).copy() if self.leads else np.empty(int(length), np.uint8)
@@ -148,7 +148,7 @@ ALONE = Ranks()
 
 
 def ranks_of(network: Network) -> Ranks:
-    """The ranks that share a network: those that its model was sharded over, else this process alone."""
+    """The ranks that share a network: the ranks over which its model was sharded, else this process alone."""
     found: Ranks = getattr(network.model, ATTRIBUTE, ALONE)
     return found
 

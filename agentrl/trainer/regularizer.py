@@ -30,8 +30,9 @@ class Moment(NamedTuple):
         turn: [C] int64, the turn of each copy of a row; `LossInputs.step` is an index into it.
         update: number of this update in its stage, from 0.
         updates: length of the stage, in updates.
-        total: sums an array over the processes that share the learner. Each process sees only its own micro-batches, so
-            a regularizer that remembers sums of an update calls this in `finish`, once on every process.
+        total: sums an array over the processes that share the learner. Each process sees only a part of the
+            micro-batches, so a regularizer that remembers sums of an update calls `total` in `finish`, once on every
+            process.
     """
 
     turn: np.ndarray
@@ -44,11 +45,11 @@ class Term(Protocol):
     """A regularizer in one update."""
 
     def __call__(self, inputs: "LossInputs") -> "LossOutput":
-        """The term of each token [T], already multiplied by the row's weight, and the metrics to log."""
+        """The term of each token [T], already multiplied by the weight of the token's row, and the metrics to log."""
         ...
 
     def finish(self) -> None:
-        """The update is over: store what later updates need to know about it."""
+        """Called after the last mini-batch of the update: store what this update adds to the regularizer's memory."""
         ...
 
 
@@ -65,29 +66,29 @@ class RegularizerFile(CatalogueFile):
     """The file of a regularizer.
 
     Attributes:
-        make: see the module.
+        make: see the module's docstring.
         entropy: the regularizer reads `LossInputs.entropy` and needs the entropy's gradient.
-        reads: names of what the regularizer reads in `LossInputs.columns`. A name is a column of steps or tokens (NaN
+        reads: the names that the regularizer reads in `LossInputs.columns`. A name is a column of steps or tokens (NaN
             where there is no entry) or one of: `demonstrated`, the weight of the token's step if the step is a
             demonstration without a policy gradient, else 0; `advantage`, the advantage of the token's step;
             `succeeded`, 1 in episodes that succeeded, else 0.
         demonstrations: the regularizer trains demonstrations. Without such a regularizer, an update leaves out
             demonstrations that have no policy gradient.
-        totals: does the regularizer call `Moment.total` on the sums that it remembers of an update? A regularizer that
-            has a state and does not declare `TOTALS` is refused if several processes share the learner.
-        paper: one line for listings.
+        totals: does the regularizer call `Moment.total` on the sums that it remembers of an update? A run in which
+            several processes share the learner refuses a regularizer that has a state and does not declare `TOTALS`.
+        paper: the source of the regularizer, one line for listings.
     """
 
     KIND: ClassVar[str] = "regularizer"
 
     make: Callable[[Any], Regularizer] = hook(help="(config) -> Regularizer")
     entropy: bool = hook("ENTROPY", "it reads the tokens' entropies and needs their gradient", False)
-    reads: tuple[str, ...] = hook("READS", "columns that it reads in LossInputs.columns", ())
+    reads: tuple[str, ...] = hook("READS", "the names that it reads in LossInputs.columns", ())
     demonstrations: bool = hook("DEMONSTRATIONS", "it trains demonstrations", False)
     totals: bool = hook(
-        "TOTALS", "what it remembers is summed with Moment.total, so learner.processes may be above 1", False
+        "TOTALS", "it sums its memory of an update with Moment.total, so learner.processes may be above 1", False
     )
-    paper: str = hook("PAPER", "one line for listings", "")
+    paper: str = hook("PAPER", "the source of the regularizer, one line for listings", "")
 
 
 class Regularizers:
@@ -115,7 +116,7 @@ class Regularizers:
 
     @property
     def reads(self) -> set[str]:
-        """The names that the regularizers read in `LossInputs.columns`."""
+        """The names that all regularizers together read in `LossInputs.columns`."""
         return {name for entry in self.entries for name in entry.hooks.reads}
 
     def begin(self, moment: Moment) -> list[Term]:
@@ -123,7 +124,7 @@ class Regularizers:
         return [regularizer.begin(moment) for regularizer in self.instances]
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the regularizers that have one, by place and name."""
+        """The states of the regularizers that have one. A key is the regularizer's place in the recipe and its name."""
         return {key: regularizer.state_dict() for key, regularizer in self._stateful()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -9,32 +9,31 @@ from agentrl.loss import Aggregation, Loss, SequenceUnit
 
 
 class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Section [critic]: a value of each turn or token, for credit methods that need one.
+    """Section [critic]: the critic, which estimates a value per turn or per token for credit methods that need values.
 
     Attributes:
-        model: none; `head`, one linear layer on the policy's trunk; `own`, a separate model that starts as a copy of
-            the policy (or is read from `path`).
+        model: `none`: there is no critic. `head`: one linear layer on the policy's trunk (the model without its output
+            head). `own`: a separate model, which starts as a copy of the policy or is read from `path`.
         path: folder or hub name of the separate model of critic.model=own. The model must have the policy's vocabulary.
         at: `turn` reads one value per turn, `token` one value per sampled token.
         two_levels: add a second head, whose value becomes the column `value_high` (HiPER's upper level).
-        trunk_coef: weight of the head's loss in the gradient of the trunk, which the policy's optimiser applies; 0
-            trains the trunk by the policy loss alone.
+        trunk_coef: for critic.model=head, the factor of the critic's loss in the gradient of the trunk. The policy's
+            optimiser applies this gradient. With 0, the policy loss alone trains the trunk.
         lr: learning rate (AdamW) of the head and of the separate model, if there is one. The paper of turn-PPO takes
             ten times the policy's rate.
         weight_decay: weight decay of the critic's optimiser.
         grad_clip: largest gradient norm of the critic; 0 for no limit.
-        clip: if a value has moved by more than this number since the beginning of the update, moving it farther does
-            not lower the loss any more, as in PPO. None for the plain squared error. On a branched graph nothing is
-            clipped.
-        epochs: passes over the batch.
-        minibatches: optimiser steps per pass.
+        clip: as in PPO, the loss does not become lower if a value moves farther than this number from its value at the
+            beginning of the update. None for the plain squared error, which is always used on branched graphs.
+        epochs: number of passes over the batch.
+        minibatches: number of optimiser steps per pass.
         mean: `episode` averages the loss over the values of an episode, then over the episodes, so that long episodes
             do not dominate; `value` gives all values the same weight. On a branched graph, `episode` does the same as
             `value`.
         warmup: number of first iterations in which only the critic learns.
         cut_value: the value beyond the end of an episode that has no next observation, because `limits.cut_turn=end`
             or `limits.calls` ended it with a turn that was not carried out. `before` takes the value before that turn,
-            because the environment is still in that state; `zero` takes 0.
+            because the environment is still in the state before the turn; `zero` takes 0.
     """
 
     model: Literal["none", "head", "own"] = "none"
@@ -55,9 +54,11 @@ class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @model_validator(mode="after")
     def _path_is_used(self) -> "CriticConfig":
         if self.path is not None and self.model != "own":
-            raise ValueError(f"path is for model=own, this critic is {self.model!r}: drop one of them")
+            raise ValueError(f"path needs model='own', and model is {self.model!r}: remove path, or set model=own")
         if self.trunk_coef and self.model != "head":
-            raise ValueError(f"trunk_coef is for model=head, this critic is {self.model!r}: drop one of them")
+            raise ValueError(
+                f"trunk_coef needs model='head', and model is {self.model!r}: remove trunk_coef, or set model=head"
+            )
         return self
 
 
@@ -66,16 +67,17 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     not optimiser steps.
 
     Attributes:
-        name: adamw; or muon for the matrices between embedding and head (computed in float32 on a CPU, in bfloat16 on
-            a GPU), with AdamW for the rest.
+        name: `adamw` for all parameters. `muon` for the matrices between embedding and output head (computed in float32
+            on a CPU, in bfloat16 on a GPU), with AdamW for the other parameters.
         lr: learning rate of AdamW.
         muon_lr: learning rate of Muon.
         weight_decay: weight decay of tensors with two or more dimensions.
         betas: betas of AdamW.
         warmup: number of updates over which the learning rate rises linearly.
-        schedule: constant; or cosine, by which the rate falls to 0 after the first `warmup` updates. It reaches 0 at
-            the last update, or when the run's budget (run.tokens, run.actions) is spent, whichever comes first.
-        grad_clip: largest norm of all gradients together; 0 for no limit.
+        schedule: `constant`, or `cosine`: after the first `warmup` updates the learning rate falls along a half cosine.
+            It reaches 0 at the end of the last update, or when the run's budget (run.tokens, run.actions) is spent, if
+            this comes first.
+        grad_clip: largest norm of all gradients together; larger gradients are scaled down. 0 for no limit.
     """
 
     name: Literal["adamw", "muon"] = "adamw"
@@ -89,13 +91,14 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [learner]: the processes and the memory of an update. A policy and its optimiser are divided over the
-    processes (FSDP2), and so are the micro-batches; each process takes one GPU, or a share of the CPU.
+    """Section [learner]: the processes and the memory of an update. A policy, its optimiser and the micro-batches are
+    divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
 
     Attributes:
         processes: number of processes that share each policy. agentrl starts them on this machine or, with
             cluster.address, on the cluster; under torchrun it is the number that torchrun started.
-        checkpointing: compute the layers' activations again in the backward pass, and do not store them.
+        checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
+            less memory and more time.
         offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
     """
 
@@ -105,7 +108,7 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def divided(self) -> bool:
-        """Is the model divided over processes (perhaps over one, which then computes layer by layer)?"""
+        """Is the model divided over processes? With `offload` it is divided even if there is only one process."""
         return self.processes > 1 or self.offload
 
 
@@ -114,10 +117,10 @@ Importance = Literal["none", "truncate", "mask", "sequence_mask"]
 
 
 class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [update]: how credit becomes new weights.
+    """Section [update]: the policy update, which changes the weights by the credit of the steps.
 
     Attributes:
-        kl_coef: weight of the KL term against the reference model.
+        kl_coef: weight of the KL term against the reference model; 0 for no KL term.
         kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
@@ -126,38 +129,39 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             three first compute one number per sequence, then the mean of these numbers over the sequences; the number
             is the sum over the tokens of the sequence (`seq-mean-token-sum`), the mean over these tokens
             (`seq-mean-token-mean`), or the sum divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the
-            aggregation with which the loss was published (`AGGREGATION` of its file).
+            aggregation with which the loss was published (`AGGREGATION` in the loss's file).
         sequence: what counts as one sequence in the means of `aggregation` and in importance=sequence_mask: a step or
-            an episode. Default: the sequence with which the loss was published (`SEQUENCE` of its file).
+            an episode. Default: the sequence with which the loss was published (`SEQUENCE` in the loss's file).
         norm_tokens: number by which aggregation=seq-mean-token-sum-norm divides the sum of a sequence; default: the
             number of decisions of the longest sequence of the mini-batch.
-        epochs: passes over the batch.
-        minibatches: optimiser steps per pass, at most one per unit.
-        unit: what is never divided between mini-batches: the group of a task, or a rollout with all rollouts that share
-            its steps.
+        epochs: number of passes over the batch.
+        minibatches: number of optimiser steps per pass, at most one per unit.
+        unit: the rows that always stay in one mini-batch: those of a group, or those of a rollout and of all rollouts
+            that share steps or a tree with it.
         max_tokens: largest number of packed tokens per micro-batch; no path may have more tokens.
         train_invalid: also train steps whose answer was not in the right format.
-        train_unfinished: also train rollouts that a limit or a refusal ended. If false (SUPO does this), such rollouts
-            are not trained, and they still count in the statistics of the credit method.
-        old_logprob: `trainer` recomputes the log-probs before the update, `engine` takes the engine's.
-        importance: weight of tokens whose log-probs differ between the engine that sampled them and the trainer before
-            the update, because the rollouts are older (run.staleness) or engine and trainer compute differently. `none`
-            corrects nothing; `truncate` takes min(ratio, importance_high) per token (TIS); `mask` takes the ratio
-            inside [importance_low, importance_high] and 0 outside (IcePop); `sequence_mask` leaves out every sequence
-            whose geometric mean of ratios is outside these bounds. Formulas: `agentrl.trainer.importance`. With
-            old_logprob=engine nothing is corrected, and `mask` and `sequence_mask` are refused.
+        train_unfinished: also train rollouts that a limit or a refusal ended. If false (as in SUPO), such rollouts are
+            not trained, and they still count in the statistics of the credit method.
+        old_logprob: `trainer` computes the log-probs again before the update; `engine` takes the engine's log-probs.
+        importance: the weight of a token, from the ratio of the trainer's probability before the update to the
+            probability with which the engine sampled the token. The two differ if the rollouts are older
+            (run.staleness) or if engine and trainer compute differently. `none`: the weight is 1. `truncate`:
+            min(ratio, importance_high) (TIS). `mask`: the ratio inside [importance_low, importance_high], and 0 outside
+            (IcePop). `sequence_mask`: 1 if the geometric mean of the ratios of the token's sequence is inside these
+            bounds, else 0. Formulas: `agentrl.trainer.importance`. With old_logprob=engine all weights are 1, and
+            `mask` and `sequence_mask` are errors.
         importance_low: smallest ratio of a token that importance=mask keeps, or smallest geometric mean of a sequence
             that importance=sequence_mask keeps; default: 0.5.
         importance_high: largest weight of a token with importance=truncate (default: 2), largest ratio of a token that
             importance=mask keeps (default: 5), or largest geometric mean of a sequence that importance=sequence_mask
             keeps (default: 2).
-        mismatch_tolerance: nats; if the log-probs of engine and trainer differ by at most this much on every token,
-            nothing is corrected, except in batches with replayed steps, demonstrations, or steps whose prompt was
-            changed after sampling.
+        mismatch_tolerance: nats; if the log-probs of engine and trainer differ by at most this much on every token, all
+            weights of `importance` are 1. Batches with replayed steps, demonstrations, or steps whose prompt was
+            changed after sampling are always weighted.
         mismatch_tolerance_half: nats; replaces mismatch_tolerance if the weights are in bfloat16 or float16, because
-            their rounding alone moves the log-probs of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the
+            rounding alone then changes the log-probs of a pretrained model (SmolLM2-135M in bfloat16: 0.04 nats in the
             mean; see docs/models.md).
-        regularizers: entries of `algorithms/regularizer/` with their options, terms added to the policy loss.
+        regularizers: entries of `algorithms/regularizer/` with their options; each adds a term to the policy loss.
     """
 
     kl_coef: float = Field(0.0, ge=0)
@@ -186,17 +190,20 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         masks = self.importance in ("mask", "sequence_mask")
         if self.importance_low is not None and not masks:
             raise ValueError(
-                f"importance_low is for importance=mask or sequence_mask, importance is {self.importance!r}: drop one"
+                f"importance_low needs importance=mask or sequence_mask, and importance is {self.importance!r}: remove "
+                "importance_low, or set importance=mask"
             )
         if self.importance_high is not None and self.importance == "none":
-            raise ValueError("importance_high has no effect with importance='none': drop one of them")
+            raise ValueError(
+                "importance_high has no effect with importance='none': remove importance_high, or set importance=mask"
+            )
         low, high = self.importance_low or 0.0, self.importance_high
         if high is not None and low > high:
             raise ValueError(f"importance_low is {low:g}, above importance_high = {high:g}: exchange them")
         if masks and self.old_logprob == "engine":
             raise ValueError(
                 f"importance={self.importance!r} compares the trainer's log-probs with the engine's, and "
-                "old_logprob='engine' computes none: set old_logprob='trainer', or drop importance"
+                "with old_logprob='engine' the trainer computes none: set old_logprob='trainer', or remove importance"
             )
         return self
 
@@ -206,10 +213,10 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         return self.kl_coef if self.kl_in == "loss" else 0.0
 
     def tolerance(self, half: bool) -> float:
-        """The tolerance, in nats, for weights in half precision or not."""
+        """The mismatch tolerance, in nats; `half` is True if the weights are in bfloat16 or float16."""
         return self.mismatch_tolerance_half if half else self.mismatch_tolerance
 
     def resolved(self, loss: Entry[Loss]) -> "UpdateConfig":
-        """A copy in which the loss's own aggregation and sequence replace those that the recipe leaves out."""
+        """A copy in which `aggregation` and `sequence` are the loss's defaults if the recipe does not set them."""
         own = {"aggregation": loss.hooks.aggregation, "sequence": loss.hooks.sequence_of(loss.config)}
         return self.model_copy(update={name: value for name, value in own.items() if getattr(self, name) is None})

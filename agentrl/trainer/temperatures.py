@@ -1,4 +1,4 @@
-"""The sampling temperature of each step, which the engine and the trainer share."""
+"""The sampling temperature of each step, which engine and trainer use alike."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from agentrl.graph import StepGraph
 
 
 def step_temperatures(graph: StepGraph, recipe: float) -> float | np.ndarray:
-    """The temperature under which the steps were sampled.
+    """The temperature at which the steps were sampled.
 
     Args:
-        graph: may have a column `temperature` [N], which is NaN on steps that were sampled at the recipe's temperature.
+        graph: a graph that may have a column `temperature` [N]; it is NaN on steps sampled at the recipe's temperature.
         recipe: `sampling.temperature`; 0 (greedy) counts as 1, as in the engine.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Targets of a critic's fit, and the rows that bootstrap truncated episodes."""
+"""The returns that a critic learns, and the rows from which truncated episodes are bootstrapped."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from agentrl.graph import StepGraph, Tokens, append_rows, path_lengths
 
 
 class Targets(NamedTuple):
-    """Targets of a critic's fit, over the token table.
+    """The targets that a critic learns, over the S tokens of the token table and the H heads of the critic.
 
     Attributes:
-        returns: [S, H] returns to fit, 0 where there is none.
-        old: [S, H] values before the update, 0 where there is none.
+        returns: [S, H] returns that the values should approach, 0 where there is no return.
+        old: [S, H] values before the update, 0 where there is no value.
         share: [S, H] share of each entry in the loss, 0 where there is no return or no value. The shares of each head
             sum to 1 / H, or to 0 if the head has no target.
     """
@@ -23,12 +23,12 @@ class Targets(NamedTuple):
 
 
 def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, np.ndarray]:
-    """The token table with one more row for each truncated episode whose last row is in `rows` and that has a tail.
+    """The token table with one more row for each truncated episode that has a tail and whose last row is in `rows`.
 
-    The new row holds the tail, which is the prompt of the episode's final observation. If the context continued the
-    previous prompt, the row continues the last step of the episode. If the context wrote a fresh prompt, the row begins
-    a path of its own. The row ends in a place-holder token that is marked as sampled, so that a value can be read
-    before that token.
+    The new row holds the tail, which is the prompt with the episode's final observation. If the context continued the
+    previous prompt, the new row continues the last step of the episode. If the context wrote a fresh prompt, the new
+    row begins a separate path. The new row ends in a place-holder token that is marked as sampled, so that a value can
+    be read before this token.
 
     Returns:
         The table; [M] the new rows; and [M] the last row of each new row's episode.
@@ -36,7 +36,7 @@ def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, 
     assert graph.tokens is not None
     tokens, tails = graph.tokens, graph.tails
     order = np.unique(graph.episode, return_index=True)[1]  # [E] first row of each episode
-    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] place of its episode
+    number = np.argsort(np.argsort(order))[np.unique(graph.episode, return_inverse=True)[1]]  # [N] episode index
     ends = rows[(graph.last & graph.truncated)[rows]]
     if not len(tails) or not len(ends):
         return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -166,7 +166,7 @@ Config, make, tasks, prompt = environment(Own, rows=[{"a": 1, "name": "n", "targ
         "line 5: this row has name = None, and reset takes str: change its type",
     ]
     assert told["notes"] == [
-        "lengths, answers and solutions were not checked, because 4 of its rows cannot be read: mend these first"
+        "lengths, answers and solutions were not checked, because 4 rows cannot be read: mend these rows first"
     ]
     source = rows(tmp_path / "b.jsonl", [good, {**good, "a": 6}, {**good, "a": 3}])
     assert main(["data", "check", source, "--env", "own_env"]) == 1

@@ -54,7 +54,7 @@ def test_a_needed_column_may_be_of_steps_or_of_tokens():
         require(needs, graph)
     require(needs, graph.with_token_columns(old_logprob=np.full(7, np.nan)))
     require(needs, graph.with_columns(old_logprob=np.zeros(3)))
-    with pytest.raises(ValueError, match="episode 1, turn 0: old_logprob: mine needs it on every step"):
+    with pytest.raises(ValueError, match="episode 1, turn 0: old_logprob: mine needs this column on every step"):
         require(needs, graph.with_columns(old_logprob=np.array([0, np.nan, 0])))
 
 

@@ -96,7 +96,7 @@ def test_a_limit_ends_the_run_and_a_higher_one_goes_on(tmp_path, capsys):
     recipe = tmp_path / "poor.toml"
     recipe.write_text(tomli_w.dumps(tables(tmp_path, "poor", scoring={"answers": 1})))
     assert main(["train", str(recipe)]) == 2
-    assert "scoring.answers = 1 is reached: raise it and go on with --resume" in capsys.readouterr().err
+    assert "scoring.answers = 1 is reached: raise this limit and continue with --resume" in capsys.readouterr().err
     assert len((tmp_path / "poor" / "scores.jsonl").read_text().splitlines()) == 1
     assert main(["train", str(recipe), "--resume", "scoring.answers=1000", "run.iterations=1"]) == 0
 

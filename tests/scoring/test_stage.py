@@ -114,7 +114,9 @@ def test_secrets_stay_out_of_the_file(tmp_path, monkeypatch):
 def test_a_budget_stops_the_run_and_a_higher_one_goes_on(tmp_path, limit, left):
     file, before = tmp_path / "scores.jsonl", Opinions.asked
     name = next(iter(limit))
-    with pytest.raises(BudgetSpent, match=rf"scoring\.{name} = .* is reached: raise it and go on with --resume"):
+    with pytest.raises(
+        BudgetSpent, match=rf"scoring\.{name} = .* is reached: raise this limit and continue with --resume"
+    ):
         scored(stage({"name": OPINIONS}, file=file, **limit), two_groups())
     assert Opinions.asked == before + left == before + len(file.read_text().splitlines())
     _, found = scored(stage({"name": OPINIONS}, file=file), two_groups())

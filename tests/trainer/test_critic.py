@@ -273,7 +273,7 @@ def test_a_state_without_a_critic_is_refused():
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"model": "head", "path": "x"}, "drop one"), ({"model": "own", "trunk_coef": 0.5}, "drop one")],
+    [({"model": "head", "path": "x"}, "remove path"), ({"model": "own", "trunk_coef": 0.5}, "remove trunk_coef")],
 )
 def test_options_that_contradict_each_other_are_refused(options, said):
     with pytest.raises(ValueError, match=said):

@@ -124,7 +124,7 @@ def test_old_recipes_keep_their_cap():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"importance": "truncate", "importance_low": 0.5}, "importance_low is for importance=mask"),
+        ({"importance": "truncate", "importance_low": 0.5}, "importance_low needs importance=mask"),
         ({"importance": "none", "importance_high": 2.0}, "importance_high has no effect"),
         ({"importance": "mask", "importance_low": 3.0, "importance_high": 2.0}, "above importance_high = 2"),
         ({"importance": "mask", "old_logprob": "engine"}, "set old_logprob='trainer'"),

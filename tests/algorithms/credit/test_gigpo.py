@@ -66,7 +66,7 @@ def test_equal_step_returns_give_exactly_zero():
 
 def test_a_missing_state_names_the_line():
     rows = [*SHARED, {"group": "g", "episode": "c", "turn": 0, "reward": 0}]
-    with pytest.raises(ValueError, match="line 5: state: gigpo needs it on every step"):
+    with pytest.raises(ValueError, match="line 5: state: gigpo needs this column on every step"):
         credit_of("gigpo", rows)
     with pytest.raises(ValueError, match="gigpo needs the column 'state'"):
         credit_of("gigpo", [rows[-1]])
