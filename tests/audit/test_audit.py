@@ -86,6 +86,13 @@ def test_leaks_between_splits(tmp_path):
     assert found(one, str(tmp_path / "test.jsonl")) == [("leak", ("line 2 of held-out rows", "line 1 of the source"))]
 
 
+def test_a_training_row_near_a_held_out_row_is_a_leak_beside_an_equal_one(tmp_path):
+    told = [{"question": f"{ADA} for a machine?", "answer": "London"}]
+    rows(tmp_path / "test.jsonl", told)
+    rows(tmp_path / "train.jsonl", [*told, {"question": f"{ADA} for a loom?", "answer": "London"}])
+    assert ("leak", ("line 1 of test", "line 2 of train")) in found(str(tmp_path))
+
+
 def test_columns_by_hand(tmp_path):
     told = [{"question": f"q{i}", "answer": str(i), "level": i, "source": "s"} for i in range(20)]
     told[3]["level"] = "hard"
