@@ -42,15 +42,19 @@ def test_what_cannot_be_scored_is_an_env_error_and_never_0():
     assert after.ending[2] != Status.ENV_ERROR
 
 
-@pytest.mark.parametrize("wrong", ["nan", "infinite", "steps", "name"])
+@pytest.mark.parametrize("wrong", ["nan", "infinite", "steps", "name", "text"])
 def test_what_a_score_returns_is_checked(wrong):
     _, found = scored(stage({"name": OPINIONS, "wrong": wrong}), two_groups())
     assert len(found.faults) == 3 and np.isnan(found.columns["signal/opinion"]).all()
+    if wrong == "text":
+        assert set(found.faults.values()) == {f"score {OPINIONS}: the signal opinion is 'ten', which is no number"}
 
 
 def test_a_mistake_in_the_recipe_stops():
     with pytest.raises(ValueError, match=r"set opinion\.key"):
         scored(stage({"name": OPINIONS, "wrong": "recipe"}), two_groups())
+    with pytest.raises(ValueError, match=f"score {OPINIONS}: the scorer returned 0 results for 1 chains: return one"):
+        scored(stage({"name": OPINIONS, "wrong": "few"}), two_groups())
 
 
 def test_two_scores_of_one_signal_are_refused():

@@ -51,6 +51,8 @@ class Opinions:
             "infinite": [{self.config.signal: [float("inf")] * len(chain.turns)}],
             "steps": [{self.config.signal: [1.0] * (len(chain.turns) + 1)}],
             "name": [{"other": 1.0}],
+            "text": [{self.config.signal: "ten"}],
+            "few": [],
         }[self.config.wrong]
 
     def state_dict(self) -> dict[str, int]:
