@@ -46,6 +46,26 @@ def seeds(found: dict[str, Any]) -> list[float]:
     return list(found["by_seed"].values())
 
 
+@pytest.mark.parametrize("name", ["smollm2-search", "smollm2-calculator", "smollm2-alfworld"])
+def test_the_runs_of_the_pretrained_model_are_quoted_as_they_were_measured(name):
+    lines = plain("pretrained.md").splitlines()
+    head = next(line for line in lines if f"`{name}`" in line and line.startswith("| success"))
+    column = [cell.strip() for cell in head.split("|")].index(f"`{name}`")
+    cells = {row[1].strip(): row[column].strip() for line in lines if len(row := line.split("|")) > column + 1}
+    found = stored(name)
+    assert cells["panel"] == f"`{found['panel']}`"
+    for mode in ("sampled", "greedy"):
+        for side, words in {"clone": "its clone", "rl": "after RL", "control": "control: cloning alone"}.items():
+            if side in found[mode]:
+                shares = [*seeds(found[mode][side]), *found[mode][side]["interval"]]
+                low, high = map(percent, shares[-2:])
+                assert cells[f"{words}, {mode}"] == f"{percent(shares[0])} ({low} to {high})"
+        for other in ("clone", "demonstrator"):
+            low, high = (f"{100 * x:.1f}" for x in found[mode]["differences"][f"rl - {other}"]["interval"])
+            mean = 100 * found[mode]["differences"][f"rl - {other}"]["mean"]
+            assert cells[f"RL minus {other}, points, {mode}"] == f"{mean:+.1f} ({low} to {high})"
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_is_quoted_as_it_was_measured(name):
     page = plain(WORLDS[name])
