@@ -22,9 +22,9 @@ def test_the_hooks_of_regularizers(capsys):
         "  Config          mandatory  pydantic model of the options",
         "  make            mandatory  (config) -> Regularizer",
         "  ENTROPY         False      it reads the tokens' entropies and needs their gradient",
-        "  READS           ()         columns that it reads in LossInputs.columns",
+        "  READS           ()         the names that it reads in LossInputs.columns",
         "  DEMONSTRATIONS  False      it trains demonstrations",
-        "  TOTALS          False      what it remembers is summed with Moment.total, so learner.processes may be "
+        "  TOTALS          False      it sums its memory of an update with Moment.total, so learner.processes may be "
         "above 1",
         "  PAPER           ''         one line for listings",
     ]

@@ -48,7 +48,7 @@ def test_an_environment_is_named_by_the_path_of_its_file(tmp_path, capsys, monke
     assert "the column 'id' decides which rows are for training" in capsys.readouterr().err
     assert "no such file: nowhere.py" in said(capsys, "eval", "nowhere.py", "--policy", "random")
     (tmp_path / "json.py").write_text(GUESS)
-    assert "another module of the name 'json'" in said(capsys, "eval", "json.py", "--policy", "random")
+    assert "another module with the name 'json'" in said(capsys, "eval", "json.py", "--policy", "random")
     (tmp_path / "part_of_package.py").write_text("from .other import x\n")
     assert "by its dotted path" in said(capsys, "eval", "part_of_package.py", "--policy", "random")
 

@@ -88,7 +88,7 @@ def test_the_column_that_divides_rows_is_said_before_a_run(own, capsys):
     assert main(["data", "check", "rows.jsonl", "--env", "say_the_word"]) == 0
     assert even in capsys.readouterr().err
     assert main(["data", "check", "rows.jsonl"]) == 0
-    assert "note: the column 'id' names the rows: a tool environment divides them" in capsys.readouterr().err
+    assert "note: the column 'id' names the rows: a tool environment divides the rows" in capsys.readouterr().err
 
 
 def test_rows_without_such_a_column_need_no_word(own, capsys):

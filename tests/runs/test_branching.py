@@ -163,7 +163,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["rollout.name=chain"], "rollout.nodes"),
         (
             ["rollout={name='chain'}"],
-            "credit.name=tree_grpo needs the column 'tree': its trees must have several leaves",
+            "credit.name=tree_grpo needs the column 'tree': it compares the branches of a tree: set rollout.name=tree",
         ),
         (["credit={name='vine_ppo'}"], "needs the column 'value': set critic.model=head or own, or rollout.name=vine"),
         (["credit.mode=per_token"], "gives credit per token, and the steps of rollout.name=tree branch"),
