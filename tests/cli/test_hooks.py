@@ -26,7 +26,7 @@ def test_the_hooks_of_regularizers(capsys):
         "  DEMONSTRATIONS  False      it trains demonstrations",
         "  TOTALS          False      it sums its memory of an update with Moment.total, so learner.processes may be "
         "above 1",
-        "  PAPER           ''         one line for listings",
+        "  PAPER           ''         the source of the regularizer, one line for listings",
     ]
 
 
