@@ -121,7 +121,17 @@ def player(given: argparse.Namespace, rl: Path, name: str) -> dict[str, Any]:
     env = {**config["env"], **config["eval"]["env"]}
     options = [word for key, value in env.items() if key != "name" for word in overrides(key, value)]
     words = ["eval", env["name"], *options, "--policy", name, "--panel", str(panel), "--json"]
-    command = [sys.executable, "-m", "agentrl", *words, "--turns", str(config["limits"]["turns"]), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "agentrl",
+        *words,
+        "--turns",
+        str(config["limits"]["turns"]),
+        "--out",
+        str(out),
+        "--force",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return dict(json.loads(out.read_text()))
 

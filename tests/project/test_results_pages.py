@@ -60,7 +60,7 @@ def test_the_runs_of_the_pretrained_model_are_quoted_as_they_were_measured(name)
                 shares = [*seeds(found[mode][side]), *found[mode][side]["interval"]]
                 low, high = map(percent, shares[-2:])
                 assert cells[f"{words}, {mode}"] == f"{percent(shares[0])} ({low} to {high})"
-        for other in ("clone", "demonstrator"):
+        for other in {"clone", "demonstrator", "control"} & found[mode].keys():
             low, high = (f"{100 * x:.1f}" for x in found[mode]["differences"][f"rl - {other}"]["interval"])
             mean = 100 * found[mode]["differences"][f"rl - {other}"]["mean"]
             assert cells[f"RL minus {other}, points, {mode}"] == f"{mean:+.1f} ({low} to {high})"
