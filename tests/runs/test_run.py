@@ -85,7 +85,7 @@ def test_a_run_stores_what_it_promises(whole):
 
 
 @pytest.mark.parametrize("line", [pytest.param(1, marks=SLOW), 4, pytest.param(8, marks=SLOW)])
-def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, whole, line):
+def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, whole, line, capsys):
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -96,6 +96,7 @@ def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe
     process.wait()
     assert process.returncode == -signal.SIGKILL
     same(whole, run(recipe, "cut", "--resume"))
+    assert f"note: process {process.pid}, which trained this run before, was killed" in capsys.readouterr().err
 
 
 def listen_to_ctrl_c() -> None:
