@@ -12,8 +12,8 @@ from transformers.cache_utils import Cache
 class Store(Cache):  # type: ignore[misc]
     """The cache object of a packed forward pass.
 
-    `update` writes the new keys and values to the rows of the running plan and returns views of all slots, from which
-    `agentrl.engines.slot_attention` selects.
+    `update` writes the new keys and values to the rows that the plan of the forward pass names. It returns views of all
+    slots, and `agentrl.engines.slot_attention` selects from these views.
 
     Args:
         layers: number of attention layers.
@@ -26,7 +26,7 @@ class Store(Cache):  # type: ignore[misc]
         super().__init__(layers=[])
         self.depth, self.slots, self.limit = layers, slots, limit
         self.capacity = 0  # C
-        self.rows: Tensor | None = None  # [M] of the running plan
+        self.rows: Tensor | None = None  # [M], `Plan.rows` of the forward pass
         self.kv: Tensor | None = None  # [2 * layers, slots * C, G, D]
         self._flat: list[Tensor] = []
         self._spread: list[Tensor] = []
@@ -39,7 +39,7 @@ class Store(Cache):  # type: ignore[misc]
         if self.kv is not None:
             heads, width = self.kv.shape[2:]
             old = self.kv.view(2 * self.depth, self.slots, self.capacity, heads, width)
-            # Zeros, not empty: a padded block multiplies unused values by 0, and 0 * nan is nan.
+            # Zeros, not empty memory, because a padded block multiplies unused values by 0, and 0 * nan is nan.
             new = old.new_zeros(2 * self.depth, self.slots, capacity, heads, width)
             new[:, :, : self.capacity] = old
             self._adopt(new.view(2 * self.depth, -1, heads, width))
@@ -51,7 +51,7 @@ class Store(Cache):  # type: ignore[misc]
         self._spread = [t[None].transpose(1, 2) for t in self._flat]  # 2 * layers of [1, G, slots * C, D]
 
     def drop(self) -> None:
-        """Give back the memory of all slots; the next `reserve` begins anew."""
+        """Give back the memory of all slots; the next `reserve` takes memory again."""
         self.capacity, self.rows, self.kv = 0, None, None
         self._flat, self._spread = [], []
 
@@ -74,5 +74,5 @@ class Store(Cache):  # type: ignore[misc]
         return self._spread[2 * layer_idx], self._spread[2 * layer_idx + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: each forward pass gets its positions, so the model never has to count them."""
+        """Always 0, because each forward pass gets the positions of its tokens, and the model need not count them."""
         return 0
