@@ -1,4 +1,4 @@
-"""Encodes chats by a chat template. A prompt can continue a path of tokens, so sampled text is never encoded again."""
+"""Encodes chats by a chat template: a whole prompt, or the tokens by which a prompt continues a path of tokens."""
 
 import json
 import re

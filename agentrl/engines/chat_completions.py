@@ -35,7 +35,7 @@ def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand a result
     for every call. If a user message follows while calls have no result yet, it therefore becomes the result of the
     first of these calls. If a message of another role follows, each of these calls gets an empty result. A tool message
-    becomes a user message if no call is without a result.
+    becomes a user message if every call already has its result.
     """
     body: list[dict[str, Any]] = []
     unanswered: list[ToolCall] = []
@@ -118,7 +118,7 @@ def _written_call(call: ToolCall) -> str:
     if isinstance(arguments, dict):
         with suppress(ValueError):  # NaN and Infinity: Python's JSON reader takes them, and `render` refuses them
             return calls.load_format("hermes", ()).render(calls.Call(name=call.name, arguments=arguments))
-    # Write the broken call as text. Prompts read it as one malformed call, and the model gets an error as its result.
+    # The broken call as text: prompts read one malformed call, and the model gets an error as the call's result.
     name, text = json.dumps(call.name), call.arguments.replace("<tool_call>", "").replace("</tool_call>", "")
     return f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>'
 

@@ -31,12 +31,12 @@ from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Re
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # any other word of the server is "stop"
 CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
-MOST_TOKENS = 1 << 40  # larger counts of tokens are taken as wrong and not reported
+MOST_TOKENS = 1 << 40  # larger counts of tokens are wrong, and are ignored
 SEED_BITS = 31  # servers take a signed 32-bit seed
 FILTERED = ("content_filter", "content_policy_violation")  # codes with which content filters refuse
-TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # a refusal names them
+TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in refusals of long prompts
 PROBE_TOKENS = 32  # largest number of tokens of the answer to `probe`
-PAGE_CHARS = 80  # an error quotes so many characters of an answer that is no JSON
+PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
 # Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above

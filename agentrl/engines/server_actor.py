@@ -1,4 +1,4 @@
-"""A Ray actor that starts, watches and ends a vLLM server on its own machine. Without torch, it starts quickly."""
+"""A Ray actor that starts, watches and ends a vLLM server on its own machine. It starts quickly: it needs no torch."""
 
 import os
 import socket

@@ -79,8 +79,8 @@ class Plan(NamedTuple):
         last: [R] packed index of each segment's last token, by number of segment.
         parts: the blocks and the chunks that run alone, in packed order.
         queries: number of packed tokens of each part.
-        keys: sizes in rows of the pieces into which the store is split. Pieces 1, 3, 5, ... (from 0) are the keys of
-            the chunks that run alone.
+        keys: sizes in rows of the pieces into which the store is split. Counted from 0, pieces 1, 3, 5, ... are the
+            keys of the chunks that run alone.
     """
 
     sequence: list[int]

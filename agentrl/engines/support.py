@@ -17,7 +17,7 @@ def base_config(model: Any) -> Any:
 
 
 def end_ids(named: int | Sequence[int] | None, tokenizer: Any) -> frozenset[int]:
-    """The ids that end an answer: the tokenizer's end token, and `named`, those of a generation configuration.
+    """The ids that end an answer: the tokenizer's end token, and the ids `named` by a generation configuration.
 
     Raises:
         ValueError: neither names an end token.

@@ -32,7 +32,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 LOOK_S = 60.0  # time limit in seconds for an interpreter that looks for vLLM; an idle machine needs one second
 VERSION_BYTES = 1 << 16  # largest number of bytes that are read of a server's answer about its version
 ANSWER_S = 5.0  # time limit in seconds for the answer of a given server
-GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # of NVIDIA, of AMD, of WSL on Windows
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA; AMD; Linux on Windows (WSL)
 LAST_PORT = 65535
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
@@ -63,8 +63,8 @@ class Config(EngineOptions, frozen=True):
         api_key: key of given servers; write it as "${NAME}".
         start_s: longest time in seconds from the start of a server to its first answer.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. A run also brings lost servers back at most `retries` times the number of
-            servers, counted over all servers together.
+        retries: further tries of a request. The option also limits how often the run brings back lost servers: in total
+            at most `retries` times per server, counted over all servers together.
     """
 
     python: str = ""
@@ -360,7 +360,7 @@ def _command(
     """How a server is started. If `number` is None, the server's launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
-    # Links are not resolved, because the interpreter of a virtual environment is a link that Python needs to find it.
+    # Links are not resolved, because Python finds a virtual environment by the link to its interpreter.
     python = str(Path(config.python).expanduser().absolute())
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":

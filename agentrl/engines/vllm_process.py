@@ -47,7 +47,7 @@ class ServerFailed(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The command that starts a server, and its surroundings.
+    """A command that starts a server, with its environment variables and its time limit.
 
     Attributes:
         python: interpreter of the environment that has vLLM.

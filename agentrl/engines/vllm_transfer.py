@@ -1,10 +1,10 @@
 """Weights over NCCL, from the trainer's GPU to vLLM servers, through vLLM's own weight transfer interface.
 
 `engine.transfer = "nccl"` selects it. The trainer's part of vLLM's interface ("vLLM's trainer side") runs in this
-process, so agentrl and vLLM must be in one environment (docs/engines.md). For each server, it opens a group of
-processes: the trainer (rank 0) and the server's workers. Per load, the trainer sends name, shape and type of every
-weight over HTTP, and the weights themselves over NCCL. A server that the run starts reads its first weights from a
-folder.
+process, so agentrl and vLLM must be in one environment (docs/engines.md). For each server, vLLM's trainer side opens a
+group of processes: the trainer (rank 0) and the server's workers. Per load, the trainer sends name, shape and type of
+every weight over HTTP, and the weights themselves over NCCL. A server that the run starts reads its first weights from
+a folder.
 
 Limit: this code was not run on a GPU yet. All functions that `_vllm_link` calls need CUDA; the tests replace NCCL by a
 queue.
@@ -37,8 +37,8 @@ class Declared(NamedTuple):
 class StateSource:
     """The weights of one transfer, in the form that vLLM's trainer side reads (`WeightSource`).
 
-    An output head that is tied to the embedding is sent, too, under its own name; `agentrl.model.publishing` does the
-    same.
+    If the output head is tied to the embedding, the head is also sent under its own name. `agentrl.model.publish` does
+    the same with files.
     """
 
     def __init__(self) -> None:

@@ -42,9 +42,9 @@ def dtype_named(name: str, device: Any) -> Any:
 
 
 def precision_note(name: str, device: Any) -> str:
-    """A sentence of advice if the weights have half precision and are on a CPU that is slow in it; else empty.
+    """A sentence of advice if the weights have half precision and are on a CPU that is slow in half precision.
 
-    The function times the CPU, which takes less than a second.
+    Empty otherwise. The function times the CPU, which takes less than a second.
 
     Args:
         name: the value of `model.dtype`.

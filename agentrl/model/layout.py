@@ -1,8 +1,9 @@
 """The layout of a packed batch: the tokens of some rows as a trie in pre-order.
 
-Row n continues the path of row `Tokens.context[n]` after the first `Tokens.context_tokens[n]` tokens of that path,
-which may be in the middle of a row. The trie holds such common tokens once. In addition, equal leading prompt tokens of
-different rows are merged. Sampled tokens are never merged, even if they are equal.
+Row n continues the path of row `Tokens.context[n]` after the first `Tokens.context_tokens[n]` tokens of that path. This
+point may be in the middle of a row. The trie holds each token of the table at most once. In addition, prompt tokens of
+different rows are merged if they have equal ids and follow the same path. Sampled tokens are never merged, even if they
+have equal ids.
 
 Letters: T packed tokens, S tokens of the graph, N rows of the graph.
 """

@@ -31,8 +31,8 @@ class Batch:
             predicts several targets.
         source: [K] int64 index of the target in the graph's token table.
         row: [K] int64 row of the graph that the target belongs to.
-        weight: [K] float64 factor of the target in the loss, already divided by the denominator of the whole
-            mini-batch (`agentrl.trainer.path_weights.aggregation_weights`).
+        weight: [K] float64 aggregation weight: the factor of the target in the loss, already divided by the
+            denominator of the whole mini-batch.
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64 token ids, ascending in each slice.
     """
@@ -66,7 +66,7 @@ def pack(
     Args:
         tokens: the token table of the graph.
         rows: [R] int64, ascending, the rows to train.
-        weight: [S] factor of each token in the loss; only the factors of the targets are used.
+        weight: [S] aggregation weight of each token (see `Batch`); only the weights of the targets are used.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
         targets: [S] bool, the targets; None for the decisions. A critic, for example, names the tokens before which it

@@ -1,11 +1,11 @@
 """Finds out whether a model can run on a packed trie, from its configuration and from a test with a small tree.
 
-The structure of a model is judged in float32. In half precision, rounding alone may separate two correct evaluations of
-the same text further than a correct evaluation is from a wrong one, because pretrained models have huge activations at
-some tokens. A model in half precision is therefore tested twice. First, a copy of its architecture with few layers and
-random weights in float32 must give the same hidden states over a tree and over the tree's paths. Then the hidden states
-of the model itself over a tree and over the tree's paths must differ by no more than `NOISE_FACTOR` times the noise of
-the model (`_probe_noise` defines the noise).
+The structure of a model is judged in float32. In half precision, rounding makes two correct evaluations of the same
+text differ. This difference may be larger than that between a correct and a wrong evaluation, because pretrained models
+have huge activations at some tokens. A model in half precision is therefore tested twice. First, a copy of its
+architecture with few layers and random float32 weights must give equal hidden states over a tree and the tree's paths.
+Then the hidden states of the model itself over a tree and over the tree's paths must differ by no more than
+`NOISE_FACTOR` times the noise of the model (`_probe_noise` defines the noise).
 
 Letters: T packed tokens, L tokens of a path, d width.
 """

@@ -15,8 +15,8 @@ class Lora(BaseModel):
         alpha: the adapters' output is multiplied by alpha / r.
         dropout: share of the adapters' input that is set to 0 in training, at random.
         target_modules: names of the adapted layers; empty for all linear layers except the output head.
-        last_layers: number of transformer layers with adapters, counted from the output; 0 for all. An update of few
-            layers is cheaper, because gradients are computed for these layers only.
+        last_layers: number of transformer layers with adapters, counted from the output; 0 for all. Fewer
+            layers make an update cheaper, because gradients are computed for these layers only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
-A causal language model with plain full attention can then run on one packed sequence [1, T], if the model calls
+With it, a causal language model with plain full attention can run on one packed sequence [1, T], if the model calls
 transformers' attention interface. Token q attends to token kv iff kv <= q < subtree_end[kv]. CUDA computes this by
 FlexAttention under a block mask. The CPU computes it by at most two calls of the flash kernel per run of the trie. A
 run is a longest possible piece without a branch. The other layers work on the packed tokens, without padding.
