@@ -16,8 +16,8 @@ from transformers.cache_utils import Cache
 class Store(Cache):  # type: ignore[misc]
     """The cache object of a packed forward pass.
 
-    `update` writes the new keys and values to the rows of the running plan and returns views of all slots, from which
-    `agentrl.engines.slot_attention` selects.
+    `update` writes the new keys and values to the rows that the plan of the forward pass names. It returns views of all
+    slots, and `agentrl.engines.slot_attention` selects from these views.
 
     Args:
         layers: number of attention layers.
@@ -31,7 +31,7 @@ class Store(Cache):  # type: ignore[misc]
         self.depth, self.slots, self.limit = layers, slots, limit
         self.capacity = 0  # C
         self.least = 256  # tokens per slot that the first `reserve` makes room for
-        self.rows: Tensor | None = None  # [M] of the running plan
+        self.rows: Tensor | None = None  # [M], `Plan.rows` of the forward pass
         self.kv: Tensor | None = None  # [2 * layers, slots * C, G, D]
         self._flat: list[Tensor] = []
         self._spread: list[Tensor] = []
@@ -79,7 +79,7 @@ class Store(Cache):  # type: ignore[misc]
         return self._spread[2 * layer_idx], self._spread[2 * layer_idx + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: each forward pass gets its positions, so the model never has to count them."""
+        """Always 0, because each forward pass gets the positions of its tokens, and the model need not count them."""
         return 0
 
 
