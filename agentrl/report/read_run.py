@@ -108,7 +108,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     rows = printable(read_metrics(path))
     for line, row in enumerate(rows, 1):
         if wrong := _wrong_in(row):
-            raise ValueError(f"line {line} of {path} is no line of metrics: {wrong}; put the file back from a copy")
+            raise ValueError(f"line {line} of {path} is no line of metrics: {wrong}; restore the file from a copy")
     return rows
 
 

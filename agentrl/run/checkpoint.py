@@ -35,10 +35,11 @@ class RunState:
 
     Attributes:
         stage: "warmup" or "train".
-        step: number of the next iteration, or of the next update of the warm-up, from 0.
-        metric_lines, timing_lines: numbers of lines of metrics.jsonl and timings.jsonl that were written so far.
+        step: number of the next iteration, or of the next update of the warm-up, counted from 0.
+        metric_lines, timing_lines: numbers of lines that were written so far to metrics.jsonl and to timings.jsonl.
         evaluated: names of the evaluations that are done.
-        tokens, actions: numbers of tokens sampled and of actions carried out in training rollouts so far.
+        tokens, actions: numbers of tokens that were sampled, and of actions that were carried out, in training rollouts
+            so far.
     """
 
     stage: str = "warmup"
@@ -50,11 +51,11 @@ class RunState:
     actions: int = 0
 
     def __post_init__(self) -> None:
-        """Raises TypeError if a value has the wrong type or range, because a file may hold anything."""
+        """Check the values, which a damaged file may have changed: TypeError for a wrong type or range."""
         for name in ("step", "metric_lines", "timing_lines", "tokens", "actions"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-                raise TypeError(f"{name} = {value!r:.40} is no whole number from 0")
+                raise TypeError(f"{name} = {value!r:.40} is not a whole number of 0 or more")
         if self.stage not in ("warmup", "train"):
             raise TypeError(f"stage = {self.stage!r:.40} is neither warmup nor train")
         if not isinstance(self.evaluated, list) or not all(isinstance(name, str) for name in self.evaluated):
@@ -67,7 +68,7 @@ class RunState:
 
 
 class Stored(NamedTuple):
-    """What `read` returns: the position of the run, and the state of each part by name."""
+    """A checkpoint without the state of the learners: the position of the run, and the state of each part by name."""
 
     progress: RunState
     parts: Mapping[str, Any]
@@ -81,17 +82,18 @@ def write(
     keep: int,
     parts: Mapping[str, Any],
 ) -> None:
-    """Store everything the run needs to go on; the checkpoint appears complete or not at all.
+    """Write a checkpoint: everything that the run needs to continue. It appears complete or not at all.
 
     Args:
         folder, name: folder of the run, and name of the checkpoint.
         save: writes the policies into a folder (`Policies.save`).
         progress: the position of the run.
-        keep: number of checkpoints to keep.
-        parts: the state of the rollouts and the state of fillers and regularizers, by name.
+        keep: number of checkpoints to keep; older ones are removed.
+        parts: the state of the rollouts (`rollouts`), and the state of fillers and regularizers (`policies`).
 
     Raises:
-        ValueError: the checkpoint cannot be written, as on a full disk. Older checkpoints are unchanged.
+        ValueError: the checkpoint cannot be written, for example because the disk is full; older checkpoints are
+            unchanged.
     """
     part = folder.begin_checkpoint()
     try:
@@ -102,8 +104,8 @@ def write(
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(
-            f"cannot write a checkpoint into {folder.path} ({_why(error)}): free some space and resume; the checkpoint "
-            "before it is unchanged"
+            f"cannot write a checkpoint into {folder.path} ({_why(error)}): free some space, then continue with "
+            "--resume; older checkpoints are unchanged"
         ) from error
     folder.finish_checkpoint(part, name, keep)
 
@@ -119,14 +121,14 @@ def write_learner(part: Path, policy: str, learner: Learner) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Why a file could not be written, in the same words for torch, safetensors and plain files."""
+    """The reason why a file could not be written, in the same words for torch, safetensors and plain files."""
     text = str(error)
     numbered = re.search(r"os error (\d+)", text)  # safetensors and tokenizers
     number = int(numbered[1]) if numbered else getattr(error, "errno", None)
     if number:
         return os.strerror(number)
     if "inline_container" in text or "PytorchStreamWriter" in text:  # torch's message leaves out the system's error
-        return "only a part of a file could be written, as on a full disk"
+        return "only a part of a file could be written; the disk may be full"
     return text
 
 
@@ -134,7 +136,7 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
     """Load the state of the run's learners from one of the run's checkpoints; returns the rest of the checkpoint.
 
     Raises:
-        ValueError: `path` is no checkpoint of this run, is damaged, or has a later format.
+        ValueError: `path` is no checkpoint of this run, is damaged, or was written by a newer agentrl.
     """
     table, progress = _table(path), read_progress(path)
     states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
@@ -149,17 +151,18 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
 
 
 def read_progress(path: Path) -> RunState:
-    """The position of the run at a checkpoint.
+    """The position at which a checkpoint stores the run.
 
     Raises:
-        ValueError: progress.json is missing, damaged, of a later format, or a value in it has the wrong type.
+        ValueError: progress.json is missing or damaged, was written by a newer agentrl, or holds a value of a wrong
+            type or range.
     """
     table = _table(path)
     known = {one.name: table[one.name] for one in fields(RunState) if one.name in table}
     try:
         return RunState(**known)
     except TypeError as error:
-        raise ValueError(f"{path / 'progress.json'}: {error}; remove the checkpoint to go on from another") from None
+        raise ValueError(f"{path / 'progress.json'}: {error}; remove the checkpoint to continue from another") from None
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -181,14 +184,14 @@ def _table(path: Path) -> dict[str, Any]:
 def of_another_run(file: Path, error: Exception) -> ValueError:
     """The error for a stored state that does not fit this run."""
     why = " ".join(str(error).split())[:160] or type(error).__name__
-    return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to go on from the one before")
+    return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to continue from an older one")
 
 
 def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a checkpoint of agentrl 0.1.0.
 
-    That version stored samplers in progress.json, the values of prompts in stream.pt, and past entropies in the
-    learner's state.
+    That version stored the state of samplers in progress.json, the values of prompts in stream.pt, and past entropies
+    in the learner's state.
     """
     rollouts = {name: table.get(name, {}) for name in ("sampler", "warmup_sampler")}
     fillers = {"credit/single_stream": _unpacked(_state(path, "stream.pt"))} if (path / "stream.pt").is_file() else {}
@@ -205,7 +208,7 @@ def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str
 
 
 def _packed(state: Any) -> Any:
-    """A state with every NumPy array as a tensor, which `torch.load(weights_only=True)` reads."""
+    """A state with tensors in place of NumPy arrays, which `torch.load(weights_only=True)` does not read."""
     if isinstance(state, np.ndarray):
         return {ARRAY: torch.from_numpy(state)}
     if isinstance(state, Mapping):
@@ -214,7 +217,7 @@ def _packed(state: Any) -> Any:
 
 
 def _unpacked(state: Any) -> Any:
-    """The counterpart of `_packed`."""
+    """A state that `_packed` returned, with NumPy arrays again."""
     if isinstance(state, Mapping):
         if set(state) == {ARRAY}:
             return state[ARRAY].numpy()
@@ -229,4 +232,4 @@ def _state(path: Path, name: str) -> Any:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, UnpicklingError):
-        raise ValueError(f"{file} is damaged: remove the checkpoint {path} to go on from the one before") from None
+        raise ValueError(f"{file} is damaged: remove the checkpoint {path} to continue from an older one") from None

@@ -1,4 +1,4 @@
-"""What a run checks before it begins."""
+"""The checks before a run begins, and the notes of a dry run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
 
-OWN_LIMITS = ("max_steps", "max_turns")  # options of environments: largest number of steps of an episode
+OWN_LIMITS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
 
 
 def check_beginning(settings: Settings, *, resume: bool = False) -> None:
@@ -18,7 +18,8 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
     Args:
         settings: the run's settings.
-        resume: a stored run continues. Model folders are then not checked, because the checkpoint may hold the model.
+        resume: whether a stored run continues. If it does, model folders are not checked, because the checkpoint may
+            hold the model.
 
     Raises:
         ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing or holds no
@@ -29,7 +30,7 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         for path in _model_paths(settings):
             check_path(path)
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
-    if hook is not None and not (cluster.address and cluster.engines):  # engines of a cluster are on other machines
+    if hook is not None and not (cluster.address and cluster.engines):  # a cluster's engines may be on other machines
         hook(settings.engine.config)
 
 
@@ -39,7 +40,7 @@ def _model_paths(settings: Settings) -> list[str]:
 
 
 def held_out_tasks(settings: Settings) -> list[Task]:
-    """The held-out tasks of a run: the tasks that its panel file names, else the first tasks of [eval.env]."""
+    """The held-out tasks of a run: those in the file `eval.panel`, else the first `eval.tasks` of [eval.env]."""
     chosen = settings.tables.eval
     if chosen.panel is not None:
         return panel_tasks(settings.eval_env, read_panel(Path(chosen.panel)))
@@ -48,11 +49,15 @@ def held_out_tasks(settings: Settings) -> list[Task]:
 
 
 def dry_run_notes(settings: Settings) -> list[str]:
-    """Notes of a dry run: what ends an episode first, what is missing here, and how the tasks are divided.
+    """The notes of a dry run.
 
-    To find held-out tasks that are training tasks too, this function compares the options of the training and the
-    evaluation environment (unless `eval.panel` names the held-out tasks), and then the tasks. If the environment is one
-    of agentrl's own and reads no rows of a user, the tasks are not compared, because making them takes seconds.
+    They name options of the environment that end an episode before `limits.turns`, things that are missing on this
+    machine, and the column that divides a user's rows into training and held-out rows.
+
+    This function also looks for held-out tasks that are training tasks too. It compares the options of the training
+    environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks. The
+    tasks are not compared if the environment is one of agentrl's own and reads no rows of a user, because making these
+    tasks takes seconds.
 
     Raises:
         ValueError: training and held-out tasks overlap, or the folder of a model exists and holds no model.
@@ -60,14 +65,14 @@ def dry_run_notes(settings: Settings) -> list[str]:
     turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(
-            "env and eval.env have the same options, so that evaluation tasks are training tasks too: give env and "
+            "env and eval.env have the same options, so the evaluation tasks are training tasks too: give env and "
             "eval.env different splits"
         )
     if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
         return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
-    except ValueError as error:  # for example, the data is on another machine
+    except ValueError as error:  # for example, because the data is on another machine
         missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
         return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)
@@ -75,13 +80,14 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
 
 def _doctor(settings: Settings, missing: Sequence[str]) -> list[str]:
-    """A note that names `agentrl doctor` if something is missing, or if the engine has needs that were not tried."""
+    """A note that names `agentrl doctor` if something is missing, or if the needs of the engine were not checked."""
     if missing:
         return ["agentrl doctor, with the same recipe and options, lists all that is missing on this machine"]
     if settings.engine.hooks.check_here is not None:
         name = settings.engine.name
         return [
-            f"what engine.name={name} needs was not tried: agentrl doctor, with the same recipe and options, tries it"
+            f"the needs of engine.name={name} were not checked: agentrl doctor, with the same recipe and options, "
+            "checks them"
         ]
     return []
 
@@ -102,7 +108,7 @@ def _missing_models(settings: Settings) -> list[str]:
 def turns_note(settings: Settings) -> list[str]:
     """Notes on environment options that end an episode before `limits.turns`.
 
-    One more note follows if the run itself will choose `limits.turns`, from episodes of the expert.
+    One more note follows if the run will choose `limits.turns` itself, from the expert's longest episode.
     """
     turns, chosen = settings.tables.limits.turns, settings.chosen.get("limits.turns")
     found = []
@@ -119,7 +125,7 @@ def turns_note(settings: Settings) -> list[str]:
 
 
 def leaves_report(settings: Settings) -> str:
-    """A note on the number of episodes per task, if this number is not `batch.copies`; else empty."""
+    """A note on the number of episodes per task; empty if this number is `batch.copies`."""
     copies = settings.tables.batch.copies
     leaves = settings.rollout.hooks.leaves(settings.rollout.config, copies)
     if leaves == copies:
@@ -130,9 +136,10 @@ def leaves_report(settings: Settings) -> str:
 def leak_note(entry: Entry[EnvironmentFile]) -> str:
     """A note if a trial shows that a tool server keeps state from one episode to the next; else empty.
 
-    Only an environment with a tool server that all episodes share is tried, with short random walks, each played twice.
+    The trial plays short random episodes, each of them twice. It is made only if the environment has a tool server that
+    all episodes share.
     """
-    from agentrl.gym import difference_when_repeated  # gymnasium takes a while to import
+    from agentrl.gym import difference_when_repeated  # importing gymnasium is slow
 
     setup = getattr(entry.hooks.make, "setup", None)
     servers = [] if setup is None else setup.shared_servers(entry.config)
@@ -154,8 +161,8 @@ def division_note(tasks: Sequence[Task]) -> str:
 def check_disjoint(train: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Raises ValueError if a held-out task is among the training tasks.
 
-    If the list of training tasks has no end, only its first tasks are searched, as many as there are held-out tasks.
-    That is enough to notice that the two lists are equal.
+    If the list of training tasks has no end, only its first n tasks are searched, where n is the number of held-out
+    tasks. This search finds the usual mistake, that both environments have the same tasks.
     """
     searched = len(train) if len(train) <= ENDLESS else len(held_out)
     both = {task.key for task in held_out} & {train[i].key for i in range(searched)}

@@ -9,12 +9,12 @@ from agentrl.types import Observation
 
 
 class Decisions:
-    """Keeps the decisions of the first and of the last stored iterations, and applies the rule to them.
+    """Keeps the decisions of the first and of the last stored iterations, and applies `certain_too_early` to them.
 
     Args:
         folder: the run's folder; a resumed run reads the graphs of earlier iterations there.
-        situation: the environment's hook that names situations; None names a situation by the kind of action.
-        say: prints a note if that hook fails, or if a stored graph cannot be read. The run then continues without the
+        situation: the environment's hook that names the situation of a decision; None takes the kind of the action.
+        say: prints a note if this hook fails, or if a stored graph cannot be read. The run then continues without the
             rule.
     """
 
@@ -26,17 +26,20 @@ class Decisions:
     ) -> None:
         self.folder, self.situation, self.say = folder, situation, say
         self._broken = False
-        self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> one row per situation
+        self._rows: dict[int, list[SituationRow]] | None = None  # iteration -> its rows, one per situation
 
     def add(self, iteration: int, graph: StepGraph) -> list[Finding]:
-        """Add the graph of a stored iteration; returns what the rule finds in the iterations that are kept now."""
+        """Add the graph of a stored iteration; returns the findings of the rule in the kept iterations."""
         if self._broken:
             return []
         try:
             return self._add(iteration, graph)
         except Exception as error:  # noqa: BLE001  the hook is the user's code
             self._broken = True
-            self.say(f"note: decisions cannot be named, and their health rule is left out: {error!r}")
+            self.say(
+                "note: the situations of decisions cannot be read, so the health rule certain_too_early is off: "
+                f"{error!r}"
+            )
             return []
 
     def _add(self, iteration: int, graph: StepGraph) -> list[Finding]:

@@ -30,7 +30,7 @@ from agentrl.settings import POLICY, agent_sections, resolve_agents
 if TYPE_CHECKING:
     from agentrl.engines import OpenAIPolicy
 
-CONTEXT = 4096  # engine.max_context for a model folder, which has no recipe; lower if the model has fewer positions
+CONTEXT = 4096  # engine.max_context of a model folder, which has no recipe; less if the model has fewer positions
 
 
 @dataclass(kw_only=True)
@@ -41,11 +41,11 @@ class Contestant:
         word: value of `--policy`.
         kind: run, model, openai, random, scripted or expert.
         tables: the configuration of the run that the policy comes from; empty for other policies.
-        env_options: the run's sections [env] and [eval.env] together, where [eval.env] has precedence; empty if the
-            run was trained on another environment, and for other policies.
+        env_options: the run's sections [env] and [eval.env] together; a value of [eval.env] replaces that of [env].
+            Empty if the run was trained on another environment, or if the policy comes from no run.
         told: the part of `env_options` that comes from [eval.env] of the run.
         endpoint: options of the endpoint, see `agentrl.engines.endpoint.Endpoint`.
-        served: the endpoint's policy, once `player` has made it.
+        served: the endpoint's policy; None before `player` makes it, and without an endpoint.
         description: description of the model for reports, which `player` fills in; empty if no model plays.
         opened: pools of the called agents; `close` closes them.
         programs: programs that play the tasks; `close` closes the endpoint of each program.
@@ -107,7 +107,7 @@ class Contestant:
 
     @classmethod
     def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
-        """An actor that answers with the policy named `policy` of a run, or with the model of a model folder.
+        """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
 
         Raises:
             ValueError: `word` is neither a run folder nor a model folder.
@@ -138,10 +138,10 @@ class Contestant:
         return {"policy": hidden_url(self.word), **self.description}
 
     def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
-        """The limits of the run, or the defaults; `options` override them.
+        """The limits of the episodes: those of the run, or the defaults without a run; `options` override them.
 
-        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. Later
-        episodes wait, so the first episodes end early and are stored early.
+        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. So
+        no more episodes are played at the same time, and the first episodes end early and are stored early.
         """
         limits = validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
         if self.kind != "openai" or "concurrency" in options:
@@ -149,7 +149,7 @@ class Contestant:
         return limits.model_copy(update={"concurrency": endpoint_of(self.word, self.endpoint).concurrency})
 
     def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
-        """The agents: the first one plays the environments of `pool`; the environment or the run adds the others."""
+        """The crew. Its first agent plays the environments of `pool`; the environment or the run may add others."""
         sections = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
         context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
         agents = resolve_agents(entry, context, limits, self.word, sections)
@@ -174,7 +174,7 @@ class Contestant:
         Args:
             entry: the environment.
             pool: the instances of the environment.
-            seed: part of the noise keys.
+            seed: part of the noise keys, from which the random numbers of sampling are computed.
             temperature: temperature of sampling; None takes the temperature of the policy's settings.
             limits: limits of the episodes.
             probe: send an endpoint one short request first, see `OpenAIPolicy.probe`.
@@ -218,8 +218,8 @@ class Contestant:
     def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
         """Make the endpoint's policy. If tools go to the server as data, the prompts leave out the list of tools.
 
-        Tools go as data with `endpoint.tool_calls = "native"`; with `"auto"`, only if a probe shows that the server
-        accepts them.
+        Tools go as data if `endpoint.tool_calls` is "native". If it is "auto", they do so only if a first short request
+        shows that the server accepts them.
         """
         from agentrl.engines import from_word
 
@@ -244,7 +244,7 @@ class Contestant:
     def _model(
         self, policy: str, agents: Sequence[Agent], temperature: float | None, deterministic: bool = True
     ) -> PolicyActor:
-        """A model on disk: a policy of the run's latest checkpoint, with the run's settings; or a model folder."""
+        """An actor with a model on disk: a policy of the run's latest checkpoint, or the model of a model folder."""
         import torch
 
         from agentrl.chat import Chat
@@ -263,8 +263,8 @@ class Contestant:
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        # An engine with the hook `close` starts servers, which nobody would end here. So the embedded engine takes the
-        # place of such an engine. It samples from the same distribution.
+        # An engine with the hook `close` starts servers, and this class would not end them. So the embedded engine,
+        # which samples from the same distribution, takes the place of such an engine.
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})

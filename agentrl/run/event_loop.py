@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 2.0  # time for cancelled tasks to end, per round of `close`
-ROUNDS = 8
+ROUNDS = 8  # largest number of rounds of `close`
 
 
 class Loop:
@@ -39,7 +39,7 @@ class Loop:
         self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
-        """Cancel the tasks that still run, wait at most PATIENCE_S in each of ROUNDS rounds, and close the loop.
+        """Cancel the tasks that still run, wait at most ROUNDS times PATIENCE_S for them, and close the loop.
 
         If KeyboardInterrupt ends a task, the tasks that await this task get the interrupt too, one after another. Each
         interrupt stops the loop again, so several rounds may be needed until no task is pending.

@@ -25,8 +25,8 @@ from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomi
 from agentrl.run.holder import LOCK, clear_holder, read_holder, write_holder
 from agentrl.secret import scrubbed_values
 
-TASK_KINDS = "task_kinds"  # key in the notes of stored rollouts; its value maps the key of a task to the task's type
-RECORDED = (
+TASK_KINDS = "task_kinds"  # key in the notes of stored rollouts; its value is a table: task key -> task type
+RECORDED = (  # packages whose versions are stored in versions.json
     "agentrl-stepgraph",
     "torch",
     "transformers",
@@ -36,7 +36,7 @@ RECORDED = (
     "alfworld",
     "textworld",
 )
-FREE_TO_DIFFER = (
+FREE_TO_DIFFER = (  # options that may differ from the stored configuration when a run is resumed
     "run.iterations",
     "run.tokens",
     "run.actions",
@@ -64,8 +64,8 @@ class RunFolder:
     """Paths and files of one run.
 
     Attributes:
-        killed: id of the process that trained the run before and was killed; 0 if that process closed the run, or if
-            there was none. `open` sets it.
+        killed: id of the process that trained the run before and was killed. 0 if that process closed the run, or if
+            no process trained the run before. `open` sets this attribute.
 
     Args:
         path: the folder.
@@ -86,7 +86,7 @@ class RunFolder:
 
     @property
     def health(self) -> Path:
-        """File of what the rules of `agentrl.run.health` found."""
+        """File of the findings of the health rules (`agentrl.run.health`)."""
         return self.path / "health.json"
 
     @property
@@ -111,10 +111,11 @@ class RunFolder:
         write_atomically(self.path / "versions.json", json.dumps({**versions(), "recipe": recipe}, indent=1).encode())
 
     def refuse(self, config: Mapping[str, Any], *, resume: bool) -> None:
-        """Check whether this run can have the folder; nothing is written.
+        """Check whether a run with this configuration can use the folder; nothing is written.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is false, a run with another configuration, or other files.
+            ValueError: the folder holds a run although `resume` is false, or it holds a run with another configuration,
+                or it holds other files and no run.
             OSError: the folder cannot exist, for example because its parent is a file.
         """
         with suppress(FileNotFoundError):
@@ -135,7 +136,7 @@ class RunFolder:
             raise ValueError(f"{self.path} is not empty and holds no run: choose another run.name=...")
 
     def _hold(self) -> None:
-        """Lock the folder for other processes, until `release` or until this process ends in any way."""
+        """Lock the folder against other processes, until `release` is called or this process ends in any way."""
         if self._lock is not None:
             return
         lock = (self.path / LOCK).open("ab")
@@ -162,7 +163,8 @@ class RunFolder:
     def drop_if_nothing_came_of_it(self) -> None:
         """Remove the folder if this object made it and it holds no result.
 
-        The run's name is then free again after a late mistake, such as a prompt that does not fit into the context.
+        So the run's name is free again if the run fails before it has a result, for example because a prompt does not
+        fit into the context.
         """
         measured = self.metrics.exists() and self.metrics.stat().st_size > 0
         if self._made and not measured and not self.checkpoints():
@@ -200,7 +202,7 @@ class RunFolder:
         return checkpoints[-1]
 
     def begin_checkpoint(self) -> Path:
-        """An empty folder to write a checkpoint into; the remains of an unfinished checkpoint are removed."""
+        """Make an empty folder to write a checkpoint into, and remove the remains of an unfinished checkpoint."""
         part = self.path / "checkpoints" / ".part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -238,8 +240,8 @@ class RunFolder:
             what = "is missing" if not self.metrics.exists() else f"is damaged in line {len(whole) + 1}"
             raise ValueError(
                 f"{self.metrics} {what}, and the checkpoint {self.checkpoints()[-1].name} was written after {lines} "
-                "lines: put the file back from a copy, remove the checkpoints that are newer than its last whole line, "
-                "or choose run.name=... for a new run"
+                "lines: restore the file from a copy, remove the checkpoints written after its last undamaged "
+                "line, or choose run.name=... for a new run"
             )
 
     def check_never_stored(self) -> None:
@@ -252,7 +254,7 @@ class RunFolder:
         metrics = self.metrics.read_bytes() if self.metrics.exists() else b""
         if b'"stage": "train"' in metrics or any((self.path / "graphs").glob("*.safetensors")):
             raise ValueError(
-                f"{self.path} has trained, and its checkpoints are gone: put {self.path / 'checkpoints'} back, or "
+                f"{self.path} has trained, and its checkpoints are missing: restore {self.path / 'checkpoints'}, or "
                 "choose run.name=... for a new run"
             )
 

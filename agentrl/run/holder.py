@@ -1,4 +1,4 @@
-"""Which process trains a run. The run's lock file holds the process's id, machine and start time while it trains."""
+"""The process that trains a run. While it trains, the run's lock file holds its id, machine and start time."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class Holder(NamedTuple):
 
 
 def write_holder(lock: IO[bytes]) -> None:
-    """Write this process into the lock file that it holds. Errors, such as a full disk, are ignored."""
+    """Write the id, machine and start time of this process into the locked file. Errors of the disk are ignored."""
     with suppress(OSError):
         lock.truncate(0)
         own = Holder(os.getpid(), platform.node(), _started(os.getpid()))
@@ -36,13 +36,13 @@ def write_holder(lock: IO[bytes]) -> None:
 
 
 def clear_holder(lock: IO[bytes]) -> None:
-    """Empty the lock file, which means that the process has closed the run."""
+    """Empty the lock file. An empty lock file means that the process has closed the run."""
     with suppress(OSError):
         lock.truncate(0)
 
 
 def read_holder(run: Path) -> Holder | None:
-    """The process in a run's lock file; None if that process closed the run, or if the file names no process."""
+    """The process that a run's lock file names; None if that process closed the run, or if the file names none."""
     try:
         table: dict[str, Any] = json.loads((run / LOCK).read_text("utf-8"))
         found = Holder(int(table["pid"]), str(table["host"]), int(table["started"]))
@@ -54,8 +54,8 @@ def read_holder(run: Path) -> Holder | None:
 def is_alive(holder: Holder) -> bool | None:
     """Does the process run? None if it is a process of another machine, which cannot be seen from here.
 
-    A process with this id whose start time cannot be read counts as the holder. A zombie, which has ended and whose
-    parent has not asked for its exit code, does not run.
+    If a process has this id and one of the two start times is not known, it counts as the holder. A zombie, which is a
+    process that has ended and whose parent has not asked for its exit code, does not run.
     """
     if holder.host != platform.node():
         return None
@@ -70,7 +70,7 @@ def is_alive(holder: Holder) -> bool | None:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in the ticks of /proc; 0 if that is not known, ZOMBIE if it is a zombie."""
+    """The start of a process in ticks after the start of the machine; 0 if not known, ZOMBIE for a zombie."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return ZOMBIE if after_name[0] == "Z" else int(after_name[19])

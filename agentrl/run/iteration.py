@@ -1,4 +1,4 @@
-"""From a batch of rollouts to an update: annotation, credit, update, then storing and logging.
+"""The part of an iteration after its rollouts: annotation, credit, update, then storing and logging.
 
 Both training loops use this module: `training.reinforce`, which plays and updates alternately, and
 `overlap.reinforce_ahead`, which plays batches ahead of the updates.
@@ -45,8 +45,8 @@ def learn(run: Run, played: Played) -> Learned:
     """Annotate a batch, compute its credit and update the policies.
 
     If rollouts are played ahead of the updates, a second thread calls this function, while rollouts use a copy of the
-    weights. A sampler that is a `Follower` gets the annotated graph of the newly played steps. If the guide gives a
-    lesson, the policies imitate its demonstrations after the update.
+    weights. If the sampler is a `Follower`, it gets the annotated graph of the newly played steps. If the guide gives a
+    lesson, the policies imitate the demonstrations of the lesson after the update.
     """
     settings, watch = run.settings, played.watch
     with watch.phase("annotate"):
@@ -94,7 +94,7 @@ def settle(run: Run, learned: Learned, bar: Bar) -> None:
     """Store and log an iteration, then run the evaluation and write the checkpoint if they are due.
 
     Raises:
-        ValueError: the held-out judge differs too much from the judge that the reward reads.
+        ValueError: the verdicts of the held-out judge differ too much from those of the judge that the reward reads.
     """
     iteration, batch, _, watch = learned.played
     run.store(iteration, learned.graph, learned.credit, batch.records)

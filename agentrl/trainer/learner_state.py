@@ -75,7 +75,7 @@ class _Parts:
 
         if not any(folder.glob("*.safetensors")):
             raise ValueError(
-                f"{folder} holds no state of an optimiser: remove this checkpoint to continue from the one before it"
+                f"{folder} holds no state of an optimiser: remove this checkpoint to continue from an older one"
             )
         self._folder, self._group = folder, group
         self._reader = HuggingFaceStorageReader(str(folder))

@@ -145,5 +145,5 @@ def test_a_cut_optimiser_file_is_named_with_the_way_on(share, tmp_path):
     torch.save({"step": torch.zeros(100)}, file)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"policy\.optimiser\.pt is damaged: remove the checkpoint .* the one before"):
+    with pytest.raises(ValueError, match=r"policy\.optimiser\.pt is damaged: remove the checkpoint .* an older one"):
         _state(tmp_path, file.name)

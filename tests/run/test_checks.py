@@ -125,7 +125,7 @@ def test_equal_splits_are_refused_before_torch_is_imported(own, tmp_path, capsys
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert done.stdout == "[2, 2] False\n", done.stderr
     dry, real = done.stderr.splitlines()
-    assert "env and eval.env have the same options, so that evaluation tasks are training tasks too" in dry
+    assert "env and eval.env have the same options, so the evaluation tasks are training tasks too" in dry
     assert "4 evaluation tasks are training tasks too, such as say_the_word/0: give env and eval.env" in real
     assert main(["train", path, "--dry-run", "eval.env.test_share=0.5"]) == 2  # other options, the same tasks
     assert "4 evaluation tasks are training tasks too, such as say_the_word/0" in capsys.readouterr().err
@@ -146,7 +146,7 @@ def test_a_dry_run_says_that_data_is_elsewhere(own, capsys):
     assert main(["train", path, "--dry-run"]) == 0
     assert "doctor" not in capsys.readouterr().err
     assert main(["train", path, "--dry-run", "run.deterministic=false", *SERVED]) == 0
-    assert "note: what engine.name=vllm needs was not tried: agentrl doctor, with the same" in capsys.readouterr().err
+    assert "note: the needs of engine.name=vllm were not checked: agentrl doctor, with" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_ends_an_episode(tmp_path, capsys):

@@ -67,4 +67,4 @@ def test_a_hook_that_fails_is_told_once_and_stops_nothing(folder):
     said = []
     decisions = Decisions(folder, situation, said.append)
     assert decisions.add(0, many(0)) == decisions.add(1, many(1)) == []
-    assert len(said) == 1 and "KeyError('no such place')" in said[0] and "their health rule is left out" in said[0]
+    assert len(said) == 1 and "KeyError('no such place')" in said[0] and "certain_too_early is off" in said[0]
