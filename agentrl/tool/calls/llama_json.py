@@ -61,7 +61,7 @@ class LlamaJson:
         return Calls(items=tuple(items))
 
     def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
-        """The item at a position, and whether it is taken for a call if the text has no tag and begins with it."""
+        """(the item at a position, does a text without a tag count as calls if it begins with this item?)."""
         try:
             value, end = read_json(text, begin)
             after = _skip(text, end)
