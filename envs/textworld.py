@@ -1,4 +1,4 @@
-"""TextWorld and Jericho games through the genuine engine: a game file, a folder of them, or generated ones.
+"""TextWorld and Jericho games, played by the genuine engine: a game file, a folder of game files, or generated games.
 
 `games` names a game file, a folder of game files, or a text file that lists game files. A game file is a story file
 (.z1 to .z8) or the .json of a TextWorld game, which is compiled when the game is first played. If `games` is empty,

@@ -1,8 +1,8 @@
 """Run model-written Python in E2B's cloud sandboxes (https://e2b.dev), or on a server that speaks their protocol.
 
 A stateful session is one sandbox and its default context; a stateless session takes a new sandbox for every run. If a
-run takes too long, its result is `timed_out` and its sandbox is closed. If a sandbox is gone, refused or unreachable,
-the result has an `infra_error`. Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
+run takes too long, its result has `timed_out` set, and its sandbox is closed. If a sandbox is gone, refused or
+unreachable, the result has an `infra_error`. Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
 """
 
 import base64

@@ -4,9 +4,9 @@
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
 The arguments that a model writes are checked here strictly against the server's own schema, because servers made with
-the SDK take unknown arguments and turn "2" into 2. A server that dies, or that does not answer any more, is started
-again. The call that it was answering raises a `ToolFault`, because nobody knows whether the call was carried out.
-Output of a server on stdout that is not part of the protocol is ignored.
+the SDK take unknown arguments and turn "2" into 2. If a server dies or stops answering, the tool starts it again. The
+call that the server was answering raises a `ToolFault`, because nobody knows whether the call was carried out. Output
+of a server on stdout that is not part of the protocol is ignored.
 """
 
 import asyncio

@@ -1,14 +1,14 @@
 """Run model-written Python on this machine, in a sandbox that is tested against attacks (docs/sandbox.md).
 
-| backend | walls |
+| backend | means of confinement |
 | --- | --- |
-| `bwrap` | bubblewrap: namespaces, an own file system of bounded size, limits, a system call filter |
+| `bwrap` | bubblewrap: namespaces, a separate file system of bounded size, limits, a system call filter |
 | `unshare` | util-linux unshare, Landlock, the same limits and filter |
-| `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
+| `landlock` | Landlock, limits, a filter that forbids sockets, a supervisor that ends daemons; not for root |
 | `unsafe-host` | none; only when asked for by this name |
 
-A backend holds if a probe inside its sandbox finds no way out. `auto` tries the first three backends on this machine,
-in this order, and takes the first that holds. If none holds, the start is refused. Results name the backend that ran.
+A backend holds on this machine if a probe inside its sandbox finds no way out. `auto` tries the first three backends in
+this order and takes the first that holds. If none holds, the start fails with an error. Results name the backend.
 """
 
 import warnings

@@ -3,8 +3,8 @@
 Source: its `POST /run_code`: `{code, language, run_timeout, memory_limit_MB, stdin, files {path: base64}, fetch_files}`
 gives `{status: Success | Failed | SandboxError, message, run_result: {status: Finished | Error | TimeLimitExceeded,
 execution_time, return_code, stdout, stderr} or null, files}`. Every run is a fresh sandbox: the server keeps no state,
-so sessions are stateless, unless `replay` repeats the earlier cells before each new cell. A cell is the code of a run;
-cells that failed are not repeated.
+so sessions are stateless, unless `replay` repeats the earlier cells before each new cell. A cell is the code of one
+run; failed cells are not repeated.
 """
 
 import base64

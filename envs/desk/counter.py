@@ -1,4 +1,4 @@
-"""One conversation at the desk: the options, the database, the customer, what was said, and the score at the end."""
+"""One conversation at the desk: the options, the database, the customer, their words, and the score at the end."""
 
 import abc
 import copy

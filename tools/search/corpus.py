@@ -1,4 +1,4 @@
-"""A corpus: a JSONL file of passages. Only the places of its lines are kept in memory."""
+"""A corpus: a JSONL file of passages. Only the offsets of its lines are kept in memory."""
 
 import json
 import os
