@@ -73,7 +73,7 @@ def checked_reward(value: object) -> float:
 
 
 def checked_info(info: object) -> dict[str, Any]:
-    """The info as a copy, since an environment may use one dict for all its steps; EnvFault if an entry is wrong."""
+    """A copy of the info, because an environment may use one dict for all steps; EnvFault if an entry is wrong."""
     if not isinstance(info, dict) or not all(isinstance(key, str) for key in info):
         raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
     if not isinstance(info.get("success", False), bool | np.bool_):

@@ -2,7 +2,7 @@
 
 A package may pin dependencies that conflict with those of agentrl, so its environment never runs in this process. A
 `ForeignProgram` names an adapter file, a Python interpreter and options. A host process of that interpreter loads the
-package once (`foreign_worker.py`), and every episode plays in a process forked from the host. An adapter may import
+package once (`foreign_worker.py`), and each episode runs in a process forked from the host. An adapter may import
 its package and the standard library only:
 
     PACKAGES = {"module": "name on the package index"}
@@ -39,7 +39,7 @@ from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")
 LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
-CRASH_S = 5.0  # wait for the exit code of a crashed process, which closes its channel before the code is known
+CRASH_S = 5.0  # longest wait for the exit code of a crashed process, whose channel closes before the code is known
 FORK_S = 60.0  # longest time that a host may take to answer a request to open or end an episode's process
 # Environment variables that would mislead another Python.
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
@@ -116,7 +116,7 @@ def start_python(
     """
     hidden = HIDDEN if python else ()
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # sets iterate in the same order
+    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # so sets iterate in the same order
     command = [interpreter(python, option), *words]
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True, **popen)
@@ -321,7 +321,7 @@ class ForeignEnv:
         return self.concluded(self.carry_out(action))
 
     def carry_out(self, action: str) -> StepResult:
-        """The adapter's result of an action."""
+        """The adapter's result of an action, as a StepResult."""
         return self.read(self.ask("step", action))
 
     def read(self, value: Mapping[str, Any]) -> StepResult:
@@ -333,7 +333,7 @@ class ForeignEnv:
         self._told.append(told)
 
     def concluded(self, result: StepResult) -> StepResult:
-        """The result, after noting whether the episode is over."""
+        """Note whether the episode is over, and return the result."""
         self._over = bool(result.terminated or result.truncated)
         return result
 
@@ -363,7 +363,7 @@ def _revive(kind: type[ForeignEnv], program: ForeignProgram, task: Task | None, 
 
 
 def observation_of(value: Mapping[str, Any]) -> Observation:
-    """An adapter's observation."""
+    """The observation that an adapter returned as a mapping."""
     try:
         listed = {name: tuple(value[name]) for name in ("actions", "tools") if name in value}
         return Observation(**{**value, **listed})
@@ -372,7 +372,7 @@ def observation_of(value: Mapping[str, Any]) -> Observation:
 
 
 def result_of(value: Mapping[str, Any]) -> StepResult:
-    """An adapter's result of a step; the adapter writes `info["status"]` as a word."""
+    """The result of a step that an adapter returned as a mapping, in which `info["status"]` is a word of STATUS."""
     try:
         info = dict(value["info"])
         if "status" in info:

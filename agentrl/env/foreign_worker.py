@@ -1,7 +1,7 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
 This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
-which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes in
+which imports the package. Each episode runs in a process forked from this one. So nothing that an episode changes in
 memory reaches another episode, and a crash or a hang affects one episode only. The processes exchange frames of
 channel.py, which is loaded by its path. A frame holds JSON and no pickle, because a pickle from the package could run
 code in agentrl's process. Whatever a package prints while an episode plays goes to stderr.

@@ -76,14 +76,14 @@ class EnvironmentFile(CatalogueFile):
     )
     experts: tuple[str, ...] | None = hook(
         "EXPERTS",
-        "names that `expert` accepts; a recipe that names no expert gets 'expert' if it is one of them, else the first",
+        "names that `expert` accepts (a recipe that names no expert gets 'expert' if it is listed, else the first name)",
         None,
     )
-    heavy: bool = hook("HEAVY", "True if the environment's episodes run in worker processes", False)
+    heavy: bool = hook("HEAVY", "the environment's episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
-        "True if steps wait for a network or a process and so must run in threads; or a function config -> bool. "
-        "Default: for a tool environment its argument `waits` (True if not given), for other environments False",
+        "the environment's steps wait for a network or a process, so they run in threads (or a function config -> bool; "
+        "default: for a tool environment its argument `waits`, True if not given; for other environments False)",
         None,
     )
     gold: Callable[[Task], str] | None = hook(
@@ -106,13 +106,13 @@ class EnvironmentFile(CatalogueFile):
     )
     measures: tuple[str, ...] = hook(
         "MEASURES",
-        "names of numbers in the last step's info; reports give the mean of each number over the episodes",
+        "names of numbers in the last step's info (reports give the mean of each number over the episodes)",
         (),
     )
     held_out: Mapping[str, Any] = hook(
         "HELD_OUT_OPTIONS",
-        "options that select the held-out tasks, such as {'split': 'valid_unseen'}; evaluations play these tasks by "
-        "default. If this is not set: {'split': 'test'} if the recipe's split is 'train' and there is a split 'test'",
+        "options that select the held-out tasks, which evaluations play by default (if not set: split = 'test', if the "
+        "recipe's split is 'train' and the environment has a split 'test')",
         dict,
     )
     for_models: Mapping[str, Any] = hook(
@@ -123,7 +123,7 @@ class EnvironmentFile(CatalogueFile):
         "", "(config) -> sections [agents.NAME] of the agents that the environment may call", None
     )
     entities: Callable[[Any], Sequence[str]] | None = hook(
-        "", "(config) -> names that a new word tokenizer keeps as one token", None
+        "", "(config) -> names, each of which is one token of a new word tokenizer", None
     )
     commands: Mapping[str, Callable[..., int]] = hook(
         "", "word -> function that runs `agentrl envs NAME WORD ...`", dict
@@ -138,13 +138,13 @@ class EnvironmentFile(CatalogueFile):
     small_model: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = hook(
         "SMALL_MODEL",
         "options of this environment that a recipe with a model made from scratch gets, if the recipe does not set "
-        "them; or a function config -> such options",
+        "them (or a function config -> such options)",
         dict,
     )
     markov: bool | Callable[[Any], bool] = hook(
         "MARKOV",
-        "True if each observation shows everything that matters: then a model made from scratch needs no history "
-        "(context.name=last_k, context.k=0). Or a function config -> bool",
+        "each observation shows everything that matters, so a model made from scratch needs no history "
+        "(context.name=last_k, context.k=0; or a function config -> bool)",
         False,
     )
     read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
@@ -156,8 +156,8 @@ class EnvironmentFile(CatalogueFile):
     rows_option: str = hook("ROWS_OPTION", "the option that names the file of a user's data", "rows")
     reference: str = hook(
         "REFERENCE",
-        "the expert that plays the solution that a row of a user's data holds; `agentrl data check` reports each row "
-        "whose solution does not solve its task",
+        "name of the expert that plays the solution in a row of a user's data (`agentrl data check` reports each row "
+        "whose solution does not solve its task)",
         "",
     )
     unanswerable: Callable[[Any, Sequence[Task]], Mapping[int, str]] | None = hook(

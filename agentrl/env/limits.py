@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-START_S = 600.0  # making an instance may read the environment's data, and takes longer than a call
+START_S = 600.0  # longer than `call_seconds`, because making an instance may read the environment's data
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):

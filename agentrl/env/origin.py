@@ -49,7 +49,7 @@ def _frames(trace: TracebackType | None) -> "list[_Frame]":
 
 
 def _package(path: Path) -> str | None:
-    """The installed package of a file, empty for a user's file; None for Python's files and the core's."""
+    """The installed package of a file, empty for a user's file; None for files of Python and of the core."""
     if path.is_relative_to(_CORE):
         return "" if path.relative_to(_CORE).parts[0] in _CATALOGUES else None
     for folder in _INSTALLED:

@@ -142,7 +142,7 @@ class Worker:
     def _receive(self, frame: bytes) -> None:
         try:
             answers: list[Answer] = pickle.loads(frame)
-        except Exception:  # noqa: BLE001  an environment wrote to the channel: nothing that follows can be read
+        except Exception:  # noqa: BLE001  an environment wrote to the channel, and no later frame can be read
             self.lose()
             return
         for answer in answers:
@@ -255,7 +255,7 @@ class WorkerHandle(Handle):
         self.worker.forget(self.slot)
 
     async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """The value of the call. The call is repeated if another call kills the worker, in at most LOSSES workers."""
+        """The value of the call. If another call kills the worker, another worker repeats this call; see LOSSES."""
         must_replay = False
         for _ in range(LOSSES):
             try:
@@ -266,7 +266,7 @@ class WorkerHandle(Handle):
                 if not lost.began:
                     raise EnvFault(
                         "the worker process ended before its first call, or was not ready after limits.start_seconds; "
-                        "stderr says why"
+                        "its output on stderr says why"
                     ) from None
                 self.worker, self.slot = self._pool.place()
                 must_replay = method not in BEGINNINGS

@@ -68,7 +68,7 @@ class Judges(Protocol):
 
 @runtime_checkable
 class Delegates(Protocol):
-    """An environment whose agent may call other agents: see `agentrl.types.Errand`."""
+    """An environment that gives errands to other agents; see `agentrl.types.Errand`."""
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
         """Continue with the replies of the called agents; the observation should say in words if a call failed."""

@@ -35,7 +35,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
     handler = signal.signal(signal.SIGALRM, expire)
     started = time.monotonic()
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # a signal per second, in case one is caught
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, if the block catches it
     try:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -49,7 +49,7 @@ class Shared(NamedTuple):
 
 
 def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb: int | None) -> None:
-    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
+    """A worker's loop: reads lists of (call id, slot, method, pickled arguments), writes lists of `Answer`.
 
     `build` are the arguments of every `Slot`; `memory_mb` limits the memory of this process.
     """
@@ -63,7 +63,7 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
             break
         if full:
             shared.now.value = NOBODY
-            return  # the slots are not closed: closing may need memory
+            return  # without closing the slots, because this may need memory
     for slot in slots.values():
         slot.close()
 

@@ -36,7 +36,7 @@ class Turn:
 
 
 def call(name: str, /, **arguments: Any) -> str:
-    """The action of one call, for experts. An argument of the tool may be named `name`, as the parameter is."""
+    """The action of one call, for experts. An argument of the tool may be called `name` too."""
     return calls([(name, arguments)])
 
 

@@ -57,7 +57,7 @@ class CodeResult:
 
 @runtime_checkable
 class CodeSession(Protocol):
-    """Runs code. A stateful session keeps variables from one `run` to the next, a stateless one starts afresh."""
+    """Runs code. A stateful session keeps variables from one `run` to the next; a stateless session does not."""
 
     backend: str
 
@@ -110,7 +110,7 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
     """
     entry = resolve(ToolFile, section, where)
     if entry.hooks.runner is None:
-        raise ValueError(f"{where}.name = {entry.name!r} runs no code: take python_sandbox, e2b or sandbox_fusion")
+        raise ValueError(f"{where}.name = {entry.name!r} runs no code: choose python_sandbox, e2b or sandbox_fusion")
     runner: CodeRunner = entry.hooks.runner(entry.config)
     return runner
 

@@ -33,7 +33,7 @@ class Compact:
         return text
 
     def first(self, observation: Observation) -> str:
-        """The first message."""
+        """The text of the first observation, see `plain`."""
         return self.plain(observation.text)
 
     def turn(self, observation: Observation) -> str:

@@ -69,10 +69,10 @@ def environment(
         weights: signal -> its weight in the reward, 1 if not given.
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
-        snapshots: objects of the class can be deep-copied, so that branches need no replay of the actions.
-        waits: tools may take long (networks, programs, computations). Episodes then run in threads, and no episode
-            waits for the tools of another episode. If False, all episodes run in one thread. The hook `HEAVY` and the
-            option `pool.kind` override this.
+        snapshots: True if objects of the class can be deep-copied; branches then need no replay of the actions.
+        waits: True if tools may take long (networks, programs, computations). Episodes then run in threads, and no
+            episode waits for the tools of another episode. If False, all episodes run in one thread. The hook `HEAVY`
+            and the option `pool.kind` override this.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
         module: name of the module that binds the hooks; default: the module of the class, else of the first reward,
             else of the first tool function.

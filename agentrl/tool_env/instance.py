@@ -262,7 +262,7 @@ class ToolEnv:
 
 
 class SnapshotToolEnv(ToolEnv):
-    """A tool environment whose class has objects that can be copied."""
+    """A tool environment whose objects can be copied, so that branches need no replay of the actions."""
 
     KEPT = ("task", "over", "instance", "actions", "log", "texts", "answer", "digest", "success")
 
@@ -281,7 +281,7 @@ class SnapshotToolEnv(ToolEnv):
         return {**copied, "seen": self._seen}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Observation:
-        """Go back to a snapshot."""
+        """Go back to a snapshot, and return its observation."""
         for name, value in copy.deepcopy({name: snapshot[name] for name in self.KEPT}).items():
             setattr(self, name, value)
         observation: Observation = snapshot["seen"]

@@ -18,7 +18,10 @@ class Scored(NamedTuple):
 
 
 def signal_of(name: str, kind: str) -> str | None:
-    """The signal of a reward method, such as `format` for `reward_format`; None if it is no reward of this kind."""
+    """The signal of a reward method, such as `format` for `reward_format`; `kind` is TERMINAL or STEP.
+
+    None if the method is no reward of this kind.
+    """
     if name == kind:
         return kind
     return name.removeprefix(f"{kind}_") if name.startswith(f"{kind}_") else None

@@ -264,7 +264,7 @@ def _bound_name(setup: Setup) -> str:
 
 
 def _held(value: object) -> Setup | None:
-    """The setup in a hook `make`, or in the hooks that hold such a `make`."""
+    """The setup in a hook `make`, or in `Hooks` that hold such a `make`; None if `value` is neither."""
     found = getattr(value, "setup", None) or getattr(getattr(value, "make", None), "setup", None)
     return found if isinstance(found, Setup) else None
 

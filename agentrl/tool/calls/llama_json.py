@@ -61,7 +61,7 @@ class LlamaJson:
         return Calls(items=tuple(items))
 
     def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
-        """(the item at a position, does a text without a tag count as calls if it begins with this item?)."""
+        """(the item at a position, is it meant as a call?). The second value matters only for a first item."""
         try:
             value, end = read_json(text, begin)
             after = _skip(text, end)
