@@ -43,7 +43,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         max_steps: number of commands after which an episode is truncated; None for no limit.
         reward: score: the change of the score, divided by the game's highest score if that is known; won: 1 for the
             command that wins the game, else 0; progress: TextWorld's intermediate reward (+1 for a command that brings
-            the end of the quest nearer, -1 for one that brings it further away).
+            the end of the quest nearer, -1 for a command that moves it away).
         admissible: list the admissible commands with each observation, if the engine knows them (slow for Jericho
             games).
         cache: folder of compiled games; empty: the folder agentrl/textworld in the user's cache folder.

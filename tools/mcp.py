@@ -54,11 +54,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         on_timeout: what happens after a call that takes too long. fault: the call is a fault, so the episode is played
             again (limits.retries) and this attempt is not scored; message: the model reads that there was no answer. If
             the server cannot list its tools within 5 s after such a call, the server is lost and the call is a fault.
-        restarts: how often a lost server is started again without having answered a call in between. If it is lost once
-            more, every further call is a fault.
+        restarts: largest number of restarts of a lost server between two calls that it answers. If the server is lost
+            once more, every further call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
-            environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
+            environment instance has its own process or session, and calls `reset_tool` when an episode begins.
         reset_tool: name of the tool that clears the server's state; models do not see this tool.
         reset_arguments: arguments of the calls of `reset_tool`.
     """

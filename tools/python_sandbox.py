@@ -37,7 +37,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         hide: modules of the standard library that the code can neither import nor read. If modules are named, other
             software of the machine is hidden too, because it may contain copies of them.
         python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
-            cannot reach that one, the system's Python.
+            cannot reach this Python, the system's Python.
         echo: return the value of the last expression, as a notebook does.
         stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
             new interpreter.

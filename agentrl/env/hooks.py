@@ -76,14 +76,14 @@ class EnvironmentFile(CatalogueFile):
     )
     experts: tuple[str, ...] | None = hook(
         "EXPERTS",
-        "names that `expert` accepts (a recipe that names no expert gets 'expert' if it is listed, else the first name)",
+        "names that `expert` accepts (a recipe that names none gets 'expert' if it is listed, else the first name)",
         None,
     )
     heavy: bool = hook("HEAVY", "the environment's episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
-        "the environment's steps wait for a network or a process, so they run in threads (or a function config -> bool; "
-        "default: for a tool environment its argument `waits`, True if not given; for other environments False)",
+        "steps wait for a network or a process, so they run in threads (or a function config -> bool; default: for a "
+        "tool environment its argument `waits`, True if not given; for other environments False)",
         None,
     )
     gold: Callable[[Task], str] | None = hook(
