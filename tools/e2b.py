@@ -206,7 +206,7 @@ def _fetched(printed: str) -> dict[str, bytes]:
 
 
 class _Session:
-    """What both kinds of sessions have: options, files and, after the first run, the sandbox."""
+    """Base of both kinds of sessions: it has options, files and, after the first run, the sandbox."""
 
     backend = BACKEND
 

@@ -129,7 +129,7 @@ class Server:
         self._said: Any = None
 
     async def client(self) -> Any:
-        """The connected client; a server that does not run is started first.
+        """The connected client; starts the server first if it does not run.
 
         Raises:
             ToolFault: the server does not start, or was lost too often.
@@ -188,7 +188,7 @@ class Server:
 
         Raises:
             ToolError: the server answered with an error, or the call took too long and `on_timeout` is message.
-            ToolFault: the server was lost or answered with what is no result, or the call took too long and
+            ToolFault: the server was lost, or its answer is no result, or the call took too long and
                 `on_timeout` is fault.
         """
         client = await self.client()
@@ -391,7 +391,7 @@ class Toolbox:
         (found,) = run_all([self._pages()])
         if isinstance(found, TimeoutError):
             self.server.close()
-            raise ValueError(f"the MCP server {self.config.where} does not come to the end of its tools")
+            raise ValueError(f"the MCP server {self.config.where} does not end its list of tools")
         if isinstance(found, BaseException):
             raise ValueError(str(found)) from None
         tools: list[Any] = found
@@ -492,7 +492,7 @@ class EpisodeToolbox(Toolbox):
 
 
 def make(config: Config) -> Toolbox:
-    """The tools of a server. The server is started here, unless its list of tools is known already.
+    """The tools of a server. Starts the server here if its list of tools is not known yet.
 
     Raises:
         ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.

@@ -46,8 +46,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         timeout_s: largest number of seconds of a run; a longer run is stopped.
         memory_mb: largest memory of a run in MB; -1 for the server's own limit.
         retries: largest number of further requests to a lost or busy server before a run fails.
-        replay: true: before each new cell, a stateful session repeats its earlier cells that ran without an error;
-            false: stateful sessions are refused. A cell is the code of a run.
+        replay: if true, a stateful session repeats its earlier cells that ran without an error before each new cell; if
+            false, sessions cannot be stateful. A cell is the code of one run.
         output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
             off.
         convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl
