@@ -2,7 +2,7 @@
 
     python benchmarks/rollout.py [--json] [--repeats 3] [--trajectories 64] [--turns 4] ...  (see --help)
     python benchmarks/rollout.py --model models/smollm2 --trajectories 16 --prompt 256 --observation 64 --repeats 1
-        [--choices 20] [--vllm-python .venv-vllm/bin/python]
+        [--choices 20] [--vllm-python .venv-vllm/bin/python] | [--where]
 
 Load: greedy multi-turn episodes of a Qwen3-type model with 4.5M random parameters, fp32, one thread. Every answer has
 the same number of tokens and no end token, which is the best case for `generate`: in lock step, no sequence waits for
@@ -16,7 +16,8 @@ the memory's bandwidth too, because each product reads the whole weight matrix.
 
 `--model` takes a model from a folder. `--choices` also measures the engine under `actions="admissible"`: every answer
 is one of that many sequences, and is sampled. `--vllm-python` names the interpreter of an environment with vLLM for the
-CPU (`make vllm`), and adds vLLM with one thread as a second peer (see vllm_peer.py).
+CPU (`make vllm`), and adds vLLM with one thread as a second peer (see vllm_peer.py). `--where` measures only where the
+engine spends its time, prefill and decoding apart (see rollout_where.py).
 """
 
 import argparse
@@ -271,6 +272,17 @@ def measure(load: Load, repeats: int, model: Any) -> dict[str, Any]:
     }
 
 
+def where(model: Any, load: Load) -> list[dict[str, object]]:
+    """Prefill and decoding of the embedded engine against their bounds, and their parts."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks import rollout_where
+
+    engine = HfEngine(
+        model, Numbers(), Sampling(temperature=0.0), max_slots=load.trajectories, max_context=CONTEXT, end_ids=()
+    )
+    return list(rollout_where.where(engine, model, lambda: run_engine(engine, load), linear_seconds))
+
+
 def main() -> None:
     """Print one table, or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -281,10 +293,12 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of --model's weights")
     parser.add_argument("--choices", type=int, default=0, help="number of listed answers; 0: none")
     parser.add_argument("--vllm-python", type=Path, help="interpreter with vLLM for the CPU; needs --model")
+    parser.add_argument("--where", action="store_true", help="where the engine spends its time")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
     as_json, repeats, choices = given.pop("json"), given.pop("repeats"), given.pop("choices")
     folder, python, dtype = given.pop("model"), given.pop("vllm_python"), given.pop("dtype")
+    parts = given.pop("where")
     if python and not folder:
         parser.error("--vllm-python needs --model: a server starts from a folder with a tokenizer")
     torch.set_num_threads(1)
@@ -292,6 +306,10 @@ def main() -> None:
     load = Load(**given)
     if choices > math.prod(WAYS[: load.answer - 1]):
         parser.error(f"--choices {choices}: there are {math.prod(WAYS[: load.answer - 1])} answers of this length")
+    if parts:
+        lines = where(model, load)
+        print(json.dumps(lines) if as_json else "\n".join("  ".join(f"{k}={v}" for k, v in x.items()) for x in lines))
+        return
     result = measure(load, repeats, model)
     if choices:
         result |= choosing(model, load, choices, repeats)

@@ -12,9 +12,9 @@ def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream
         text: any text.
         chars: number of characters; at least 4 if `how` is `end`, else at least 1.
         how: `end`: the first characters and "...", `chars` in total.
-            `middle`: the first and the last characters, `chars` together, and "... [N characters left out] ..."
-            between. `cell`: the same for the result of a code cell, with "[... N characters left out ...]" and ends of
-            equal length.
+            `middle`: the first and the last characters, `chars` together, with "... [N characters left out] ..."
+            between them. `cell`, for the result of a code cell: the first and the last `chars` // 2 characters (at
+            least one each), with "[... N characters left out ...]" between them.
             `stream`: the first `chars` characters and a line "[N more characters cut off]".
     """
     if len(text) <= chars:

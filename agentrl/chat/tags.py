@@ -1,4 +1,4 @@
-"""Pairs of tags in texts, found in linear time."""
+"""Finds pairs of tags in texts."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -32,6 +32,6 @@ def tagged(text: str, tag: str) -> Iterator[Tagged]:
 
 
 def first_tagged(text: str, tags: Sequence[str]) -> Tagged | None:
-    """The pair of any of the tags that begins first; None if there is none."""
+    """The pair that begins first among the pairs of all `tags`; None if the text has no pair."""
     found = (next(tagged(text, tag), None) for tag in tags)
     return min((pair for pair in found if pair is not None), key=lambda pair: pair.start, default=None)

@@ -1,4 +1,4 @@
-"""Encodes chats by a chat template; a prompt continues a path of tokens without encoding sampled text again."""
+"""Encodes chats by a chat template: a whole prompt, or the tokens by which a prompt continues a path of tokens."""
 
 import json
 import re
@@ -35,18 +35,19 @@ CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 class Chat:
     """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after an assistant turn's end.
 
-    Only the template writes special tokens. If a message or an answer spells one out (a web page that says
-    `<|im_end|>`), its text becomes ordinary tokens, so that no environment can end or forge a turn.
+    Only the template writes special tokens. If a message or an answer contains the text of a special token (such as a
+    web page with the text `<|im_end|>`), this text becomes ordinary tokens, so that no environment can end or forge a
+    turn.
 
     Attributes:
         tokenizer: the transformers tokenizer.
-        end_id: the token that ends an assistant turn; a sampled answer ends with this token, with a stop string,
-            or where it was cut off.
+        end_id: id of the token that ends an assistant turn. A sampled answer ends with this token, with a stop string,
+            or at a token limit.
         has_tool_role: does the template render messages of the role `tool`, and append them to earlier turns?
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Raises ValueError if the template or the end token is missing, or if the template never writes this token."""
+        """Raises ValueError if the template or the end token is missing, or if the template does not use the token."""
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(
                 "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template"
@@ -69,7 +70,7 @@ class Chat:
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
     def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The template's text; `reply` adds the opening of an assistant turn, `tools` are schemas that it writes."""
+        """The template's text of messages and of the schemas `tools`; `reply` adds the opening of an assistant turn."""
         chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
         try:
             text: str = self.tokenizer.apply_chat_template(
@@ -83,7 +84,7 @@ class Chat:
         return text
 
     def teaches(self, marks: Sequence[str]) -> bool:
-        """Does the template, given tools, describe the tools and a format of calls that contains these `marks`?"""
+        """Does the template describe tools, and a format of calls that contains all `marks`? False without marks."""
         if not marks:
             return False
         try:
@@ -105,19 +106,19 @@ class Chat:
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
 
     def encode_plain(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text, in which the texts of special tokens are spelled out like any other word."""
+        """[T] int64 ids of a text; if it contains the text of a special token, this text becomes ordinary tokens."""
         pieces = self._special.split(text)  # every second piece is the text of a special token
         if len(pieces) == 1:
             return self.encode(text)
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
     def _spell(self, special: str) -> np.ndarray:
-        """[T] int64 ids of a special token's text that are not the special token."""
+        """[T] int64 ids of ordinary tokens that spell the text of a special token."""
         ids = self.tokenizer.encode(special, add_special_tokens=False, split_special_tokens=True)
         return np.asarray(ids, np.int64)
 
     def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
-        """[T] int64 ids of a complete prompt and the opening of an assistant turn; the template writes `tools`."""
+        """[T] int64 ids of a complete prompt with the schemas `tools`, and of the opening of an assistant turn."""
         masked = _Masked(messages, self._special, tools)
         return self._encode_masked(masked, self.render(masked.messages, reply=True, tools=masked.tools))
 
@@ -142,7 +143,7 @@ class Chat:
         return self._encode_masked(masked, self._after_end + rendered[len(self._closed) :])
 
     def _encode_masked(self, masked: "_Masked", text: str) -> np.ndarray:
-        """[T] int64 ids of the text that the template wrote for masked messages; masked texts are spelled out."""
+        """[T] int64 ids of the text that the template wrote for masked messages; marks become ordinary tokens."""
         pieces = masked.pieces(text)
         return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
 
@@ -166,11 +167,11 @@ class Chat:
         return np.concatenate([opening, self.encode_plain(text)[:most]])
 
     def _opening(self) -> str:
-        """What the template writes before the text of an assistant turn."""
+        """The text that the template writes before the text of an assistant turn."""
         question = self.render(PROBE[:1], reply=False)
         opened = self.render(PROBE[:1], reply=True)
         if not opened.startswith(question):
-            raise ValueError("the chat template rewrites the question once an answer begins: use context.name=last_k")
+            raise ValueError("the chat template rewrites the question when an answer begins: use context.name=last_k")
         return opened[len(question) :]
 
     def clip(self, text: str, most: int) -> str:
@@ -179,7 +180,7 @@ class Chat:
         if len(ids) <= most:
             return text
         beginning: str = self.tokenizer.decode(ids[:most].tolist(), clean_up_tokenization_spaces=False)
-        return beginning.rstrip("\ufffd")  # the cut may leave a part of a character
+        return beginning.rstrip("\ufffd")  # the last token may hold only a part of a character
 
 
 class _Masked:
@@ -189,7 +190,7 @@ class _Masked:
     and `pieces` removes the marks before a tokenizer reads the text.
 
     A mark is one private-use character that none of these texts holds, the number of the special token's text, and the
-    character again. Equal texts get equal marks: a template may compare a key of `properties` with `required`.
+    character again. Equal texts get equal marks, because a template may compare a key of `properties` with `required`.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class _Masked:
 
 
 def special_texts(tokenizer: Any) -> list[str]:
-    """The texts that a tokenizer would read as control tokens, longest first.
+    """The texts that a tokenizer would read as special tokens, longest first.
 
     Added words that the tokenizer does not mark as special, such as `<think>`, are ordinary text.
     """
@@ -248,6 +249,6 @@ def template_report(chat: Chat) -> str:
     if chat.render(thought, reply=True).startswith(before):
         return ""
     return (
-        "the chat template drops the thinking of turn 0 once turn 1 begins; context `full` keeps what was "
-        "sampled, so the model sees its own thinking in later turns (context `last_k` does not)"
+        "the chat template drops the thinking of turn 0 when turn 1 begins. With context `full`, the prompt keeps all "
+        "sampled tokens, so the model sees its thinking in later turns; with context `last_k` it does not"
     )

@@ -18,7 +18,7 @@ class Trie:
     """Choices as a tree of tokens. Node 0 is the root; a leaf is the end of one choice.
 
     Args:
-        choices: token sequences, end token included, so none is the beginning of another.
+        choices: token sequences, each with its end token, so that no choice is the beginning of another one.
 
     Raises:
         ValueError: no choice, an empty choice, or a choice that is the beginning of another.
@@ -74,7 +74,7 @@ class Trie:
         return self._children[node][token]
 
     def forced(self, node: int) -> Forced:
-        """The tokens that follow without an alternative; none at a leaf or where several tokens may follow."""
+        """The tokens that follow without an alternative; none at a leaf, or if several tokens may follow."""
         forced = self._forced[node]
         if forced is None:
             tokens: list[int] = []
@@ -86,7 +86,7 @@ class Trie:
         return forced
 
     def is_leaf(self, node: int) -> bool:
-        """Does a choice end here?"""
+        """Does a choice end at this node?"""
         return not self._children[node]
 
     def choice(self, leaf: int) -> int:
@@ -97,7 +97,7 @@ class Trie:
         """The allowed set of each token of one choice, for the mask of an expert's answer.
 
         Raises:
-            ValueError: the tokens leave the trie.
+            ValueError: no choice begins with these tokens.
         """
         node, sets = 0, []
         for place, token in enumerate(tokens):
@@ -110,12 +110,12 @@ class Trie:
 
 
 class Tries:
-    """A cache of the tries that were used last, by their choices, because copies of one task need the same tries.
+    """A cache of tries, by their choices. It saves time because the copies of a task need the same tries.
 
     Args:
-        capacity: largest number of nodes of all tries in the cache together; a node takes about 400 bytes. Beyond this
-            number the least recently used tries are dropped. The newest trie stays in the cache even if it alone has
-            more nodes.
+        capacity: largest number of nodes in the cache, counted over all tries; a node takes about 400 bytes. Above this
+            number, the least recently used tries are dropped. The newest trie always stays, even if it alone has more
+            nodes.
     """
 
     def __init__(self, capacity: int = 2**16) -> None:

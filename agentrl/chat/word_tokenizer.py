@@ -1,13 +1,13 @@
 """A reversible word-level tokenizer for small models: every word, with the space before it, is one token.
 
-An entity such as " cabinet 6" can be one token too: a model with two layers never learned to combine "cabinet" and "6",
-but it learned the task with one token per entity.
+An entity is a name such as "cabinet 6". It can be one token, too, because a model with two layers never learned to
+combine "cabinet" and "6", but learned the task with one token per entity.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# Numbers of characters. With `spells`, a word becomes `<unk>` if it is longer than LONGEST_KNOWN, or if it is longer
+# Lengths in characters. With `spells`, a word becomes `<unk>` if it is longer than LONGEST_KNOWN, or if it is longer
 # than LONGEST_WORD and longer than every known word. The time to spell a word is quadratic in its length.
 LONGEST_WORD = 100
 LONGEST_KNOWN = 1_000
@@ -48,17 +48,17 @@ def build_word_tokenizer(
     """A transformers tokenizer whose vocabulary is the words of `texts` and the entities.
 
     Decoding restores every text whose words are all known. Without `spells`, an unknown word becomes `<unk>`. With
-    `spells`, an unknown word is written in known pieces, but becomes `<unk>` if it is longer than LONGEST_WORD
+    `spells`, an unknown word is split into known pieces, but it becomes `<unk>` if it is longer than LONGEST_WORD
     characters and longer than every known word, or if one of its characters is unknown. With `spells`, every word of
-    more than LONGEST_KNOWN characters becomes `<unk>`, even a known one. Ids are in alphabetical order after
-    the special tokens, so they do not depend on the order of the texts.
+    more than LONGEST_KNOWN characters becomes `<unk>`, even a known word. The special tokens have the first ids. The
+    other tokens follow in alphabetical order, so the ids do not depend on the order of the texts.
 
     Args:
         texts: all texts that the model will read or write.
         entities: texts that become one token each, with a leading space; their words become tokens as well.
         entity_pattern: regular expression of an entity, tried before single words; empty for none.
-        spells: unknown words are written in the longest known pieces, down to single characters. Known characters are
-            the printable ones of ASCII and those of `texts`.
+        spells: split unknown words into the longest known pieces, down to single characters. Known characters are
+            the printable characters of ASCII, the line feed, and the characters of `texts`.
 
     Raises:
         ValueError: no text and no entity, or an entity that the pattern does not keep together.

@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
         from agentrl.cli._model_export import export
 
         done = export(arguments)
-        words_of = {"model": "all weights", "merged": "all weights, adapters merged in", "adapter": "adapters alone"}
+        words_of = {"model": "all weights", "merged": "the weights with the adapters", "adapter": "the adapters alone"}
         line = f"{done['folder']}: {words_of[done['form']]} of checkpoint {done['checkpoint']}, policy {done['policy']}"
         print(json.dumps(done) if arguments.json else f"{line}; its card is README.md")
         return 0

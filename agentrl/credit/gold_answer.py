@@ -13,9 +13,10 @@ from agentrl.graph import PLAYED, Columns, PolicyReader, StepGraph, append_rows,
 class GoldAnswer:
     """Fills `gold_logprob` [N] and `gold_logprob_start` [N], mean log-probs in nats over the gold answer's tokens.
 
-    `gold_logprob` is the mean after the turn of the row. `gold_logprob_start` is the mean before the first turn, and is
-    stored on an episode's first row. All other entries are NaN, and so are the entries of groups whose gold answer is
-    not known.
+    `gold_logprob` is the mean after the turn of the row; if several turns continue this turn (in a tree), it is
+    averaged over them, because the environment may have answered each of them differently. `gold_logprob_start` is the
+    mean before the first turn, and is stored on an episode's first row. All other entries are NaN, and so are the
+    entries of groups whose gold answer is not known.
 
     The gold answer is put in the place of the model's next answer (teacher forcing), at temperature 1 and with no
     restriction to admissible actions. The last turn of an episode has no entry in `gold_logprob`, because the reward of
@@ -41,7 +42,10 @@ class GoldAnswer:
         mean = np.add.reduceat(logprobs[start[0] :], start - start[0]) / lengths  # [rows] before each turn
         root = graph.parent[rows] < 0
         out["gold_logprob_start"][rows[root]] = mean[root]
-        out["gold_logprob"][graph.parent[rows[~root]]] = mean[~root]
+        above = graph.parent[rows[~root]]
+        count = np.bincount(above, minlength=len(graph))
+        sums = np.bincount(above, mean[~root], minlength=len(graph))
+        out["gold_logprob"][count > 0] = sums[count > 0] / count[count > 0]
         return Columns(steps=out)
 
 

@@ -1,4 +1,4 @@
-"""One answer while it is being generated: its tokens, the ids that its next token may have, and why it finished."""
+"""One answer while it is being generated: its tokens, the allowed ids of its next token, and why it ended."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentrl.types import Finish, Generation, Request
 
 _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
-_TAIL = 8  # tokens that are decoded in addition to the last `reach` tokens: a character may take several tokens
+_TAIL = 8  # tokens decoded in addition to the last `reach` tokens, because a character may take several tokens
 
 
 class Words:
@@ -35,9 +35,9 @@ class Words:
     def stopped(self, ids: list[int]) -> bool:
         """Did the last token complete a stop string?
 
-        A stop string has at most `reach` characters, and every token gives at least one character, except tokens that
-        are a part of a character. So it is enough to decode the last tokens, and the cost of an answer stays linear in
-        its length.
+        A stop string has at most `reach` characters. Every token gives at least one character, except tokens that hold
+        only a part of a character. It is therefore enough to decode the last tokens, so the total cost of the checks is
+        linear in the length of the answer.
         """
         tail = self.text(ids[-(self.reach + _TAIL) :])
         return any(s in tail for s in self.stop)
@@ -49,7 +49,7 @@ class Answer:
     Attributes:
         request: the request that is answered.
         slot: the answer's slot in the cache; -1 before it has a slot.
-        computed: how many of `tokens` are in the cache.
+        computed: number of leading `tokens` whose keys and values are in the cache.
         finish: why the answer is finished; None while it is being generated.
         oldest: version of the oldest weights that computed a token of the answer or, in the embedded engine, a cached
             token of the prompt; None until the engine sets it.
@@ -80,11 +80,11 @@ class Answer:
 
     @property
     def drawn(self) -> int:
-        """Index of the next token of the answer."""
+        """Number of the answer's tokens so far, which is the index of its next token."""
         return self.length - self.start
 
     def pending(self) -> np.ndarray:
-        """[L] int64, the tokens that the next forward pass has to compute."""
+        """[L] int64, the ids of the tokens that the next forward pass has to compute."""
         return self.tokens[self.computed : self.length]
 
     def options(self) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""The protocol of OpenAI's chat completions: messages and tools of a request, the answer in a completion."""
+"""The protocol of OpenAI's chat completions: makes the messages and tools of a request, and reads completions."""
 
 import json
 from collections.abc import Sequence
@@ -12,10 +12,14 @@ THOUGHTS = ("reasoning_content", "reasoning")  # where servers put the reasoning
 
 
 class Reply(NamedTuple):
-    """What a completion says.
+    """The content of a completion.
 
-    `content` is the text of the answer, `calls` its tool calls, `thought` the reasoning that the server returns apart
-    from the answer, `refusal` the words of a refusal, `finish_reason` the server's word for why the answer ended.
+    Attributes:
+        content: text of the answer.
+        calls: tool calls of the answer.
+        thought: reasoning that the server returned apart from the answer.
+        refusal: text with which the model refused; empty if it did not refuse.
+        finish_reason: the server's word for why the answer ended.
     """
 
     content: str
@@ -29,9 +33,9 @@ def body_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages of a request's body.
 
     The tool messages after an assistant message with calls get the ids of the calls in order. Servers demand a result
-    for every call. So if a user message follows while calls have no result yet, it becomes the result of the first of
-    these calls. If a message of another role follows, each of these calls gets an empty result. A tool message becomes
-    a user message if every call has its result.
+    for every call. If a user message follows while calls have no result yet, it therefore becomes the result of the
+    first of these calls. If a message of another role follows, each of these calls gets an empty result. A tool message
+    becomes a user message if every call already has its result.
     """
     body: list[dict[str, Any]] = []
     unanswered: list[ToolCall] = []
@@ -62,12 +66,12 @@ def _object(call: ToolCall) -> str:
 
 
 def sendable(text: str) -> str:
-    """The text with a question mark for every unpaired surrogate, which JSON allows and UTF-8 cannot encode."""
+    """The text with "?" in place of every unpaired surrogate, which JSON allows and UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def read_completion(completion: Any) -> Reply:
-    """What a completion says; ValueError if it is not a chat completion."""
+    """The content of a completion; ValueError if it is not a chat completion."""
     choices: Any = getattr(completion, "choices", None)
     message = getattr(choices[0], "message", None) if choices and isinstance(choices, list) else None
     if message is None:
@@ -114,7 +118,7 @@ def _written_call(call: ToolCall) -> str:
     if isinstance(arguments, dict):
         with suppress(ValueError):  # NaN and Infinity: Python's JSON reader takes them, and `render` refuses them
             return calls.load_format("hermes", ()).render(calls.Call(name=call.name, arguments=arguments))
-    # The broken call as text: prompts read it as one malformed call, and the model gets an error as the call's result.
+    # The broken call as text: prompts read one malformed call, and the model gets an error as the call's result.
     name, text = json.dumps(call.name), call.arguments.replace("<tool_call>", "").replace("</tool_call>", "")
     return f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>'
 

@@ -1,8 +1,9 @@
 """Arithmetic of the sampling distribution (`agentrl.engines.Sampling`): softmax(logits / T) on an allowed set.
 
-Everything is computed in float64 from the model's logits. What needs the whole vocabulary is computed for one block of
-batch rows at a time, so that memory stays bounded. Letters: B rows of the batch, R rows of a block, V vocabulary, A
-candidates.
+Everything is computed in float64 from the model's logits. Arrays over the whole vocabulary are computed for one block
+of batch rows at a time, so that they do not fill the memory.
+
+Letters: B rows of the batch, R rows of a block, V vocabulary, A candidates.
 """
 
 import math
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from agentrl.engines.sampling import Sampling
 
-_BLOCK = 1 << 22  # most elements per float64 block
+_BLOCK = 1 << 22  # largest number of elements of a float64 block
 
 
 class Draw(NamedTuple):
@@ -24,7 +25,7 @@ class Draw(NamedTuple):
     Attributes:
         ids: [B] int64.
         logprobs: [B] float64, nats.
-        allowed: per row, in ascending order, the ids that were left by the argument `allowed` of `draw` and by top-k
+        allowed: per row, in ascending order, the ids that could be drawn under the argument `allowed` of `draw`, top-k
             and top-p; an empty array means unrestricted.
     """
 
@@ -38,7 +39,9 @@ _FREE.flags.writeable = False
 
 
 def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequence[np.ndarray | None]) -> Draw:
-    """Draw one token per row: by inverse CDF in the order of ids; if greedy, the argmax with the lowest id.
+    """Draw one token per row: by inverse CDF in the order of ids or, if greedy, the most probable token.
+
+    Of several most probable tokens, greedy takes the one with the lowest id.
 
     Args:
         logits: [B, V] on any device.
@@ -78,7 +81,7 @@ def draw_each(
     allowed: Sequence[np.ndarray | None],
     temperatures: Sequence[float | None],
 ) -> Draw:
-    """`draw` with a temperature per row; None takes that of `sampling`. A row's draw does not depend on other rows."""
+    """`draw` with one temperature per row, None for that of `sampling`. The draws of the rows are independent."""
     if all(own is None for own in temperatures):
         return draw(logits, sampling, noise, allowed)
     ids, logprobs = np.zeros(len(allowed), np.int64), np.zeros(len(allowed))  # [B], [B]
@@ -119,7 +122,7 @@ def top_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray
 
 
 def full_entropy(logits: Tensor, sampling: Sampling, allowed: Sequence[np.ndarray | None]) -> np.ndarray:
-    """[B] float64 nats, -sum p log p over all tokens of each row's distribution, the one that `top_entropy` uses."""
+    """[B] float64 nats, -sum p log p over all tokens of each row's distribution, which is that of `top_entropy`."""
     logprobs = _allowed_logprobs(logits, sampling, allowed)
     return np.concatenate([np.zeros(0), *(_entropy(logprob).cpu().numpy() for logprob in logprobs)])
 
@@ -177,7 +180,7 @@ def _choose(
     if sampling.temperature > 0:
         cdf = mass.cumsum(-1)  # [R, A]
         total = cdf[:, -1:]  # [R, 1]
-        # Rounding may bring u * total up to the total; keep the target below it, so that no token of mass 0 is drawn.
+        # Rounding may make noise * total equal to the total. Stay below it, so that no token of mass 0 is drawn.
         target = torch.from_numpy(noise).to(x.device)[:, None] * total  # [R, 1]
         target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
         index = (cdf <= target).sum(-1)  # [R]

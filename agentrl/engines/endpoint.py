@@ -1,4 +1,4 @@
-"""Options of an OpenAI-compatible endpoint, and the requests that were sent to it so far."""
+"""Options of an OpenAI-compatible endpoint, and counts and times of the requests that were sent to it."""
 
 import re
 import time
@@ -32,28 +32,30 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         model: name of the model at the endpoint.
-        base_url: address of the endpoint. None takes the variable OPENAI_BASE_URL, or OpenAI if that is not set.
-        api_key: key, best written as "${NAME}"; empty takes the variable OPENAI_API_KEY.
-        temperature, top_p, presence_penalty, frequency_penalty: None leaves the endpoint's default.
+        base_url: address of the endpoint. None: the variable OPENAI_BASE_URL or, if it is not set, OpenAI's address.
+        api_key: key; write it as "${NAME}". Empty: the variable OPENAI_API_KEY.
+        temperature, top_p, presence_penalty, frequency_penalty: settings of the endpoint's sampling; None leaves the
+            endpoint's default.
         reasoning_effort: how much a thinking model thinks, such as low; None leaves the endpoint's default.
         stop: stop strings.
         max_tokens: largest number of tokens per answer.
-        token_parameter: name of the field that holds `max_tokens` in a request. None takes `max_tokens` if there is an
-            address, and `max_completion_tokens` without an address, because OpenAI's newer models take only that name.
-        tool_calls: tools go to the server as data and calls come back as data (`native`); or the prompt describes them
-            and the answer's text holds the calls (`text`); or `auto`: native, unless the server refuses tools.
-        seeded: send a seed that is computed from the noise key.
+        token_parameter: name of the field that holds `max_tokens` in a request. None: `max_tokens` if there is an
+            address, else `max_completion_tokens`, because OpenAI's newer models take only the second name.
+        tool_calls: `native`: tools go to the server as data, and calls come back as data. `text`: the prompt describes
+            the tools, and the text of the answer holds the calls. `auto`: `native`, or `text` if the server refuses
+            tools.
+        seeded: send a seed that is computed from the noise key of the request.
         concurrency: largest number of requests at the same time.
         retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
             connections, answers that are not completions).
-        timeout_s: seconds per try.
+        timeout_s: longest time in seconds for one try.
         probe_s: longest time in seconds for the short request that an evaluation sends first, to see whether the
             endpoint answers; 0 sends no such request.
         backoff_s: mean wait in seconds before the first retry, doubled for each further retry.
         max_wait_s: longest wait in seconds, even if the endpoint's Retry-After asks for more.
         price_in: USD per million tokens of prompts.
         price_out: USD per million tokens of answers.
-        headers: further headers of each request; secrets best as "${NAME}".
+        headers: further headers of each request; write secrets as "${NAME}".
         extra_body: further fields of the request body, such as top_k or chat_template_kwargs.
     """
 
@@ -106,7 +108,7 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
     """The endpoint that the word `openai:MODEL` or `openai:MODEL@BASE_URL` names.
 
     Args:
-        word: the word; what it says overrides the options.
+        word: the word; its model and address override those of the options.
         options: options of `Endpoint` by name.
 
     Raises:
@@ -120,18 +122,18 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def hint(sentence: str) -> str:
-    """The end of an error message: the option to change if an endpoint refuses with `sentence`; empty if not known."""
+    """The end of an error message: the option to change if an endpoint refuses with `sentence`; empty if unknown."""
     found = next((advice for word, advice in HINTS.items() if word in sentence), "")
     return f"; {found}" if found else ""
 
 
 @dataclass(kw_only=True)
 class Traffic:
-    """The requests to an endpoint so far, for the display of progress.
+    """Counts and times of the requests to an endpoint so far, for the display of progress.
 
     Attributes:
         answered: number of requests that got an answer; an answer that reports an error counts too.
-        waiting: number of each request that waits for an answer (`sent` gives the number) -> time at which the request
+        waiting: the requests that wait for an answer: number of the request (as `sent` returned it) -> time at which it
             was sent, in seconds of `time.monotonic`.
         last: time of the last answer, in seconds of `time.monotonic`; before the first answer, the time at which this
             object was made.

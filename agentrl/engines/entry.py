@@ -1,4 +1,4 @@
-"""What the file of an engine offers, and what its `make` gets: a model, its tokenizer and how to sample from it.
+"""The hooks of an engine's file, and the arguments of its `make`: a model, its tokenizer and how to sample from it.
 
 The file offers a frozen pydantic `Config`, which has at least the options of `EngineOptions`, and
 `make(config, serving) -> Policy`. It must not import torch when it is imported, because recipes are read without torch.
@@ -28,7 +28,7 @@ class Launcher(Protocol):
     near: bool
 
     def start(self, number: int, command: Any, model: Path) -> Any:
-        """Start server `number`; returns the `agentrl.engines.WatchedServer` that watches it."""
+        """Start server `number` with the weights in folder `model`; returns an `agentrl.engines.WatchedServer`."""
         ...
 
 
@@ -38,9 +38,9 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         max_context: largest number of tokens per sequence, prompt and answer together.
         actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
-            token trie (the masked distribution is the behaviour distribution), and refuses a step that lists no
-            actions, unless the answer rewrites the agent's memory. `listed` restricts answers in the steps that list
-            actions, and leaves them free in other steps.
+            token trie, and the log-probabilities are those of the restricted distribution. A step without admissible
+            actions is then an error, except if the answer rewrites the agent's memory. `listed` restricts answers in
+            the steps that list actions, and leaves answers free in the other steps.
     """
 
     max_context: int = Field(1024, ge=8)
@@ -49,11 +49,11 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Serving:
-    """What an engine serves: a model, its tokenizer and how to sample from it.
+    """The model that an engine serves, its tokenizer and how to sample from it.
 
     Attributes:
-        model: the transformers model (or peft around one), shared with the trainer; or a `WeightFolder`, for engines
-            with FOLDERS = True.
+        model: a transformers model or a peft model around one, which is the trainer's own object; or a `WeightFolder`,
+            for engines with FOLDERS = True.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution, stop strings included.
         deterministic: batches must not depend on timing.
@@ -79,14 +79,14 @@ class Serving:
 
 
 class Demands(NamedTuple):
-    """What a run needs of its engine; `EngineFile.check` gets it before a model is loaded.
+    """The demands of a run on its engine; `EngineFile.check` gets them before a model is loaded.
 
     Attributes:
         sampling: the sampling distribution of training rollouts.
         deterministic: batches must not depend on timing.
         entropies: see `Serving`.
-        policies: number of policies, each with an engine.
-        lora: some policy trains adapters.
+        policies: number of policies, each with an engine of its own.
+        lora: at least one policy trains adapters.
         staleness: number of updates that may happen while rollouts are played (`run.staleness`).
     """
 
@@ -108,14 +108,14 @@ class EngineFile(CatalogueFile):
             calls after updates. A run can only train with such an engine.
         folders: `load` takes a model or a `WeightFolder`. For an engine without FOLDERS = True, a run reads a folder
             into a model before it calls `load`.
-        check: raises ValueError for demands of a run that the engine cannot meet.
+        check: raises ValueError if the engine cannot meet a demand of the run.
         check_here: raises ValueError if something that the engine needs is missing on this machine; called before
             anything is loaded or started.
         close: ends what `make` started, such as servers.
-        card_share: share of a GPU's memory, at most 1, that the engine's servers take on the learner's GPUs, for
+        card_share: the part of a GPU's memory, as a fraction, that the engine's servers take on the learner's GPUs, for
             forecasts of memory. The second argument is the number of the learner's processes.
-        cards: number of GPUs that one server takes. Only engines with servers offer it; `make` starts the servers with
-            `Serving.launcher` if there is a launcher.
+        cards: number of GPUs that one server takes. Only engines with servers have this hook. If `Serving.launcher` is
+            set, `make` starts the servers with it.
     """
 
     KIND: ClassVar[str] = "engine"
@@ -124,13 +124,13 @@ class EngineFile(CatalogueFile):
     weights: bool = hook("WEIGHTS", "it generates with the trainer's weights", False)
     folders: bool = hook("FOLDERS", "it loads folders of weights itself", False)
     check: Callable[[Any, Demands], None] | None = hook(
-        help="(config, demands): ValueError before a run begins, for what the engine cannot do", default=None
+        help="(config, demands): ValueError before a run begins, if the engine cannot meet its demands", default=None
     )
     check_here: Callable[[Any], None] | None = hook(
-        help="(config): ValueError before a model is loaded, for what this machine lacks", default=None
+        help="(config): ValueError before a model is loaded, if this machine lacks what the engine needs", default=None
     )
     close: Callable[[Any], None] | None = hook(help="(engine): end what `make` started", default=None)
     card_share: Callable[[Any, int], float] | None = hook(
-        help="(config, processes): share of a GPU's memory that servers take beside the learner", default=None
+        help="(config, processes): fraction of a GPU's memory that servers take on the learner's GPUs", default=None
     )
     cards: Callable[[Any], int] | None = hook(help="(config): GPUs of one server", default=None)

@@ -1,4 +1,4 @@
-"""Forward passes of the embedded engine: new tokens of many sequences in, logits of each sequence's last token out."""
+"""Forward passes of the embedded engine: from new tokens of many sequences to logits of each sequence's last token."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ class PackedRunner:
             self.store.copy(source, target, tokens)
 
     def clear(self) -> None:
-        """Nothing to drop: `Slots` counts the valid tokens, and new tokens overwrite the store."""
+        """Does nothing, because `Slots` counts the valid tokens, and new tokens overwrite the store."""
 
     def free(self) -> None:
         """See Runner."""
@@ -113,8 +113,8 @@ class PackedRunner:
 class PlainRunner:
     """Runs one sequence after the other, with the model's own cache, which is kept for one turn.
 
-    This runner serves the models that cannot run packed, such as those whose cache cannot be cut after an arbitrary
-    token (sliding window, linear attention, state space). Every turn computes its whole prompt. After the prompt the
+    This runner is for models that cannot run packed, such as models whose cache cannot be cut after an arbitrary token
+    (sliding window, linear attention, state space). The whole prompt is computed in every turn. After the prompt the
     model gets one token per pass, because the recurrent layers of some models reset their state if they get several
     tokens at once. A model without a cache gets the whole sequence in every pass.
     """
@@ -152,7 +152,7 @@ class PlainRunner:
         return logits
 
     def copy(self, source: int, target: int, tokens: int) -> None:
-        """Never called: slots hold nothing between turns."""
+        """Never called, because slots hold nothing between turns."""
         raise AssertionError("a runner without reuse copies nothing")
 
     def clear(self) -> None:
@@ -165,9 +165,9 @@ class PlainRunner:
 
 
 def inference_guard(config: Any) -> Any:
-    """`torch.inference_mode`; or `torch.no_grad` for models whose rotary embeddings rewrite their buffers as they run.
+    """`torch.inference_mode`; or `torch.no_grad` for models whose rotary embeddings change their buffers in a pass.
 
-    A buffer that is written in inference mode cannot take part in training afterwards.
+    A buffer that was written in inference mode could not take part in training afterwards.
     """
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kind = str(rope.get("rope_type", "default")) if isinstance(rope, dict) else "default"
@@ -175,7 +175,7 @@ def inference_guard(config: Any) -> Any:
 
 
 class Choice(NamedTuple):
-    """A runner, and the reason why it is not the packed runner (empty if it is)."""
+    """A runner, and the reason why it is not the packed runner (empty if it is the packed runner)."""
 
     runner: Runner
     reason: str

@@ -13,7 +13,7 @@ class Config(EngineOptions, frozen=True):
     """Options of the embedded engine.
 
     Attributes:
-        max_slots: number of sequences whose KV cache is kept; also the largest number of answers generated at once.
+        max_slots: largest number of sequences whose KV cache is kept, and of answers that are generated at once.
     """
 
     max_slots: int = Field(256, ge=1)

@@ -1,12 +1,12 @@
 """The embedded engine: any transformers causal language model, continuous batching, KV cache kept across turns.
 
 Episodes send requests independently of each other. Each forward pass is one packed sequence of all running answers and
-of the prompts of new turns, as many prompts as slots and `max_batch_tokens` allow. While a session has a slot, its keys
-and values stay there between turns, so a turn computes only the tokens that the turn adds. If a prompt begins like the
-tokens of another slot (copies of one task, branches, a common system prompt), the engine copies that slot's keys and
-values.
+of the prompts of new turns, with as many prompts as slots and `max_batch_tokens` allow. While a session has a slot, its
+keys and values stay there between turns, so the engine computes only the tokens that a turn adds. If a prompt begins
+like the tokens of another slot (copies of one task, branches, a common system prompt), the engine copies that slot's
+keys and values.
 
-For a model that cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
+If a model cannot run packed, the engine computes one sequence after the other, and in every turn the whole prompt
 (`agentrl.engines.forwards.PlainRunner`).
 """
 
@@ -30,7 +30,7 @@ from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
 
 _WORTH = 32  # least number of tokens that a copy from another slot must save
-_ROUNDS = 4  # rounds of the event loop between two forwards, in which fast environments send their next request
+_ROUNDS = 4  # rounds of the event loop between two forward passes, so that fast environments send their next request
 
 
 @dataclass
@@ -68,13 +68,13 @@ class HfEngine:
             the weights must call `load` after the change, or call `clear` and set `version`.
         tokenizer: tokenizer of the model.
         sampling: the sampling distribution.
-        max_slots: number of sessions whose cache is kept; also the largest number of answers generated at once.
+        max_slots: largest number of sessions whose cache is kept, and of answers that are generated at once.
         max_context: largest number of tokens of prompt and answer together.
-        actions: the option `actions` of `EngineOptions`, which reports name. With "admissible" every request must have
-            choices, unless the answer rewrites a memory.
+        actions: see `EngineOptions`; reports quote it. With "admissible" every request must have choices, except if its
+            answer rewrites a memory.
         deterministic: run a forward pass only if every open session waits for an answer or rests. Batches, and with
-            them rounding, then do not depend on timing. Sessions must be opened; no environment may wait for another
-            environment.
+            them rounding, then do not depend on timing. The caller must `open` each session before its first request,
+            and no environment may wait for another environment.
         version: version of the weights.
         max_batch_tokens: largest number of tokens per forward pass; a longer prompt is computed alone, when no other
             answer is running. None is 2048 on the CPU, where longer batches do not fit into the processor's caches,
@@ -189,7 +189,7 @@ class HfEngine:
         self._runner.free()
 
     def load(self, model: Any, version: int) -> None:
-        """Generate with these weights from now on: the engine's model, which the trainer changed, or another model."""
+        """Generate from now on with `model`: the engine's own model, which the trainer changed, or another model."""
         if model is not self.model:
             self.model = model
             self._runner, self._reason = choose_runner(model, self.max_slots, self.max_context)
@@ -232,7 +232,7 @@ class HfEngine:
                 self._kick()
 
     def _leave(self, answer: Answer) -> asyncio.Future[None]:
-        """Remove a request that no longer waits; returns its future."""
+        """Remove the request of `answer`, which no longer waits; returns its future."""
         if answer.request.session in self._open:
             self._idle.add(answer.request.session)
         return self._waiting.pop(answer)
@@ -249,7 +249,7 @@ class HfEngine:
         while self._ready():
             try:
                 self._step()
-            except Exception as fault:  # noqa: BLE001 - every waiting caller raises it
+            except Exception as fault:  # noqa: BLE001 - every waiting caller gets the error
                 self.clear()
                 for future in self._waiting.values():
                     if not future.done():
@@ -309,8 +309,8 @@ class HfEngine:
         """Give waiting requests a slot while slots and the token budget last.
 
         Requests of sessions that have a slot come first, then requests of sessions without one, both in ascending order
-        of the session's number. A session loses its slot only while running answers use less than half of the slots:
-        with more sessions than slots, an eviction for each request would lose every cache.
+        of the session's number. A session may lose its slot only while running answers use less than half of the slots.
+        If there are more sessions than slots and each request evicted a session, every session would lose its cache.
         """
         running = set(map(id, self._active))
         waiting = [a for a in self._waiting if id(a) not in running]
@@ -328,7 +328,7 @@ class HfEngine:
                 break
             computed = self._prepare(session, slot, answer.tokens[: answer.length])
             if computed is None:
-                continue  # another request of this batch computes the shared beginning, which the next batch copies
+                continue  # another answer of this batch computes the shared beginning, which the next batch can copy
             budget -= answer.length - computed
             if budget < 0 and self._active:
                 break
@@ -341,9 +341,10 @@ class HfEngine:
         self.stats.evictions = self._slots.evictions
 
     def _prepare(self, session: int, slot: int, tokens: np.ndarray) -> int | None:
-        """How many of `tokens` the slot holds, perhaps after a copy from another slot with the same beginning.
+        """Number of `tokens` that the slot holds, perhaps after a copy from another slot with the same beginning.
 
-        None if the other slot's tokens are planned and not yet computed: the request waits for the next batch.
+        None if the other slot has planned at least `_WORTH` of these tokens and not yet computed them. The request then
+        waits for the next batch.
         """
         if not self._runner.reuses:
             self._slots.version[slot] = self.version

@@ -3,8 +3,12 @@
 Letters: M packed tokens, G key-value heads, D head width, C capacity of a slot.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
@@ -12,8 +16,8 @@ from transformers.cache_utils import Cache
 class Store(Cache):  # type: ignore[misc]
     """The cache object of a packed forward pass.
 
-    `update` writes the new keys and values to the rows of the running plan and returns views of all slots, from which
-    `agentrl.engines.slot_attention` selects.
+    `update` writes the new keys and values to the rows that the plan of the forward pass names. It returns views of all
+    slots, and `agentrl.engines.slot_attention` selects from these views.
 
     Args:
         layers: number of attention layers.
@@ -26,7 +30,8 @@ class Store(Cache):  # type: ignore[misc]
         super().__init__(layers=[])
         self.depth, self.slots, self.limit = layers, slots, limit
         self.capacity = 0  # C
-        self.rows: Tensor | None = None  # [M] of the running plan
+        self.least = 256  # tokens per slot that the first `reserve` makes room for
+        self.rows: Tensor | None = None  # [M], `Plan.rows` of the forward pass
         self.kv: Tensor | None = None  # [2 * layers, slots * C, G, D]
         self._flat: list[Tensor] = []
         self._spread: list[Tensor] = []
@@ -35,12 +40,11 @@ class Store(Cache):  # type: ignore[misc]
         """Make room for this many tokens per slot; if `capacity` changes, earlier plans are no longer valid."""
         if tokens <= self.capacity:
             return
-        capacity = min(self.limit, max(tokens, 2 * self.capacity, 256))
+        capacity = min(self.limit, max(tokens, 2 * self.capacity, self.least))
         if self.kv is not None:
             heads, width = self.kv.shape[2:]
             old = self.kv.view(2 * self.depth, self.slots, self.capacity, heads, width)
-            # Zeros, not empty: a padded block multiplies unused values by 0, and 0 * nan is nan.
-            new = old.new_zeros(2 * self.depth, self.slots, capacity, heads, width)
+            new = _zeros((2 * self.depth, self.slots, capacity, heads, width), old)
             new[:, :, : self.capacity] = old
             self._adopt(new.view(2 * self.depth, -1, heads, width))
         self.capacity = capacity
@@ -51,7 +55,8 @@ class Store(Cache):  # type: ignore[misc]
         self._spread = [t[None].transpose(1, 2) for t in self._flat]  # 2 * layers of [1, G, slots * C, D]
 
     def drop(self) -> None:
-        """Give back the memory of all slots; the next `reserve` begins anew."""
+        """Give back the memory of all slots. The next `reserve` takes as much again, so that nothing grows twice."""
+        self.least = max(self.least, self.capacity)
         self.capacity, self.rows, self.kv = 0, None, None
         self._flat, self._spread = [], []
 
@@ -67,12 +72,24 @@ class Store(Cache):  # type: ignore[misc]
         """Write keys and values [1, G, M, D] to their rows; returns all keys and values [1, G, slots * C, D]."""
         if self.kv is None:
             shape = (2 * self.depth, self.slots * self.capacity, key_states.shape[1], key_states.shape[3])
-            self._adopt(key_states.new_zeros(shape))
+            self._adopt(_zeros(shape, key_states))
         assert self.rows is not None
         self._flat[2 * layer_idx].index_copy_(0, self.rows, key_states[0].transpose(0, 1))
         self._flat[2 * layer_idx + 1].index_copy_(0, self.rows, value_states[0].transpose(0, 1))
         return self._spread[2 * layer_idx], self._spread[2 * layer_idx + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: each forward pass gets its positions, so the model never has to count them."""
+        """Always 0, because each forward pass gets the positions of its tokens, and the model need not count them."""
         return 0
+
+
+def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """A tensor of zeros with the type and device of another tensor.
+
+    Zeros are needed, because a padded block multiplies unused values by 0, and 0 * nan is nan. On the CPU the zeros are
+    pages that the system gives a process without memory: a page takes memory when it is written, so slots that are not
+    used take none.
+    """
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(math.prod(shape) * like.itemsize, np.uint8)).view(like.dtype).view(*shape)

@@ -1,10 +1,10 @@
 """Any OpenAI-compatible endpoint as a policy, for evaluation: concurrency, retries with back-off, tokens and cost.
 
-Endpoints do not return token ids, so generations have neither token ids nor log-probabilities. An endpoint that gives
-no answer does not count against the policy: after the last retry, `generate` raises `EndpointLost`. The rollout then
-starts the task again and, if that does not help, reports the episode as `env_error`. A request that can never work (no
-such model, a wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a content filter
-refuses, ends the episode.
+Endpoints do not return token ids, so generations have neither token ids nor log-probabilities. If an endpoint gives no
+answer, this does not count as a failure of the policy: after the last retry, `generate` raises `EndpointLost`. The
+rollout then starts the task again and, if that does not help, reports the episode as `env_error`. A request that can
+never work (no such model, a wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a
+content filter refuses, ends the episode.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from agentrl.noise import fold
 from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
-FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # all else is "stop"
+FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # any other word of the server is "stop"
 CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
-MOST_TOKENS = 1 << 40  # larger counts of tokens are not believed
+MOST_TOKENS = 1 << 40  # larger counts of tokens are wrong, and are ignored
 SEED_BITS = 31  # servers take a signed 32-bit seed
-FILTERED = ("content_filter", "content_policy_violation")  # codes of a refusal by a content filter
-TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in a refusal of a long prompt
-PROBE_TOKENS = 32  # most tokens of the answer to the first short request
-PAGE_CHARS = 80  # characters that an error quotes from an answer that is no JSON
+FILTERED = ("content_filter", "content_policy_violation")  # codes with which content filters refuse
+TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in refusals of long prompts
+PROBE_TOKENS = 32  # largest number of tokens of the answer to `probe`
+PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
 # Errors of httpx for a connection that broke after it had been made.
 BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above
@@ -76,7 +76,7 @@ def from_word(
     Args:
         word: the name.
         options: options of `Endpoint` by name.
-        temperature: replaces the temperature of the options; None leaves that temperature.
+        temperature: replaces the temperature of the options; None keeps the temperature of the options.
         max_tokens: largest number of tokens per answer, if the options do not set it.
     """
     given = {"max_tokens": max_tokens, **options}
@@ -171,14 +171,14 @@ class OpenAIPolicy(Wordless):
         """Send one short request, to see whether the endpoint answers; see `Endpoint.probe_s`.
 
         Args:
-            tools: schemas to send with it; if the endpoint refuses them, the request is sent again without them.
+            tools: schemas to send with the request; if the endpoint refuses them, it is sent again without tools.
 
         Returns:
             Whether the endpoint takes the tools; True without tools.
 
         Raises:
-            ValueError: no server answers at the address in time; the server closes the connection, or fails twice; its
-                answer is no JSON; or it refuses the request.
+            ValueError: no server answers at the address in time; the server closes the connection, or fails twice; the
+                answer is no JSON; or the server refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
             failure, takes = self._try(client, tools), True
@@ -190,7 +190,7 @@ class OpenAIPolicy(Wordless):
                 f"{self.name} at {self.describe()['base_url']} failed twice at a first short request: "
                 f"{self._why(failure)}; read the server's log, or leave this request out with endpoint.probe_s=0"
             )
-        # OpenAI says "output limit" if PROBE_TOKENS were too few for a model that thinks: the endpoint works.
+        # If PROBE_TOKENS were too few for a model that thinks, OpenAI says "output limit". The endpoint then works.
         works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
         if failure is not None and not works and self._no_answer(failure) is None:
             raise ValueError(self._refusal(failure))
@@ -230,7 +230,7 @@ class OpenAIPolicy(Wordless):
         return None
 
     def _unreached(self, cause: BaseException) -> str:
-        """The sentence about a server that could not be reached, or that did not answer to the end."""
+        """The error message about a server that could not be reached, or whose answer broke off."""
         url, why = self.describe()["base_url"], scrubbed(_one_line(cause), self.secrets)
         if type(cause).__name__ in BROKEN_OFF:
             return f"the server at {url} closed the connection without a whole answer: {why}; read the server's log"
@@ -251,7 +251,7 @@ class OpenAIPolicy(Wordless):
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
-        # identity: a compressed body may be far larger than the bytes that arrive
+        # identity, because a compressed body may be far larger than the bytes that arrive
         headers = {"accept-encoding": "identity", **self._headers}
         fixed = {"timeout": timeout_s, "max_retries": 0, "default_headers": headers}
         return {"api_key": self._key, "base_url": self._url, **fixed}
@@ -345,13 +345,14 @@ class OpenAIPolicy(Wordless):
         return "refused" if code in FILTERED or any(word in words for word in FILTERED) else None
 
     def _may_pass(self, error: Exception) -> bool:
+        """May the same request succeed later?"""
         status = getattr(error, "status_code", None)
         if getattr(error, "code", None) == "insufficient_quota":
             return False
         return status is None or status in (408, 409, 429) or status >= 500 or status < 400
 
     def _refusal(self, error: Exception) -> str:
-        """The sentence about a request that the endpoint would refuse again."""
+        """The error message about a request that the endpoint would refuse again."""
         why = self._why(error)
         advice = hint(why) if isinstance(error, self._openai.BadRequestError) else ""
         return f"{self.name} refuses the request: {why}{advice}"
@@ -362,7 +363,7 @@ class OpenAIPolicy(Wordless):
         return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), self.secrets)
 
     def _wait(self, error: Exception, attempt: int) -> float:
-        """Seconds before the next try: the endpoint's Retry-After, or an exponential wait with full jitter."""
+        """Seconds before the next try: the endpoint's Retry-After, else a random wait whose mean doubles per try."""
         response = getattr(error, "response", None)
         seconds = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
         if seconds is None:
@@ -386,14 +387,14 @@ def _failed(error: Exception) -> bool:
 
 
 async def _bounded(response: Any) -> None:
-    """Raise an error once a body exceeds ANSWER_BYTES.
+    """Let a response raise an error as soon as its body exceeds ANSWER_BYTES.
 
-    A compressed body is refused at once, because its real size is not known.
+    A compressed body raises an error at once, because its real size is not known.
     """
     httpx = sys.modules[type(response).__module__.partition(".")[0]]  # httpx, or httpx2: whichever the library uses
 
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.DecodingError("the answer is compressed, although the request asked for an uncompressed one")
+        raise httpx.DecodingError("the answer is compressed, although the request asked for an uncompressed answer")
 
     class Bounded(httpx.AsyncByteStream):  # type: ignore[name-defined,misc]
         def __init__(self, stream: Any) -> None:

@@ -6,13 +6,13 @@ from agentrl.types import Generation, Request
 
 
 class Sessions(Protocol):
-    """Methods by which a policy or an actor hears that a session begins, waits or ends. By default they do nothing.
+    """Methods that tell a policy or an actor that a session begins, waits or ends. By default they do nothing.
 
-    A session is one episode's use of a policy: the requests of the episode carry the session's number. If a program
-    plays the episode, a request that comes while another is in flight gets a session of its own.
+    A session is the use of a policy by one episode: the requests of the episode have the session's number. If a program
+    plays the episode, it may send a request before an earlier one is answered. Such a request gets an extra session.
     """
 
-    # Each `return` makes its method a default: to mypy, a protocol's method without a statement is abstract.
+    # Each `return` makes its method a default, because mypy takes a protocol's method without a statement as abstract.
 
     def open(self, session: int) -> None:
         """An episode begins.
@@ -22,7 +22,7 @@ class Sessions(Protocol):
         return
 
     def fork(self, session: int, of: int, tokens: int) -> None:
-        """The open session is a branch: it continues the first `tokens` tokens of session `of`.
+        """The session, which is open, is a branch: it continues the first `tokens` tokens of session `of`.
 
         Session `of` may be open or released. A policy with a cache need not compute the keys and values of these tokens
         again.
@@ -30,9 +30,9 @@ class Sessions(Protocol):
         return
 
     def rest(self, session: int) -> None:
-        """The session sends no request for now: it waits for called agents, or for other requests of its program.
+        """The session sends no request for now: it waits for called agents, or for the program's other requests.
 
-        The called agents may use the same policy.
+        The called agents may use the same policy, so a deterministic engine must not wait for this session.
         """
         return
 
@@ -56,7 +56,7 @@ class Policy(Sessions, Protocol):
     async def generate(self, request: Request) -> Generation:
         """The answer to a request; `Generation.finish` says whether a limit ended it.
 
-        Raises only for faults and wrong settings of the engine.
+        An error is raised only for a fault or a wrong setting of the engine.
         """
         ...
 

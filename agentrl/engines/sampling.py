@@ -1,9 +1,9 @@
-"""How an answer is drawn from a model: the settings of the sampling distribution, and its noise.
+"""How a policy draws an answer from a model: the settings of the sampling distribution, and its noise.
 
-The trainer and the engines that play its rollouts use the same sampling distribution (`agentrl.engines.distribution`
-has the arithmetic): softmax(logits / temperature) restricted to an allowed set.
-Admissible actions, top-k and top-p all become the allowed set of a token, and the set is stored with the token
-(`Generation.allowed`), so log-probabilities can be recomputed exactly.
+The trainer and the engines that play its rollouts use the same sampling distribution, softmax(logits / temperature)
+restricted to an allowed set (`agentrl.engines.distribution` computes it). Admissible actions, top-k and top-p all
+become the allowed set of a token. The set is stored with the token (`Generation.allowed`), so the trainer can compute
+the token's log-probability under the same distribution again.
 
 In the embedded engine the noise of a token depends only on (noise key, token index), and the token is the value of the
 inverse CDF at this noise. With equal logits the same key therefore draws the same token, whatever else is in the batch.
@@ -19,14 +19,17 @@ class Sampling(BaseModel):
     """Section [sampling]: the sampling distribution and the limits of an answer.
 
     Attributes:
-        temperature: divides the logits; 0 is greedy. The log-probability of a greedy token is that at temperature 1
+        temperature: divides the logits; 0 is greedy. The log-probability of a greedy token is computed at temperature 1
             among the tokens that `engine.actions` allows, because at temperature 0 it would always be 0. top_k and
             top_p do not apply to greedy tokens.
-        top_p: the allowed set is the smallest set of most probable tokens whose mass reaches top_p; 1 is off.
-        top_k: the allowed set is the k most probable tokens; 0 is off. It is applied before top_p, which then counts
-            mass within the top k. Of tokens with the same probability, those with the lower ids come first.
-        stop: stop strings: an answer ends as soon as its text contains one. Text and ids include the stop string. If
-            `stop` is empty, the environment's stop strings apply (`</search>` and `</answer>` for a search agent).
+        top_p: the allowed set is the smallest set of most probable tokens whose probabilities have a sum of at least
+            top_p; 1 is off.
+        top_k: the allowed set is the k most probable tokens; 0 is off. It is applied before top_p, which then uses the
+            probabilities within the top k. If several tokens have the probability of the k-th token, the embedded
+            engine takes those with the lowest ids, and a vLLM server allows all of them.
+        stop: stop strings. An answer ends as soon as its text contains one of them, and its text and ids include the
+            stop string. If `stop` is empty, the environment's stop strings apply (`</search>` and `</answer>` for a
+            search agent).
         max_tokens: largest number of tokens per answer; a request may ask for fewer.
     """
 

@@ -1,4 +1,4 @@
-"""A Ray actor that starts, watches and ends a vLLM server on its machine. It imports no torch, so it starts quickly."""
+"""A Ray actor that starts, watches and ends a vLLM server on its own machine. It starts quickly: it needs no torch."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ class StartedServer(NamedTuple):
 
 
 class ServerActor:
-    """Starts one server on its machine."""
+    """Starts one server on the machine of the actor."""
 
     def __init__(self) -> None:
         self._process: Process | None = None

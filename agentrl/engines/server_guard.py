@@ -1,12 +1,12 @@
 """Runs one command for agentrl, and ends the command with all its descendants when agentrl is gone.
 
 `python server_guard.py` reads one line of JSON, `{"command": [...], "environment": {...}, "remove": [...]}`, from
-standard input, starts the command, and waits. The guard ends every process that descends from the command, also a
-process in another process session, as soon as one of these happens: another line comes, standard input ends (agentrl is
-gone, for any reason), the guard gets SIGTERM, or the command ends by itself. If agentrl is gone, the guard removes the
+standard input, starts the command, and waits. The guard ends the command and every process that descends from it, also
+in another process session, as soon as one of these happens: another line arrives, standard input ends (agentrl is gone,
+for any reason), the guard gets SIGTERM, or the command ends by itself. If agentrl is gone, the guard also removes the
 folders in `remove`. The guard's exit code is that of the command.
 
-The guard is a program of its own, run without site packages, so that it is small and needs no installed package.
+The guard is a separate program that runs without site packages, so it is small and needs no installed package.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ import subprocess
 import sys
 import time
 
-PATIENCE_S = 8.0  # seconds for the command to end by itself after SIGTERM
-LOOK_S = 0.2
-SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl(2)
+PATIENCE_S = 8.0  # seconds for the command to end after SIGTERM, and then for its descendants to end after SIGKILL
+LOOK_S = 0.2  # seconds between two looks at the command
+SUBREAPER, DEATH_SIGNAL = 36, 1  # options of prctl(2)
 
 
 def main() -> int:
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _line() -> bytes:
-    """The first line of standard input, and not a byte more, so that `select` sees what follows."""
+    """The first line of standard input. No byte more is read, so that `select` sees the bytes after the line."""
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(0, 1)):
         line += byte

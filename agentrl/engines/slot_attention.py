@@ -1,12 +1,13 @@
 """Attention of packed tokens over the slot store, and the plan that says which token attends to which slot.
 
-The packed input [1, M] holds the new tokens of many sequences; the keys and values of all slots are one tensor. Long
-chunks run one at a time, without padding and without a copy. Short chunks run as padded blocks. On the CPU a block is a
-range of neighbouring slots, read in place. Measured with 2-4 tokens per sequence, a block takes half the time of a loop
-over the chunks. With 32 tokens it takes the same time. A block that first gathers its slots is slower than both. On a
-GPU a kernel launch costs more than a copy, so a block gathers slots of similar length.
+The packed input [1, M] holds the new tokens of many sequences, one chunk per sequence. The keys and values of all slots
+are one tensor. Long chunks run one at a time, without padding and without a copy. Short chunks run as padded blocks. On
+the CPU a block is a range of neighbouring slots, which are read in place. In measurements with 2-4 tokens per chunk,
+such a block took half the time of a loop over the chunks, and with 32 tokens per chunk the same time. A block that
+first gathers its slots was slower than the range and the loop. On a GPU a kernel launch costs more than a copy, so a
+block gathers slots of similar length.
 
-Letters: M packed tokens, R sequences (segments), H heads, G key-value heads, D head width, C capacity of a slot, r rows
+Letters: M packed tokens, R chunks (segments), H heads, G key-value heads, D head width, C capacity of a slot, r rows
 of a block, Q queries and L keys of a padded row, m tokens of a block.
 """
 
@@ -29,7 +30,7 @@ _ALONE, _ROW = 900, 300
 
 
 class Segment(NamedTuple):
-    """The positions `start` to `end` - 1 of one slot, which this forward pass computes."""
+    """A chunk as positions: this forward pass computes the positions `start` to `end` - 1 of one slot."""
 
     slot: int
     start: int
@@ -60,7 +61,7 @@ class Alone(NamedTuple):
     """A chunk that runs alone.
 
     Attributes:
-        mask: [size, end], added to the scores; None if every query sees all keys, or with `triangle`.
+        mask: [queries, keys], added to the scores; None if every query sees all keys, or if `triangle` is true.
         triangle: attention is plain causal, because the chunk begins at position 0.
     """
 
@@ -73,12 +74,13 @@ class Plan(NamedTuple):
 
     Attributes:
         sequence: [R] numbers of the segments, in the order of their tokens in the packed input.
-        rows: [M] places of the packed tokens in the store.
+        rows: [M] row of each packed token in the store, whose rows are slot * C + position.
         positions: [M] positions of the packed tokens.
         last: [R] packed index of each segment's last token, by number of segment.
         parts: the blocks and the chunks that run alone, in packed order.
         queries: number of packed tokens of each part.
-        keys: sizes of the pieces that the store is split into; every second piece belongs to a chunk that runs alone.
+        keys: sizes in rows of the pieces into which the store is split. Counted from 0, pieces 1, 3, 5, ... are the
+            keys of the chunks that run alone.
     """
 
     sequence: list[int]
@@ -161,9 +163,9 @@ class Planner:
 
 
 def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
-    """Groups of segment numbers: neighbours that are cheaper as one block over a range of slots, or one segment."""
+    """Groups of segment numbers: one segment, or neighbours that are cheaper as one block over a range of slots."""
     groups: list[list[int]] = []
-    rows = size = length = cost = 0  # of the group that is growing; there is none while rows is 0
+    rows = size = length = cost = 0  # of the group that may grow; 0 rows: no group may grow
     for number, (slot, start, end) in enumerate(segments):
         q, alone = end - start, (end - start) * end + _ALONE
         if q > _SHORT["cpu"]:
@@ -186,8 +188,8 @@ def _neighbours(segments: Sequence[Segment]) -> list[list[int]]:
 def _similar(segments: Sequence[Segment]) -> list[list[int]]:
     """Groups of segment numbers: each long segment alone, and short segments of similar size together.
 
-    Two segments are of similar size if the next power of two above the number of queries is the same for both, and also
-    the next power of two above the number of keys. All numbers of keys below 128 count as one number.
+    Two segments are of similar size if their numbers of queries have the same next power of two, and their numbers of
+    keys too. All numbers of keys below 128 count as one number.
     """
     groups: dict[tuple[int, int], list[int]] = {}
     for number, segment in enumerate(segments):
@@ -217,8 +219,8 @@ def attend(
         attention_mask: not used; the plan says which token attends to which.
         scaling: scale of the scores; None is 1 / sqrt(D).
         dropout: not used; an engine runs in evaluation mode.
-        kwargs: further arguments of a layer, ignored here, because `choose_runner` admits only models whose packed
-            forward pass equals their plain one.
+        kwargs: further arguments of a layer. They are ignored, because `choose_runner` chooses the packed runner only
+            for models whose packed forward pass gives the same logits as the plain one.
 
     Returns:
         Output [1, M, H, D], and None for the attention weights.
@@ -286,7 +288,7 @@ def _rows(spread: Tensor, block: Block, slots: int) -> Tensor:
 
 
 class _Running(threading.local):
-    """The plans in use, innermost last; each thread has its own list, because engines may run in several threads."""
+    """The plans in use, innermost last; each thread has a list of its own, because engines may run in many threads."""
 
     def __init__(self) -> None:
         self.plans: list[tuple[Plan, int]] = []

@@ -32,9 +32,9 @@ class Slots:
         self.count, self.capacity = count, capacity
         self.tokens = np.full(
             (count, min(capacity, 512)), -1, np.int32
-        )  # token ids that are cached, or that the next forward pass caches
-        self.planned = np.zeros(count, np.int64)  # how many leading entries of `tokens` are valid
-        self.computed = np.zeros(count, np.int64)  # how many of these entries have keys and values
+        )  # token ids whose keys and values are cached, or will be cached by the next forward pass
+        self.planned = np.zeros(count, np.int64)  # number of leading entries of `tokens` that are valid
+        self.computed = np.zeros(count, np.int64)  # number of these entries that have keys and values
         self.version = np.zeros(count, np.int64)  # version of the oldest weights that computed a slot's keys and values
         self.evictions = 0
         self._owner: list[int | None] = [None] * count
@@ -54,7 +54,7 @@ class Slots:
         self._clock = 0
 
     def fork(self, session: int, of: int) -> None:
-        """The session will continue the tokens of session `of`, which may be open or released.
+        """Note that the session will continue the tokens of session `of`, which may be open or released.
 
         Until the session's first prompt has a slot, a free slot that holds these tokens is given to another session
         only if no other slot is free.
@@ -62,7 +62,7 @@ class Slots:
         self._source[session] = of
 
     def release(self, session: int) -> None:
-        """The session's slot is free; its tokens stay as a donor until another session takes the slot."""
+        """Free the session's slot. The slot's tokens can be copied until another session takes the slot."""
         self._source.pop(session, None)
         slot = self._slot.pop(session, None)
         if slot is not None:
@@ -96,22 +96,22 @@ class Slots:
                 self.evictions += 1
                 del self._slot[owner]
             self._owner[slot], self._slot[session] = session, slot
-            if slot != source:  # else the session takes over the tokens that it continues
+            if slot != source:  # else the session keeps the tokens that it continues
                 self.planned[slot] = self.computed[slot] = 0
                 self._left = {other: s for other, s in self._left.items() if s != slot}
         self._used[slot] = self._clock
         return slot
 
     def _source_slot(self, session: int) -> int:
-        """The slot with the tokens that a session continues; -1 if it continues none, or if no slot holds them."""
+        """The slot with the tokens that a session continues; -1 if the session continues none, or no slot has them."""
         of = self._source.get(session)
         return -1 if of is None else self._slot.get(of, self._left.get(of, -1))
 
     def _pick(self, busy: set[int], evict: bool, source: int) -> int:
         free = [s for s in range(self.count) if self._owner[s] is None]
         if free:
-            # Empty slots first, so that tokens of released sessions can still be copied; then slots that no
-            # session will continue; then the slot that this session continues.
+            # Empty slots first, so that the tokens of released sessions can still be copied; then slots whose tokens no
+            # session will continue; then the slot whose tokens this session continues.
             wanted = {self._source_slot(session) for session in self._source}
             return min(free, key=lambda s: (self.planned[s] > 0, s in wanted, s != source, self._used[s], s))
         idle = [s for s in range(self.count) if s not in busy] if evict else []

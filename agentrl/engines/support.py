@@ -1,4 +1,4 @@
-"""Which models may run on the slot store: those whose layers are all plain causal attention."""
+"""Which models the embedded engine can run packed: models whose layers are all plain causal attention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Largest difference between a plain and a packed logit, as a share of the largest logit; 0.1 for other types.
+# Largest allowed difference between a plain and a packed logit, divided by the largest |logit|; 0.1 for other types.
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 
 
 def base_config(model: Any) -> Any:
-    """The configuration that the text model's layers read."""
+    """The configuration of the model's text part."""
     config = model.config
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
 def end_ids(named: int | Sequence[int] | None, tokenizer: Any) -> frozenset[int]:
-    """The ids that end an answer: those of the tokenizer, and those that a generation configuration names.
+    """The ids that end an answer: the tokenizer's end token, and the ids `named` by a generation configuration.
 
     Raises:
         ValueError: neither names an end token.
@@ -66,4 +66,4 @@ def disagreement(plain: Tensor, packed: Tensor) -> str:
     worst = float((plain.float() - packed.float()).abs().max()) / scale
     if worst <= _TOLERANCE.get(plain.dtype, 0.1):
         return ""
-    return f"packed logits differ from the plain forward's by {worst:.1e} of the largest"
+    return f"packed logits differ from those of a plain forward pass by {worst:.1e} of the largest logit"

@@ -1,4 +1,4 @@
-"""Servers of vLLM as a catalogue entry: started in a Python environment of their own, or given by their addresses.
+"""vLLM servers as a catalogue entry. The run starts them in a separate Python environment, or gets their addresses.
 
 docs/engines.md says how to make this Python environment, and with which options a given server must be started.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 WEIGHTS = True
 FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
-LOOK_S = 60.0  # seconds for an interpreter to look for vLLM, which takes a second on an idle machine
-VERSION_BYTES = 1 << 16  # most bytes that are read of a server's answer on its version
-ANSWER_S = 5.0  # seconds for a given server to answer
-GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Linux in Windows (WSL)
+LOOK_S = 60.0  # time limit in seconds for an interpreter that looks for vLLM; an idle machine needs one second
+VERSION_BYTES = 1 << 16  # largest number of bytes that are read of a server's answer about its version
+ANSWER_S = 5.0  # time limit in seconds for the answer of a given server
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA; AMD; Linux on Windows (WSL)
 LAST_PORT = 65535
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
 SHARE = 0.92  # share of a GPU's memory that vLLM takes without options.gpu_memory_utilization
@@ -48,22 +48,23 @@ class Config(EngineOptions, frozen=True):
             the servers start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
         gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
-            cluster.engines Ray chooses the GPUs: per server as many as the first entry names or, if `gpus` is empty,
-            as many as tensor_parallel_size and pipeline_parallel_size in `options` need.
+            cluster.engines Ray chooses the GPUs. Each server then gets as many GPUs as the first entry names or, if
+            `gpus` is empty, tensor_parallel_size times pipeline_parallel_size of `options`.
         port: port of the first server; the other servers take the following ports. None takes free ports. Servers on a
             cluster always take free ports.
         folder: folder for the weights that servers load; this machine and the machines of all servers must see it.
-            Empty: a folder in this machine's memory.
-        lora: how adapters of a model with [model.lora] reach the servers: merged into whole weights, or as adapters.
-        transfer: how whole weights reach the servers: as files in `folder`; or nccl, from GPU to GPU, which needs
-            agentrl and vLLM in one environment (docs/engines.md).
+            Empty: a folder in this machine's memory (/dev/shm) or, if that cannot be written, its temporary folder.
+        lora: how the adapters of a model with [model.lora] reach the servers. `merged`: merged into whole weights.
+            `adapter`: as adapters.
+        transfer: how whole weights reach the servers. `folder`: as files in the folder `folder`. `nccl`: from GPU to
+            GPU, which needs agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
         environment: further environment variables of started servers; write secrets as "${NAME}".
         api_key: key of given servers; write it as "${NAME}".
-        start_s: longest time in seconds until a server answers.
+        start_s: longest time in seconds from the start of a server to its first answer.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. It also limits how often a run brings lost servers back: `retries` times
-            the number of servers, counted over all servers together.
+        retries: further tries of a request. The option also limits how often the run brings back lost servers: in total
+            at most `retries` times per server, counted over all servers together.
     """
 
     python: str = ""
@@ -124,7 +125,7 @@ def check(config: Config, demands: Demands) -> None:
     sampling = demands.sampling
     if demands.deterministic:
         raise ValueError(
-            "engine.name=vllm batches by timing, so that a run cannot be repeated byte for byte: set "
+            "with engine.name=vllm batches depend on timing, so a run cannot be repeated byte for byte: set "
             "run.deterministic=false"
         )
     if sampling.top_p < 1 and not sampling.top_k and sampling.temperature:
@@ -157,7 +158,7 @@ def make(config: Config, serving: Serving) -> "VllmEngine":
     """An engine whose servers have the weights. It shares the servers of `serving.beside`, if there is such an engine.
 
     Raises:
-        ValueError: a server cannot be started, or is not one that a run can use.
+        ValueError: a server cannot be started, or a run cannot use it.
     """
     from agentrl.engines.vllm_client import check_context
     from agentrl.engines.vllm_engine import VllmEngine
@@ -244,7 +245,10 @@ def _check_vllm(config: Config, python: Path) -> None:
             "on a CPU: make vllm)"
         )
     if said[-1:] != [b"vllm"]:
-        raise ValueError(f"engine.python = {config.python} is no Python that runs (exit code {answer.returncode})")
+        raise ValueError(
+            f"engine.python = {config.python} does not run as Python (exit code {answer.returncode}): name the "
+            "interpreter of an environment with vLLM"
+        )
 
 
 def _check_ports(config: Config) -> None:
@@ -256,14 +260,14 @@ def _check_ports(config: Config) -> None:
 
 
 def _check_answers(url: str) -> None:
-    """Raises ValueError unless a vLLM server answers at `url`. `connected` checks later whether a run can use it."""
+    """Raises ValueError if no vLLM server answers at `url`. `connected` checks later whether a run can use it."""
     try:
         with urlopen(f"{url.rstrip('/')}/version", timeout=ANSWER_S) as answer:
             said = json.loads(answer.read(VERSION_BYTES))
         known = isinstance(said, dict) and "version" in said
     except HTTPError as error:
         error.close()
-        known = error.code != HTTPStatus.NOT_FOUND  # a server may ask for the key, which `connected` sends
+        known = error.code != HTTPStatus.NOT_FOUND  # the server may demand the key; only `connected` sends it
     except ValueError:  # no JSON
         known = False
     except (OSError, HTTPException) as error:
@@ -284,7 +288,7 @@ def close(engine: "VllmEngine") -> None:
 
 
 def card_share(config: Config, processes: int) -> float:
-    """The largest share of memory that started servers take on one of the learner's GPUs 0 to `processes` - 1."""
+    """The largest fraction of memory that started servers take on one of the learner's GPUs 0 to `processes` - 1."""
     if config.urls or config.device == "cpu":
         return 0.0
     share = float(config.options.get("gpu_memory_utilization", SHARE))
@@ -295,7 +299,7 @@ def card_share(config: Config, processes: int) -> float:
 
 
 def cards(config: Config) -> int:
-    """Number of GPUs per server."""
+    """Number of GPUs per server; 0 on a CPU."""
     if config.device == "cpu":
         return 0
     if config.gpus:
@@ -356,7 +360,7 @@ def _command(
     """How a server is started. If `number` is None, the server's launcher chooses the GPUs."""
     from agentrl.engines.vllm_process import Command, cpu_variables
 
-    # Links are not resolved: a virtual environment's interpreter is a link, and Python finds the environment by it.
+    # Links are not resolved, because Python finds a virtual environment by the link to its interpreter.
     python = str(Path(config.python).expanduser().absolute())
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if config.lora == "adapter":
@@ -401,7 +405,7 @@ def _arguments(config: Config, serving: Serving) -> list[str]:
 
 
 def _shape(model: Any) -> Mapping[str, Any]:
-    """The text model's configuration, of a model or of a folder of weights."""
+    """The configuration of the text part of a model, or of the model in a folder of weights."""
     from agentrl.engines.support import base_config
     from agentrl.files import read_json
 

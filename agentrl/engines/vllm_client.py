@@ -1,4 +1,4 @@
-"""One vLLM server as seen over HTTP: its answers, its weights, and whether a run can use it."""
+"""Calls one vLLM server over HTTP: for answers, to change its weights, and to check whether a run can use it."""
 
 import asyncio
 import re
@@ -13,11 +13,11 @@ from agentrl.engines.vllm_wire import ROUTE
 from agentrl.secret import hidden_url
 
 OLDEST = (0, 32)  # the first version whose answers name the weights of each token
-# httpx examines every connection of a pool for each request. Many small pools are faster than a large one.
+# For each request, httpx looks at every connection of a pool, so many small pools are faster than a large one.
 POOLS = 64
-IDLE_S = 2.0  # an idle connection is used again only within this time: vLLM closes it after 5 s
-CONTROL_S = 300.0  # seconds for a control request, such as reading new weights
-LOOK_S = 5.0
+IDLE_S = 2.0  # seconds within which an idle connection is used again; vLLM closes it after 5 s
+CONTROL_S = 300.0  # time limit in seconds for a control request, such as reading new weights
+LOOK_S = 5.0  # time limit in seconds for a connection, and for the question whether the server is healthy
 UNKNOWN = "default"  # the label of weights that no run has loaded
 AGAIN = (408, 425, 429)  # statuses below 500 after which the same request may succeed
 
@@ -27,7 +27,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The server refuses the request, and would refuse it again; the message is the server's."""
+    """The server refuses the request, and would refuse it again; the message is that of the server."""
 
 
 def _library() -> ModuleType:
@@ -40,7 +40,7 @@ def _library() -> ModuleType:
 
 
 class Server:
-    """A server.
+    """A vLLM server.
 
     Attributes:
         url: the server's address, without a path.
@@ -59,7 +59,7 @@ class Server:
     ) -> None:
         self._httpx = _library()
         self.url, self.process, self.number, self.epoch = url, process, number, 0
-        # Certificates are read for https only, because reading them takes longer than anything else here.
+        # Certificates are read for https only, because reading them is the slowest part of this constructor.
         secure = url.startswith("https:")
         self._options = {"base_url": url, "headers": dict(headers), "trust_env": False, "verify": secure}
         self._timeout_s = timeout_s
@@ -74,12 +74,12 @@ class Server:
         return hidden_url(self.url)
 
     def move(self, url: str) -> None:
-        """The server answers at another address from now on."""
+        """Note that the server answers at another address from now on."""
         if url != self.url:
             self.url, self._options = url, {**self._options, "base_url": url}
             self._control.close()
             self._control = self._controls()
-            for pool in self._pools:  # requests on their way to the old address fail, and are sent again
+            for pool in self._pools:  # unanswered requests to the old address fail, and are sent again
                 pool.base_url = url
 
     async def generate(self, body: Mapping[str, Any]) -> Any:
@@ -104,7 +104,7 @@ class Server:
             raise Unreachable(_words(error)) from None
 
     def ask(self, body: Mapping[str, Any]) -> Any:
-        """Like `generate`, but it blocks until the answer comes."""
+        """Like `generate`, but the call blocks until the answer arrives."""
         return self._call("POST", ROUTE, body)
 
     def healthy(self) -> bool:
@@ -114,7 +114,7 @@ class Server:
         return False
 
     def reload(self, folder: Path, label: str) -> None:
-        """Let the server read whole weights from a folder. Answers pause meanwhile, and continue with the new weights.
+        """Let the server read whole weights from a folder. Its answers pause, then continue with the new weights.
 
         Raises:
             Unreachable, Refused: see `generate`.
@@ -134,13 +134,13 @@ class Server:
                 self._call("POST", "/resume", {})
 
     def receive(self, send: Callable[[], None], label: str) -> None:
-        """Let `send` change the weights. The server's answers pause meanwhile, and continue with the new weights.
+        """Call `send`, which changes the weights. The server's answers pause, then continue with the new weights.
 
         Until the transfer has ended, the weights have the label UNKNOWN, so that no answer from half a transfer is
         accepted.
 
         Raises:
-            Unreachable, Refused: see `generate`, or as `send` raises them.
+            Unreachable, Refused: see `generate`; `send` may raise them, too.
         """
         self._call("POST", "/pause?mode=keep&clear_cache=false", {})
         try:
@@ -164,7 +164,7 @@ class Server:
         return str(self._call("GET", "/weight_info")["weight_version"])
 
     def serves(self, label: str, adapters: bool) -> bool:
-        """Is the server healthy, and does it have the weights of this label?"""
+        """Is the server healthy, and does it have the weights or, with `adapters`, the adapters of this label?"""
         try:
             if not self.healthy():
                 return False
@@ -175,7 +175,7 @@ class Server:
             return False
 
     def forget_label(self) -> None:
-        """Mark the server's weights as unknown; a server that does not answer is left alone."""
+        """Put the label UNKNOWN on the server's weights; nothing happens if the server does not answer."""
         with suppress(Unreachable, Refused):
             self._call("POST", "/update_weight_version", {"new_version": UNKNOWN})
 
@@ -189,14 +189,14 @@ class Server:
             self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
     def get(self, path: str) -> Any:
-        """The JSON at a path."""
+        """The JSON of the answer to a GET request."""
         return self._call("GET", path)
 
     def close(self) -> None:
         """Close the connections to the server."""
         self._control.close()
         if self._loop is not None and not self._loop.is_closed() and not self._loop.is_running():
-            with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # an interrupt may have broken connections
+            with suppress(self._httpx.HTTPError, RuntimeError, OSError):  # connections may be broken after an interrupt
                 for pool in self._pools:
                     self._loop.run_until_complete(pool.aclose())
 
@@ -248,7 +248,7 @@ def connected(server: Server) -> None:
 
 
 def check_context(server: Server, max_context: int) -> None:
-    """Raises ValueError if the longest sequence that a server takes is shorter than `max_context` tokens."""
+    """Raises ValueError if a server takes only sequences of fewer than `max_context` tokens."""
     models = (server.get("/v1/models") or {}).get("data") or [{}]
     longest = models[0].get("max_model_len")
     if isinstance(longest, int) and longest < max_context:

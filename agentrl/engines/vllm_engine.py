@@ -1,8 +1,8 @@
 """vLLM as a policy: servers over HTTP, token ids in, token ids and log-probabilities out.
 
-The sampling distribution is that of the embedded engine (`agentrl.engines.Sampling`). An answer restricted to choices
-costs one request per decision: the request names the token ids that may follow, and this module appends tokens
-without an alternative. So nothing has to be installed in the server, and the allowed token ids are known.
+The sampling distribution is that of the embedded engine (`agentrl.engines.Sampling`). An answer that is restricted to
+choices takes one request per decision: the request names the token ids that may follow, and this module appends tokens
+without an alternative. Nothing has to be installed in the server for this, and this module knows the allowed token ids.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from agentrl.types import Generation, Request
 BACKOFF_S = 0.25  # seconds before the first further try of a request, doubled for each later try
 FREE = np.zeros(0, np.int64)
 FREE.flags.writeable = False
-PROVED = 4  # tokens whose log-probabilities are compared with the trainer's after a model was loaded
+PROVED = 4  # number of tokens whose log-probabilities `prove` compares with those of the loaded model
 EXACT, ROUNDED = 0.02, 0.7  # largest allowed difference in nats, for float32 and for half precision
 
 
@@ -35,7 +35,7 @@ class Stats:
 
     Attributes:
         answers: finished answers.
-        requests: requests that were answered; an answer with choices takes one per decision.
+        requests: requests that were answered; an answer with choices takes one request per decision.
         retried: requests that were sent again.
         prompt_tokens: tokens of all prompts.
         sampled_tokens: answer tokens that were sampled.
@@ -60,7 +60,7 @@ class VllmEngine:
         end_ids: token ids that end a free answer.
         vocabulary: number of token ids.
         max_context: largest number of tokens of prompt and answer together.
-        actions: see `agentrl.engines.EngineOptions`.
+        actions: see `agentrl.engines.EngineOptions`; reports quote it.
         entropies: compute `Generation.entropy`, the entropy over the ten most probable tokens.
         described: description of model and servers for reports.
     """
@@ -106,7 +106,7 @@ class VllmEngine:
         }
 
     def open(self, session: int) -> None:
-        """See Policy. Nothing to do: a server keeps keys and values for as long as it has room for them."""
+        """See Policy. Does nothing, because a server keeps keys and values by itself, as long as it has room."""
 
     def fork(self, session: int, of: int, tokens: int) -> None:
         """See Policy. The branch uses the server of session `of`, which has the shared keys and values."""
@@ -133,7 +133,7 @@ class VllmEngine:
             version: version of the weights.
 
         Raises:
-            ValueError: a server does not take the weights, or its log-probabilities are those of other weights.
+            ValueError: a server does not take the weights, or its log-probabilities are not those of these weights.
             EngineLost: a server was lost and could not be brought back.
         """
         self.servers.load(weights, self.tokenizer, version)
@@ -180,7 +180,7 @@ class VllmEngine:
 
         Raises:
             ValueError: the log-probabilities differ, because the server has other weights or does not return processed
-                log-probabilities; or the server does not answer as it must.
+                log-probabilities; or the server's answer cannot be used.
         """
         import torch
 
@@ -213,7 +213,7 @@ class VllmEngine:
         self.servers.close()
 
     async def _reply(self, server: Server, asked: Asked, versions: list[int]) -> Reply:
-        """The answer to one request, which is sent again after a failure; adds the weights' versions to `versions`."""
+        """The answer to one request, which is sent again after a failure; adds its weights' versions to `versions`."""
         fault = ""
         for attempt in range(self.servers.retries + 1):
             if attempt:
@@ -241,11 +241,11 @@ class VllmEngine:
                 fault = f"it answered with weights older than version {sent.version}"
             except WrongAnswer as error:
                 fault = f"its answer cannot be used: {error}"
-                continue  # the server is there, and another try may do better
+                continue  # the server works, and another try may succeed
             except Unreachable as error:
                 fault = str(error)
             except Refused as error:
-                if not (model and "404" in str(error)):  # a server that was started again has no adapters
+                if not (model and "404" in str(error)):  # 404: the server was started again and has no adapters
                     raise ValueError(f"the vLLM server at {server.shown} refuses a request: {error}") from None
                 fault = str(error)
             await asyncio.to_thread(self.servers.recover, server, epoch, fault)
@@ -254,9 +254,9 @@ class VllmEngine:
         )
 
     def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
-        """The versions that sampled an answer; None if the answer cannot be used.
+        """The versions of the weights that sampled an answer; None if the answer cannot be used.
 
-        An answer cannot be used if a token is from weights that were loaded before `sent`, or that no run loaded.
+        An answer cannot be used if a token is from weights that this run loaded before `sent`, or that no run loaded.
 
         Raises:
             EngineLost: another run has loaded its weights into the server.
@@ -274,7 +274,7 @@ class VllmEngine:
         return found if len(found) == len(marks) else None
 
     def _home(self, session: int) -> int:
-        """Index of a session's server: always the same one, which may still have keys and values of earlier turns."""
+        """Index of a session's server: the same in every turn, because it may still have the keys of earlier turns."""
         return self._homes.get(session, session % len(self.servers.servers))
 
     def _support(self, token: Token, options: np.ndarray | None) -> np.ndarray:

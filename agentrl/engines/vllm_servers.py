@@ -1,7 +1,7 @@
 """The vLLM servers of one policy: gives them the policy's weights, watches them, and starts lost servers again.
 
-Weights carry a label, `RUN-VERSION-LOAD`, and the server puts the label on every token that it samples with them. The
-label shows when an answer comes from older weights, from a server that somebody started again, or from the weights of
+Weights have a label, `RUN-VERSION-LOAD`, and a server's answer names the label of the weights of each token. The label
+shows whether an answer comes from older weights, from a server that somebody started again, or from the weights of
 another run. LOAD is the number of the load, from 0. It is needed because a run with a warm-up loads version 0 twice,
 before the cloning and after it.
 """
@@ -22,13 +22,13 @@ from agentrl.engines.vllm_client import Refused, Server, Unreachable, connected
 from agentrl.engines.vllm_process import Command, Process, ServerFailed, WatchedServer, free_port
 from agentrl.model import Mark, WeightFolder, publish, publish_adapter
 
-CLOSE_S = 30.0
+CLOSE_S = 30.0  # longest time in seconds that `close` waits for another thread's load or recovery
 BASE = "base"  # label of the weights below adapters
 MEMORY = Path("/dev/shm")
 
 
 class EngineLost(ConnectionError):
-    """A server was lost and could not be brought back: the run ends, and may be resumed."""
+    """A server was lost and could not be brought back. The run ends, and can be resumed."""
 
 
 class Transfer(Protocol):
@@ -57,8 +57,8 @@ class Current(NamedTuple):
     Attributes:
         mark: version and load of the weights.
         folder: folder of the whole weights, with which a server starts.
-        adapter: folder of the adapters on top of the whole weights; None without adapters.
-        own: this process wrote the files, so it removes them.
+        adapter: folder of the adapters for the whole weights; None without adapters.
+        own: this process wrote the files, so it must remove them.
     """
 
     mark: Mark
@@ -71,7 +71,7 @@ class Servers:
     """See the module. Public methods may be called from any thread.
 
     Attributes:
-        run: the first part of the labels, random so that no two runs share it; no result depends on it.
+        run: the first part of the labels. It is random, so that no two runs share it; no result depends on it.
         mark: mark of the weights that every server has. While `load` runs, some servers may have newer weights.
         restarts: how often a server was started again, or got its weights again.
     """
@@ -96,7 +96,7 @@ class Servers:
         self.run = secrets.token_hex(4)
         self.adapters, self.retries, self.restarts, self.start_s = adapters, retries, 0, start_s
         self._command, self._port = command, port
-        self._transfer, self._model = transfer, None  # what sends weights, and the model that it sends
+        self._transfer, self._model = transfer, None  # the object that sends weights, and the model that it sends
         self._launcher, self._count = launcher, count if launcher is None else launcher.count
         self._place = _place(folder, self.run)
         self.servers = [Server(url.rstrip("/"), headers, timeout_s) for url in urls]
@@ -121,8 +121,8 @@ class Servers:
     def load(self, weights: Any, tokenizer: Any, version: int) -> None:
         """Give the weights to every server; the first call starts the servers.
 
-        Answers that are being generated continue. Their further tokens come from the new weights. With adapters,
-        requests that were sent before the load are finished with the earlier adapters.
+        Answers that are being generated continue. Without adapters, their further tokens come from the new weights.
+        With adapters, requests that were sent before the load are finished with the earlier adapters.
 
         Args:
             weights: a model in this process, or a `WeightFolder`.
@@ -165,7 +165,7 @@ class Servers:
         if self._closing.is_set():
             return
         self._closing.set()
-        held = self._lock.acquire(timeout=CLOSE_S)  # not for ever: another thread may be bringing a server back
+        held = self._lock.acquire(timeout=CLOSE_S)  # another thread may hold the lock while it brings a server back
         try:
             for server in self.servers:
                 if server.process is not None:
@@ -178,7 +178,7 @@ class Servers:
                 server.close()
                 if server.process is not None:
                     server.process.end()
-        finally:  # a second Ctrl-C ends the waiting; the guards then end their servers without this process
+        finally:  # also if a second Ctrl-C ends the waiting; the guards then end their servers without this process
             shutil.rmtree(self._place, ignore_errors=True)
             if held:
                 self._lock.release()
@@ -259,8 +259,9 @@ class Servers:
         self.restarts += 1
         if self.restarts > self.retries * max(1, len(self.servers)):
             raise EngineLost(
-                f"vLLM servers were lost too often ({self.restarts} times, the last time {server.shown}: {fault}): see "
-                f"why, then resume the run; engine.retries = {self.retries} allows {self.retries} losses per server"
+                f"vLLM servers were lost too often ({self.restarts} times, the last time {server.shown}: {fault}): "
+                f"find the cause, then resume the run; engine.retries = {self.retries} allows on average "
+                f"{self.retries} losses per server"
             )
         if self._transfer is not None:
             self._transfer.drop(server)
@@ -270,7 +271,7 @@ class Servers:
                 self._push(server, fresh=False)
             elif self._transfer is None and server.process.exit_code is None and server.healthy():
                 self._push(server, fresh=False)
-            else:  # also after a failed transfer: the server's workers may wait for its remaining weights for ever
+            else:  # also after a failed transfer, because the server's workers may still wait for the other weights
                 self._start_again(server)
         except (Unreachable, ValueError) as error:
             raise EngineLost(f"the vLLM server at {server.shown} was lost ({fault}), and {error}") from None
@@ -290,7 +291,7 @@ class Servers:
         folder = self._current.folder
         if self._launcher is None:
             return Process(self._command(number, [self._place]), folder, free_port(port))
-        # No folders to remove: if a launched server's machine is lost, this process still needs the files.
+        # Nothing for the guard to remove, because this process needs the files even if the server's machine is lost.
         started: WatchedServer = self._launcher.start(number, self._command(number, []), folder)
         return started
 
@@ -306,7 +307,7 @@ class Servers:
             time.sleep(0.5)
 
     def _written(self, weights: Any, tokenizer: Any, mark: Mark) -> Current:
-        """Write the weights as files, if servers read them from files; returns what servers must have now."""
+        """Write the weights as files if servers read them from files; returns the new value of `self._current`."""
         before = self._current
         self._model = None if isinstance(weights, WeightFolder) or self._transfer is None else weights
         if self._model is not None and (before is not None or self._given):
@@ -318,7 +319,7 @@ class Servers:
             if before is None:
                 raise ValueError(
                     f"{weights.path} holds adapters alone: the first weights of a run must be whole, so that the "
-                    "server has a model to put them on"
+                    "servers have a model to which they can add adapters"
                 )
             return Current(mark, before.folder, weights.path, own=False)
         if not self.adapters:
@@ -333,10 +334,10 @@ class Servers:
         return Current(mark, base, adapter, own=True)
 
     def _forget(self, before: Current) -> None:
-        """Remove the files of earlier weights, and adapters in servers, that are no longer used."""
+        """Remove the files of the earlier weights, and the adapters in the servers that no request uses any more."""
         current = self._current
         assert current is not None
-        if before.adapter is not None:  # servers keep the previous adapters, which answers being generated may use
+        if before.adapter is not None:  # servers keep the previous adapters, because unfinished answers may use them
             self._named.append(self.label(before.mark))
             if len(self._named) > 1:
                 oldest = self._named.pop(0)

@@ -1,11 +1,13 @@
 """Weights over NCCL, from the trainer's GPU to vLLM servers, through vLLM's own weight transfer interface.
 
-`engine.transfer = "nccl"` selects it. vLLM's trainer side runs in this process, so agentrl and vLLM must be in one
-environment (docs/engines.md). For each server, vLLM's trainer side opens a group of processes: the trainer (rank 0)
-and the server's workers. Per load, the trainer sends name, shape and type of every weight over HTTP, and the weights
-themselves over NCCL. A server that the run starts reads its first weights from a folder.
+`engine.transfer = "nccl"` selects it. The trainer's part of vLLM's interface ("vLLM's trainer side") runs in this
+process, so agentrl and vLLM must be in one environment (docs/engines.md). For each server, vLLM's trainer side opens a
+group of processes: the trainer (rank 0) and the server's workers. Per load, the trainer sends name, shape and type of
+every weight over HTTP, and the weights themselves over NCCL. A server that the run starts reads its first weights from
+a folder.
 
-Limit: this was not run on a GPU yet. Everything that `_vllm_link` calls needs CUDA; the tests replace NCCL by a queue.
+Limit: this code was not run on a GPU yet. All functions that `_vllm_link` calls need CUDA; the tests replace NCCL by a
+queue.
 """
 
 import socket
@@ -25,7 +27,7 @@ HINT = "or set engine.transfer=folder"
 
 
 class Declared(NamedTuple):
-    """Name, type and shape of a weight, which a server gets before the weight is sent."""
+    """Name, type and shape of a weight. A server gets them before it gets the weight."""
 
     name: str
     dtype: Any
@@ -35,15 +37,15 @@ class Declared(NamedTuple):
 class StateSource:
     """The weights of one transfer, in the form that vLLM's trainer side reads (`WeightSource`).
 
-    An output head that is tied to the embedding is sent under its own name as well, as in the folders that
-    `agentrl.model.publishing` writes.
+    If the output head is tied to the embedding, the head is also sent under its own name. `agentrl.model.publish` does
+    the same with files.
     """
 
     def __init__(self) -> None:
         self.state: Mapping[str, Any] = {}
 
     def metadata(self) -> list[Declared]:
-        """Name, type and shape of each weight, in the order in which they are sent."""
+        """Name, type and shape of each weight, in the order in which the weights are sent."""
         return [Declared(name, one.dtype, tuple(one.shape)) for name, one in self.state.items()]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
@@ -75,7 +77,7 @@ class SyncClient:
 
 
 class Link(Protocol):
-    """vLLM's trainer side of one group: it sends the weights of its source."""
+    """vLLM's trainer side of one group. It sends the weights of its `StateSource`."""
 
     def send_weights(self) -> None:
         """Announce the weights, send each of them, and let the server use them."""
@@ -87,11 +89,11 @@ class Link(Protocol):
 
 
 class Rendezvous(NamedTuple):
-    """Where the trainer waits for the workers of a server, and how many processes meet there.
+    """The address at which the trainer waits for the workers of a server, and the number of processes.
 
     Attributes:
         host: address of the trainer's machine.
-        port: a free port there.
+        port: a free port of this machine.
         size: number of processes, the trainer included.
     """
 
@@ -130,7 +132,7 @@ class NcclTransfer:
         The caller, `Server.receive`, pauses the server before this call and gives the new weights their label after it.
 
         Raises:
-            Unreachable: the transfer failed. The server may have a mixture of old and new weights then.
+            Unreachable: the transfer failed. The server may then have a mixture of old and new weights.
             Refused: the server does not take the weights.
         """
         try:
@@ -204,7 +206,7 @@ def check_model(model: Any, started: Sequence[str] | None) -> None:
     """Raises ValueError if the weights are not on a GPU, or are on a GPU that a started server may use.
 
     Args:
-        model: the trained model, or a folder of weights, which is not checked.
+        model: the trained model, or a folder of weights; a folder is not checked.
         started: `engine.gpus` if the servers are started on this machine; None for other servers.
     """
     device = getattr(model, "device", None)

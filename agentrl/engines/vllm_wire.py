@@ -1,7 +1,7 @@
 """The protocol between `VllmEngine` and a vLLM server: token ids in, token ids with log-probabilities out.
 
-Route `POST /inference/v1/generate` of vLLM 0.32 (`--enable-scale-out`). A log-probability is that of the sampling
-distribution (`--logprobs-mode processed_logprobs`): temperature, allowed ids, top-k and top-p applied.
+The route is `POST /inference/v1/generate` of vLLM 0.32 (`--enable-scale-out`). Log-probabilities are those of the
+sampling distribution (`--logprobs-mode processed_logprobs`), after temperature, allowed ids, top-k and top-p.
 """
 
 import math
@@ -14,17 +14,17 @@ from agentrl.engines.sampling import Sampling
 
 ROUTE = "/inference/v1/generate"
 EXCLUDED = -9000.0  # servers write -9999.0 for the log-probability of a token outside the allowed set
-SPARE = 8  # log-probabilities that are asked for beyond top_k: tokens that tie with the k-th token are allowed too
-MASS = 1e-2  # largest difference between 1 and the sum of the probabilities of an allowed set
-TOP = 10  # tokens that an entropy is computed from, see `agentrl.engines.distribution.top_entropy`
-SEEDS = 2**63
+SPARE = 8  # log-probabilities requested beyond top_k, because tokens as probable as the k-th are allowed, too
+MASS = 1e-2  # largest allowed difference between 1 and the sum of the probabilities of an allowed set
+TOP = 10  # number of tokens from which an entropy is computed, see `agentrl.engines.distribution.top_entropy`
+SEEDS = 2**63  # seeds are 0 to SEEDS - 1
 
 
 class Asked(NamedTuple):
     """One request for tokens.
 
     Attributes:
-        ids: the prompt, with the tokens of the answer so far.
+        ids: the prompt, followed by the tokens of the answer so far.
         allowed: the ids that the next token is restricted to; None for all ids.
         tokens: largest number of tokens to return.
         seed: seed of the server's noise.
@@ -76,8 +76,8 @@ def body(
         end_ids: ids that end a free answer.
         salt: prompts with different salts share no cached keys and values.
         model: name of the adapters; empty for the served model itself.
-        entropies: ask for the most probable tokens.
-        vocabulary: number of token ids; a server refuses to return more log-probabilities.
+        entropies: ask for the most probable tokens, from which an entropy is computed.
+        vocabulary: number of token ids; a server refuses to return more log-probabilities per token.
     """
     greedy = sampling.temperature == 0
     free = asked.allowed is None
@@ -88,7 +88,7 @@ def body(
         "top_p": 1.0 if greedy else sampling.top_p,
         "seed": asked.seed % SEEDS,
         "logprobs": min(_returned(asked, sampling, entropies), vocabulary),
-        "ignore_eos": True,  # only `stop_token_ids` end an answer, whatever the model's folder says
+        "ignore_eos": True,  # only `stop_token_ids` end an answer, not the end tokens in the model's folder
         "stop_token_ids": list(end_ids) if free else [],
         "detokenize": False,
     }
@@ -120,7 +120,7 @@ def read(answer: Any, asked: Asked, sampling: Sampling) -> Reply:
 
     Raises:
         WrongAnswer: the answer does not fit the request: fields are missing, there are more tokens than were asked for,
-            a token has no log-probability or is not allowed, or the weights are not named for every token.
+            a token has no log-probability or is not allowed, or a token comes without the label of its weights.
     """
     try:
         choice = answer["choices"][0]
@@ -130,7 +130,7 @@ def read(answer: Any, asked: Asked, sampling: Sampling) -> Reply:
         spans = [(str(one["version"]), int(one["start"]), int(one["end"])) for one in choice["weight_versions"] or ()]
         tokens = [_token(one, asked, sampling) for one in content]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise WrongAnswer(f"it lacks or misnames {error}") from None
+        raise WrongAnswer(f"a field is missing or has a wrong value: {error}") from None
     if len(ids) != len(content) or [token.id for token in tokens] != ids:
         raise WrongAnswer(f"it has {len(ids)} tokens and {len(content)} log-probabilities")
     if len(ids) > asked.tokens:
@@ -155,8 +155,8 @@ def _token(one: Mapping[str, Any], asked: Asked, sampling: Sampling) -> Token:
         mass = sum(map(math.exp, found.values()))
         if abs(mass - 1) > MASS:
             raise WrongAnswer(
-                f"the {len(found)} tokens that it names have the probability {mass:.3f}, not 1: it was started without "
-                "--logprobs-mode processed_logprobs, or more tokens tie than it may return"
+                f"the {len(found)} tokens that it names have the probability {mass:.3f}, not 1: the server was started "
+                "without --logprobs-mode processed_logprobs, or more tokens have equal probabilities than it may return"
             )
     top = np.array(sorted(found.values(), reverse=True)[:TOP])  # [at most TOP]
     return Token(number, min(logprob, 0.0), support, top)

@@ -28,7 +28,7 @@ def add_adapters(model: Any, lora: Lora) -> Any:
     )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # raised inside peft
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")  # peft's own code causes it
             return get_peft_model(model, settings)
     except ValueError as error:
         raise ValueError(f"model.lora.target_modules does not fit this model: {error}") from error
@@ -45,7 +45,7 @@ def last_layers(model: Any, number: int) -> list[int] | None:
 
 
 def linear_names(model: Any) -> list[str]:
-    """The last parts of the names of all linear layers except the output layer, sorted."""
+    """The last parts of the names of all linear layers except the output head, such as "q_proj"; sorted."""
     from torch.nn import Linear
 
     output = model.get_output_embeddings()
@@ -87,7 +87,9 @@ def check_base(model: Any, source: Path) -> None:
         stored_keys.add(key)
         here = tuple(base[key].shape) if key in base else None
         if there != here:
-            raise ValueError(f"{source} holds another model: its {key} is {there}, here it is {here}")
+            raise ValueError(
+                f"{source} holds another model: its {key} has the shape {there}, that of this model {here}"
+            )
         if vector is not None and not _equal(vector, base[key].cpu()):
             raise ValueError(f"{source} holds adapters of another model: its {key} has other values")
     # A matrix may be missing: tied matrices are stored once, under one of their names.

@@ -1,16 +1,16 @@
-"""On which device, and in which number type, a model computes; and how fast a CPU is in half precision.
+"""Chooses the device and the number type of a model, and measures how fast a CPU is in half precision.
 
-A CPU without instructions for bfloat16 converts each number: a model in bfloat16 is then tens of times slower than in
-float32. A CPU with such instructions (AVX512-BF16, AMX) is up to four times faster in bfloat16.
+A CPU without instructions for bfloat16 converts each number, so a model in bfloat16 is tens of times slower than in
+float32. On a CPU with such instructions (AVX512-BF16, AMX) a model is up to four times faster in bfloat16.
 """
 
 import time
 from typing import Any
 
 PRODUCT = (128, 576, 576)  # rows, inner size and columns of the matrix product that is timed
-TRIES = 3
-SLOWER = 1.5  # from this multiple of the time in float32 on, a half-precision type is called slow
-FASTER = 0.7  # up to this multiple, it is called fast
+TRIES = 3  # measured products, after a first one
+SLOWER = 1.5  # a half-precision type is slow if its time is at least this multiple of the time in float32
+FASTER = 0.7  # bfloat16 is fast if its time is at most this multiple of the time in float32
 
 
 def device_named(name: str) -> Any:
@@ -28,7 +28,7 @@ def device_named(name: str) -> Any:
     except RuntimeError:
         raise ValueError(f"model.device is {name!r}: use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"model.device is {name!r}, but torch sees no CUDA device: use device=cpu")
+        raise ValueError(f"model.device is {name!r}, but torch sees no CUDA device: set model.device=cpu")
     return device
 
 
@@ -42,9 +42,9 @@ def dtype_named(name: str, device: Any) -> Any:
 
 
 def precision_note(name: str, device: Any) -> str:
-    """A sentence if the weights have half precision and are on a CPU that is slow at it; else empty.
+    """A sentence of advice if the weights have half precision and are on a CPU that is slow in half precision.
 
-    The CPU is timed, which takes less than a second.
+    Empty otherwise. The function times the CPU, which takes less than a second.
 
     Args:
         name: the value of `model.dtype`.
@@ -61,9 +61,9 @@ def precision_note(name: str, device: Any) -> str:
 
 
 def faster_note(name: str, device: Any) -> str:
-    """A sentence if the weights are in float32 on a CPU that is faster in bfloat16; else empty.
+    """A sentence of advice if the weights are in float32 on a CPU that is faster in bfloat16; else empty.
 
-    See `precision_note`.
+    The arguments are those of `precision_note`.
     """
     if device.type != "cpu" or name not in ("auto", "float32"):
         return ""
@@ -84,13 +84,13 @@ def product_ratio(dtype: Any) -> float:
 
 
 def _seconds(dtype: Any) -> float:
-    """The shortest of a few times of the product."""
+    """The shortest time in seconds of a few products of matrices in `dtype`."""
     import torch
 
     rows, inner, columns = PRODUCT
     a, b = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
     taken = []
-    for _ in range(TRIES + 1):  # the first time includes what torch prepares
+    for _ in range(TRIES + 1):  # during the first product torch also makes its preparations
         start = time.perf_counter()
         a @ b
         taken.append(time.perf_counter() - start)

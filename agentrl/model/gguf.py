@@ -15,7 +15,7 @@ ORIGIN = "origin"  # key of config.json that says where the weights come from; r
 
 
 class Card(NamedTuple):
-    """What the card of a converted model says, besides the origin of the weights.
+    """Content of the model card (README.md) of a converted model; the origin of the weights is added to it.
 
     Attributes:
         name: name of the model.
@@ -37,14 +37,14 @@ def convert_gguf(
 ) -> str:
     """Dequantise a GGUF file of an architecture that transformers reads, and write it as a model folder.
 
-    The folder holds weights, tokenizer with chat template, and a card. `origin` in its `config.json` says where the
-    weights come from; reports repeat it.
+    The folder holds the weights, the tokenizer with its chat template, and a model card. The key `origin` of
+    `config.json` says where the weights come from; reports repeat it.
 
     Args:
         file: the GGUF file.
         folder: must not exist; it appears when everything is written.
         dtype: type of the stored weights. float32 stores the dequantised values unrounded.
-        card: what the card says; None names the file.
+        card: content of the model card; None for a card that names the GGUF file.
 
     Returns:
         The origin, such as "SmolLM2-135M-Instruct, dequantised from Q4_1".
@@ -70,7 +70,7 @@ def convert_gguf(
 
 
 def import_gguf() -> None:
-    """Raises ValueError, which names the extra, if the package gguf is missing."""
+    """Raises ValueError if the package gguf is missing; the message says how to install it."""
     try:
         import gguf  # noqa: F401
     except ImportError:
@@ -116,7 +116,7 @@ def _dequantised(file: Path, dtype: str) -> Loaded:
 
 
 def _unquantised(read: Any) -> Any:
-    """The same weights in a model that may be saved: transformers marks what it read from GGUF as quantised."""
+    """The same weights in a new model. transformers marks a model read from GGUF as quantised, and cannot save it."""
     import torch
 
     settings = read.config.to_dict()
@@ -132,7 +132,7 @@ def _unquantised(read: Any) -> Any:
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """A `with` block for reading `file`: exceptions in it become a ValueError, except the error of a full disk."""
+    """A context manager: an error while `file` is read becomes a ValueError, except the error of a full disk."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,11 @@
-"""The tokens of some rows as a trie in pre-order: the layout that a packed batch is cut from.
+"""The layout of a packed batch: the tokens of some rows as a trie in pre-order.
 
-Row n continues the path of row `Tokens.context[n]` after the first `Tokens.context_tokens[n]` tokens of that path,
-possibly in the middle of a row. Beyond that, only prompt tokens with equal ids are merged. Sampled tokens are never
-merged, even when equal.
+Row n continues the path of row `Tokens.context[n]` after the first `Tokens.context_tokens[n]` tokens of that path. This
+point may be in the middle of a row. The trie holds each token of the table at most once. In addition, prompt tokens of
+different rows are merged if they have equal ids and follow the same path. Sampled tokens are never merged, even if they
+have equal ids.
 
-Letters: T packed tokens, S tokens of the graph, N rows.
+Letters: T packed tokens, S tokens of the graph, N rows of the graph.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ import numpy as np
 
 from agentrl.graph import Tokens, path_lengths
 
-# To share fewer equal tokens than this saves no time, as `benchmarks/update.py --crossover` measures.
+# Merging fewer equal tokens than this saves no time; `benchmarks/update.py --crossover` measures it.
 MIN_SHARED = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Packed tokens in pre-order. Token q may attend to kv iff kv <= q < subtree_end[kv].
+    """Packed tokens in pre-order. Token q may attend to token kv iff kv <= q < subtree_end[kv].
 
     Attributes:
         source: [T] int64, index of each packed token in the graph's token table; for merged prompts, the index in the
@@ -39,7 +40,10 @@ class Layout:
         return len(self.source)
 
     def run_starts(self) -> np.ndarray:
-        """[R] int64 packed index at which each maximal unbranched stretch of the trie begins."""
+        """[R] int64 packed index of the first token of each run.
+
+        A run is a longest possible piece of the trie without a branch.
+        """
         if not len(self):
             return np.zeros(0, np.int64)
         fresh = np.ones(len(self), bool)  # [T]
@@ -50,7 +54,7 @@ class Layout:
     def take(self, keep: np.ndarray) -> "Layout":
         """The layout of some packed tokens, with renumbered links.
 
-        `keep`: [K] int64 packed indices, ascending; with each token it holds the `predictor` of the token.
+        `keep`: [K] int64 packed indices, ascending; for each token they include the token's `predictor`.
         """
         above = self.predictor[keep]
         return Layout(
@@ -62,7 +66,7 @@ class Layout:
 
 
 def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> Layout:
-    """The trie of `rows`, and of the parts of other rows that `rows` continue.
+    """The trie of `rows` and of those parts of other rows that `rows` continue.
 
     Args:
         tokens: the graph's token table.
@@ -79,14 +83,14 @@ def lay_out(tokens: Tokens, rows: np.ndarray, min_shared: int = MIN_SHARED) -> L
 def unshared(tokens: Tokens, rows: np.ndarray) -> Layout:
     """The complete paths to `rows`, one after another.
 
-    A path is left out if the path to another row in `rows` continues it from its end. Rows without tokens of their own
-    get no path. A row on several paths is repeated; equal entries of `source` are copies of one token.
+    A path is left out if the path to another row in `rows` contains all of it. Rows that add no tokens get no path. A
+    row on several paths is repeated; equal entries of `source` are copies of one token.
     """
     need = needed(tokens, rows)  # [N]
     length = path_lengths(tokens)  # [N]
     continues_all = (tokens.context >= 0) & (need > tokens.context_tokens)  # [N] continues all of another row's path
     continues_all[continues_all] = tokens.context_tokens[continues_all] == length[tokens.context[continues_all]]
-    leaf = length > tokens.context_tokens  # [N] has tokens of its own, and no row continues its end
+    leaf = length > tokens.context_tokens  # [N] the row adds tokens, and no row continues its end
     leaf[tokens.context[continues_all]] = False
     order = rows[np.argsort(length[rows], kind="stable")]  # similar lengths side by side, for little padding
     chains = [_path_source(tokens, int(row)) for row in order if leaf[row]]
@@ -118,7 +122,7 @@ def needed(tokens: Tokens, rows: np.ndarray) -> np.ndarray:
 
 
 def _path_source(tokens: Tokens, row: int) -> np.ndarray:
-    """[L] int64 token table indices of a row's path (`Tokens.path` gives the token ids)."""
+    """[L] int64, the indices of a row's path in the token table (`Tokens.path` gives the token ids)."""
     pieces: list[np.ndarray] = []
     end = int(tokens.context_tokens[row] + tokens.offsets[row + 1] - tokens.offsets[row])
     while row >= 0:
@@ -137,7 +141,7 @@ class _Trie:
         self.tokens, self.min_shared = tokens, min_shared
         self.parent, self.start, self.end, self.depth = [-1], [0], [0], [0]
         self.children: list[list[int]] = [[]]
-        self.last = np.zeros(len(tokens.context), np.int64)  # [N] the node each row ends in
+        self.last = np.zeros(len(tokens.context), np.int64)  # [N] the node in which each row ends
         self.prompts: dict[tuple[int, bytes], int] = {}  # (node, first min_shared ids of a child) -> the child
         self.offsets = tokens.offsets.tolist()
         sampled = np.append(np.flatnonzero(tokens.sampled), len(tokens.ids))
@@ -156,10 +160,10 @@ class _Trie:
         self.last[row] = node
 
     def merge(self, node: int, start: int, end: int) -> tuple[int, int]:
-        """Walk down from `node` along equal prompt tokens.
+        """Walk down from `node` along prompt tokens that are equal to the tokens start:end.
 
         Returns:
-            The node that is reached, and the index of the first of the tokens start:end that is not on its path.
+            The node at which the walk ends, and the index of the first of the tokens start:end that is not on its path.
         """
         ids = self.tokens.ids
         prompt_end = min(end, int(self.next_sampled[start]))
@@ -176,7 +180,7 @@ class _Trie:
         return node, start
 
     def locate(self, node: int, depth: int) -> int:
-        """The node that ends at `depth` on the path of `node`; if no node ends there, one is split."""
+        """The node that ends at `depth` on the path of `node`; if no node ends there, a node is split at `depth`."""
         while node and depth <= self.depth[node]:
             node = self.parent[node]
         return self.split(node, depth - self.depth[node])

@@ -1,7 +1,7 @@
 """Load, make, save and restore models and tokenizers.
 
-A model is read from a folder or a hub name, or is a small new one made from a configuration. Both kinds can have LoRA
-adapters.
+A model is read from a folder or from the Hugging Face hub, or is made new and small from a configuration. Both kinds of
+models can have LoRA adapters.
 """
 
 import os
@@ -17,7 +17,7 @@ from agentrl.model import adapters
 from agentrl.model.device import device_named, dtype_named
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
 
-# What the libraries raise for damaged files of a model or a tokenizer.
+# Errors that the libraries raise if the files of a model or a tokenizer are damaged.
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
 # Options that transformers adds to a tokenizer when it reads a folder. They are removed, so that a resumed run saves
 # the same files as a run that was not stopped.
@@ -64,7 +64,7 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
 
 
 def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
-    """The tokenizer in a folder of `save_model`; ValueError if the folder is no model folder."""
+    """The tokenizer in a folder that `save_model` wrote; ValueError if `folder` is no model folder."""
     from transformers import AutoTokenizer
 
     source = Path(folder)
@@ -76,7 +76,7 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
     """Write model and tokenizer in the HF layout; `folder` appears, or is replaced, only when everything is written.
 
     If the model has adapters, `folder` holds the merged weights, which any program can load, and the sub-folder
-    `adapter` holds the adapters alone.
+    `adapter` holds only the adapters.
 
     Raises:
         OSError: the files could not be written. The partial folder is removed, and an older `folder` is unchanged.
@@ -86,7 +86,7 @@ def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
 
 
 def restore_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:
-    """Load the weights that `save_model` wrote into a model of the same configuration.
+    """Load into a model the weights that `save_model` wrote for a model of the same configuration.
 
     Raises:
         ValueError: the folder holds another model, or no model.
@@ -221,7 +221,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
         path = str(folder)
     try:
         with quietly():
-            # Without the option, transformers asks on the terminal whether it may run code of the folder.
+            # Without trust_remote_code, transformers asks on the terminal whether it may run code of the folder.
             model, found = AutoModelForCausalLM.from_pretrained(
                 path, dtype=dtype, trust_remote_code=False, output_loading_info=True
             )
@@ -239,7 +239,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
                 "to a checkpoint, remove that checkpoint to continue from the checkpoint before it"
             ) from error
         raise ValueError(
-            f"no language model could be loaded from {path!r}, neither a folder nor a hub name"
+            f"no language model could be loaded from {path!r}, which is no folder, nor from the hub under this name"
             f"{_did_you_mean(folder)}: {first}"
         ) from error
     missing = sorted(found["missing_keys"])

@@ -1,9 +1,10 @@
 """Log-probabilities and entropies of targets, under each target's allowed set and the sampling temperature.
 
-Logits are converted to float32 (or stay wider) right after the matrix product, whatever the type of the weights. Large
-[K, V] logits are computed in chunks, and computed again in the backward pass, so that they are never stored.
+Logits are converted to float32 (or stay wider) right after the matrix product, for any type of the weights. Large
+[K, V] logits are computed in chunks, and each chunk again in the backward pass, so that they are never stored whole.
 
-Letters: K targets, V vocabulary, A the largest allowed set of a chunk, d width of the hidden states.
+Letters: K targets, k targets of a chunk, V vocabulary, A the largest allowed set of a chunk, d width of the hidden
+states.
 """
 
 from collections.abc import Callable
@@ -14,15 +15,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-CHUNK = 1 << 24  # logits per chunk; a batch with no more logits than this is one chunk and stores them
-OUT = -1e30  # logit of a padding entry; finite, so that 0 * log 0 is 0 in the entropy and in its gradient
+CHUNK = 1 << 24  # largest number of logits per chunk; a batch that has no more logits than this stores them
+OUT = -1e30  # logit of a padding entry; not -inf, because 0 * -inf would be nan in the entropy and its gradient
 
 Head = Callable[[Tensor], Tensor]
 EntropyMode = Literal["none", "value", "gradient"]
 
 
 class TokenStats(NamedTuple):
-    """In nats: log-probability [K] of each target, and entropy [K] of its distribution, None if not asked for."""
+    """Log-probability [K] of each target and entropy [K] of its distribution (None if not requested), both in nats."""
 
     logprob: Tensor
     entropy: Tensor | None

@@ -1,10 +1,9 @@
 """Pack rows of a step graph into the batch that a model is trained on, and cut the batch into micro-batches.
 
-Letters: N rows, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
+Letters: N rows, R rows to train, S tokens of the graph, T packed tokens, K targets (the tokens that are trained).
 
-The targets are the *decisions*, the sampled tokens that had an alternative, unless the caller of `pack` names others. A
-token whose allowed set has one member has log-probability 0 whatever the weights, so it carries no loss and is not
-counted in any mean over tokens.
+By default the targets are the *decisions*: the sampled tokens that had an alternative. A token whose allowed set has
+one member has log-probability 0 for any weights, so it has no loss and does not count in any mean over tokens.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,8 @@ class Batch:
             predicts several targets.
         source: [K] int64 index of the target in the graph's token table.
         row: [K] int64 row of the graph that the target belongs to.
-        weight: [K] float64 aggregation weight, already divided by the denominator of the whole mini-batch.
+        weight: [K] float64 aggregation weight: the factor of the target in the loss, already divided by the
+            denominator of the whole mini-batch.
         allowed_offsets: [K+1] int64 into `allowed_ids`; an empty slice means unrestricted.
         allowed_ids: int64 token ids, ascending in each slice.
     """
@@ -66,7 +66,7 @@ def pack(
     Args:
         tokens: the token table of the graph.
         rows: [R] int64, ascending, the rows to train.
-        weight: [S] aggregation weight of each token; only the weights of the targets are used.
+        weight: [S] aggregation weight of each token (see `Batch`); only the weights of the targets are used.
         sharing: "paths" lays out every root-to-leaf path as a sequence of its own.
         min_shared: prompts merge if at least this many of their leading tokens are equal.
         targets: [S] bool, the targets; None for the decisions. A critic, for example, names the tokens before which it
@@ -111,7 +111,7 @@ def _on_one_path(layout: Layout, place: np.ndarray, row: np.ndarray) -> np.ndarr
 
     Args:
         layout: layout of whole paths (`unshared`).
-        place: packed indices of all targets, on every path.
+        place: packed indices of the targets, one index per path that contains the target.
         row: [S] row of each token of the graph.
     """
     path = np.cumsum(layout.position == 0)[place]  # [places]
@@ -128,10 +128,11 @@ def _on_one_path(layout: Layout, place: np.ndarray, row: np.ndarray) -> np.ndarr
 def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None) -> Iterator[Batch]:
     """Cut a batch between rows so that no micro-batch has more than `max_tokens` packed tokens.
 
-    Targets are taken in pre-order. A micro-batch is a stretch of targets with the paths to them: a subtree that is cut
-    off repeats the path of its ancestors, without targets. Cuts are made where the repeated path is short. The targets
-    of one row lie side by side (if a branch leaves a row in its middle, the rest of the row is laid out before the
-    branch) and stay in one micro-batch, because ratios per turn need them together.
+    Targets are taken in pre-order. A micro-batch is a contiguous range of targets, with the paths to them. If a cut
+    separates a subtree from its ancestors, the micro-batch of the subtree repeats the path of the ancestors, without
+    their targets. The function cuts where the repeated path is short. The targets of one row lie side by side (if a
+    branch leaves a row in its middle, the rest of the row is laid out before the branch). They stay in one micro-batch,
+    because losses with one importance ratio per turn need them together.
 
     Args:
         batch: the batch of one mini-batch.
@@ -149,7 +150,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
     if bundle is not None:
         yield from _in_bundles(batch, max_tokens, bundle)
         return
-    first = np.flatnonzero(np.diff(batch.row, prepend=-1))  # [G] the first target of each row
+    first = np.flatnonzero(np.diff(batch.row, prepend=-1))  # [G] the first target of each row that has targets
     assert len(first) == len(np.unique(batch.row)), "a row's targets must lie side by side"
     longest = int(batch.layout.position[batch.at].max()) + 1
     if longest > max_tokens:
@@ -165,7 +166,7 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
     while start < len(first):
         cost = (
             copies[start] + reach[start + 1 :] - reach[start]
-        )  # tokens of a micro-batch that ends with each later row
+        )  # packed tokens of the micro-batch if it ends after row `start`, after the next row, and so on
         fits = int(np.searchsorted(cost, max_tokens, side="right"))
         stop = start + fits
         if stop < len(first):
@@ -179,10 +180,10 @@ def microbatches(batch: Batch, max_tokens: int, bundle: np.ndarray | None = None
 
 
 def _in_bundles(batch: Batch, max_tokens: int, bundle: np.ndarray) -> Iterator[Batch]:
-    """Micro-batches of whole bundles [K], taken in the order of their first targets."""
+    """Micro-batches of whole bundles, in the order of the bundles' first targets; `bundle` is as in `microbatches`."""
     _, first, key, size = np.unique(bundle, return_index=True, return_inverse=True, return_counts=True)
     targets = np.split(np.argsort(key, kind="stable"), np.cumsum(size)[:-1])  # the targets of each bundle, ascending
-    in_piece = np.zeros(len(batch), bool)  # [T] tokens that the micro-batch has
+    in_piece = np.zeros(len(batch), bool)  # [T] is the token in the micro-batch?
     n_tokens = 0
     piece: list[np.ndarray] = []
     for b in np.argsort(first, kind="stable").tolist():
@@ -221,7 +222,7 @@ def _paths_to(layout: Layout, at: np.ndarray) -> np.ndarray:
 
 
 def _copies(layout: Layout, at: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """[G] int64, how many tokens of each row's path lie before `reach` [G], the end of what earlier rows need."""
+    """[G] int64, how many tokens of each row's path lie before `reach` [G], the end of the tokens of earlier rows."""
     fresh = layout.position[np.minimum(reach, len(layout) - 1)]
     copies: np.ndarray = np.where(at < reach, layout.position[at] + 1, fresh)
     return copies
@@ -246,7 +247,7 @@ def _of_targets(batch: Batch, which: np.ndarray) -> Batch:
 
 
 def _take_csr(offsets: np.ndarray, values: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slices `which` of a CSR array: new offsets and values."""
+    """New offsets and values of the slices `which` of a ragged array; `offsets` and `values` are its CSR form."""
     size = offsets[which + 1] - offsets[which]  # [K]
     end = np.cumsum(size)
     index = np.repeat(offsets[which] - (end - size), size) + np.arange(size.sum())

@@ -1,11 +1,11 @@
-"""Finds out how a model may be called, from its configuration and from a test with a small tree.
+"""Finds out whether a model can run on a packed trie, from its configuration and from a test with a small tree.
 
-The structure of a model is judged in float32. In half precision, two correct evaluations of the same text may differ
-more, by rounding alone, than a right and a wrong evaluation do, because pretrained models have huge activations at some
-tokens. A model in half precision is therefore probed twice. First, a copy of its architecture with few layers and
-random weights in float32 must give the same hidden states over a tree and over its paths. Then the hidden states of the
-model itself over a tree and over its paths must differ by no more than `NOISE_FACTOR` times the noise of the model
-(`_probe_noise` defines the noise).
+The structure of a model is judged in float32. In half precision, rounding makes two correct evaluations of the same
+text differ. This difference may be larger than that between a correct and a wrong evaluation, because pretrained models
+have huge activations at some tokens. A model in half precision is therefore tested twice. First, a copy of its
+architecture with few layers and random float32 weights must give equal hidden states over a tree and the tree's paths.
+Then the hidden states of the model itself over a tree and over the tree's paths must differ by no more than
+`NOISE_FACTOR` times the noise of the model (`_probe_noise` defines the noise).
 
 Letters: T packed tokens, L tokens of a path, d width.
 """
@@ -24,20 +24,20 @@ from agentrl.model.layout import Layout
 from agentrl.model.packing import Batch, Sharing
 from agentrl.model.tree_attention import attending_by
 
-TOLERANCE = 1e-3  # relative; a larger difference of a probe in float32 or wider is not rounding
+TOLERANCE = 1e-3  # relative difference; in float32 or wider types, a larger difference is not rounding
 NOISE_FACTOR = 4.0  # allowed difference in half precision, as a multiple of the noise (see `_probe_noise`)
-PROBED_LAYERS, PROBED_WIDTH, PROBED_VOCABULARY = 2, 64, 64  # of the copy in float32
+PROBED_LAYERS, PROBED_WIDTH, PROBED_VOCABULARY = 2, 64, 64  # largest sizes of the copy in float32
 WIDE = (torch.float32, torch.float64)
 PATHS = ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7])  # packed indices of the small tree's two paths
 
 
 def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
-    """Find out how a model may be called: read its configuration, then run it on a small tree.
+    """Find out whether a model can run on a packed trie: read its configuration, then run it on a small tree.
 
     Args:
         model: a transformers causal language model, or a peft model around one.
-        sharing: how to call the model. None: this function finds it out. "tree" is not tested, and "paths" is
-            always taken.
+        sharing: how the trainer shall call the model. None: on a packed trie if this function finds that the model
+            can run on it. "tree": on a packed trie, without a test. "paths": on separate paths.
 
     Raises:
         ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
@@ -97,14 +97,14 @@ def _shallow_copy(model: Any) -> Any:
             setattr(text, name, min(value, PROBED_WIDTH))
     text.num_hidden_layers = min(layers, PROBED_LAYERS)
     text.vocab_size, text.pad_token_id = min(text.vocab_size, PROBED_VOCABULARY), None
-    config._attn_implementation = "eager"  # what the model itself uses may not run on the CPU
+    config._attn_implementation = "eager"  # the model's own attention may not run on the CPU
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(0)
         return type(model)(config).float().eval()
 
 
 def _probe_structure(model: Any) -> str:
-    """Why a float32 or float64 model gives other hidden states over a tree than over its two paths; else empty."""
+    """Why a float32 or float64 model cannot take a packed trie; empty if it can."""
     probe, kind = _Probe(model, np.arange(1, 9)), model.config.model_type
     try:
         worst = probe.apart(probe.packed(), probe.plain())
@@ -117,18 +117,18 @@ def _probe_noise(model: Any) -> str:
     """Why a half-precision model cannot take a packed trie; empty if it can.
 
     It cannot if its hidden states over a tree and over paths differ by more than `NOISE_FACTOR` times its noise. The
-    noise is the difference of two plain evaluations of the same paths whose attentions round differently, and at least
-    the relative precision (`eps`) of the type.
+    noise is the difference between evaluations of the same paths by two attention functions, which round differently;
+    it is at least the relative precision (`eps`) of the type.
     """
     vocabulary = model.config.get_text_config().vocab_size
-    probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # ordinary tokens from all over the vocabulary
+    probe = _Probe(model, (2 * np.arange(8) + 1) * vocabulary // 16)  # spread over the whole vocabulary
     plain = probe.plain()
     try:
         worst = probe.apart(probe.packed(), plain)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return f"{model.config.model_type}: {error}"
     noise = max(probe.apart(probe.plain(other_attention=True), plain), torch.finfo(model.dtype).eps)
-    if worst <= NOISE_FACTOR * noise:
+    if np.isfinite(noise) and worst <= NOISE_FACTOR * noise:
         return ""
     kind = str(model.dtype).removeprefix("torch.")
     return (
@@ -152,13 +152,13 @@ class _Probe:
         self.network = Network(model=model, sharing="tree")
 
     def packed(self) -> list[Tensor]:
-        """[L, d] hidden states of each path over the tree; a model that cannot attend over trees raises an error."""
+        """[L, d] hidden states of each path, from one pass over the tree; an error if the model cannot run on it."""
         with self.network.attending():
             hidden = self.network.hidden(_batch_of(self.tree, self.ids, "tree"))  # [8, d]
         return [hidden[path] for path in PATHS]
 
     def plain(self, *, other_attention: bool = False) -> list[Tensor]:
-        """[L, d] hidden states of each path alone, from the attention that the model uses, or from another one."""
+        """[L, d] hidden states of each path, from one pass per path; the attention is the model's, or another one."""
         used = self.network.config._attn_implementation
         other = "sdpa" if used == "eager" else "eager"
         with attending_by(other, self.network.model) if other_attention else nullcontext():
@@ -167,7 +167,7 @@ class _Probe:
 
     @staticmethod
     def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
-        """The largest difference, relative to the largest |value| of `wanted` in its path; inf if one is not finite."""
+        """The largest difference, relative to the largest |value| of `wanted` on the path; inf if one is not finite."""
         worst = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, wanted, strict=True)]
         return max(worst) if all(map(math.isfinite, worst)) else math.inf
 

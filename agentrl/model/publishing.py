@@ -1,8 +1,8 @@
-"""Writes weights for engines in other processes: a folder that any program can load, with every weight in it.
+"""Writes weights for engines in other processes, into a folder that any program can load and that has every weight.
 
-A checkpoint leaves out the output head of a model whose head is tied to its embedding. A server that reloads such a
-folder may keep the head that it has packed for its own kernels, and then answers with new layers and an old head. The
-head is therefore always written (`lm_head.weight`).
+If the output head of a model is tied to its embedding, a checkpoint does not store the head. A server that reloads such
+a checkpoint may keep the old head, which it has packed for its kernels, and then answers with new layers and an old
+head. `publish` therefore always writes the head (`lm_head.weight`).
 """
 
 import shutil
@@ -15,20 +15,21 @@ from agentrl.files import appearing
 from agentrl.model import adapters
 from agentrl.model.loading import quietly
 
-SHARD = "5GB"  # largest file
+SHARD = "5GB"  # largest size of a file
 
 
 def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] | None = None) -> None:
     """Write weights, configuration and tokenizer; `folder` appears only when everything is written.
 
     Args:
-        model: a transformers causal language model, or peft around one, whose adapters are merged into the weights.
+        model: a transformers causal language model, or a peft model around one; its adapters are merged into the
+            written weights, and the model itself is not changed.
         tokenizer: its tokenizer.
         folder: the folder to write.
-        state: the weights to write, by their names; None for those of `whole_state(model)`.
+        state: the weights to write, by their names; None for `whole_state(model)`.
 
     Raises:
-        ValueError: the folder cannot be written; the message says how much room the weights take.
+        ValueError: the folder cannot be written; the message says how much space the weights take.
     """
     from huggingface_hub import save_torch_state_dict
 
@@ -51,7 +52,7 @@ def publish(model: Any, tokenizer: Any, folder: Path, state: Mapping[str, Any] |
 
 
 def publish_adapter(model: Any, folder: Path) -> None:
-    """Write the adapters of a peft model alone.
+    """Write only the adapters of a peft model.
 
     Raises:
         ValueError: the folder cannot be written, or the model has no adapters.
@@ -66,7 +67,7 @@ def publish_adapter(model: Any, folder: Path) -> None:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raises ValueError unless `size` bytes fit into the folder, which is made if it does not exist."""
+    """Raises ValueError if the disk of `folder` has less than `size` bytes left; makes the folder if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -89,7 +90,7 @@ def _full(folder: Path, size: int, error: OSError) -> ValueError:
 
 
 def whole_state(model: Any) -> Mapping[str, Any]:
-    """Every weight by its name in a folder of `publish`; adapters are merged, and a tied output head is listed too."""
+    """Every weight by the name under which `publish` writes it; adapters are merged, and a tied head is included."""
     state: Mapping[str, Any] = adapters.merged_state(model) if hasattr(model, "get_base_model") else model.state_dict()
     return state
 

@@ -1,4 +1,4 @@
-"""Section [model] of a recipe: which model to load or to make, with or without adapters."""
+"""Section [model] of a recipe: which model to load, or which new model to make, with or without adapters."""
 
 from typing import Literal
 
@@ -14,9 +14,9 @@ class Lora(BaseModel):
         r: rank of the adapters.
         alpha: the adapters' output is multiplied by alpha / r.
         dropout: share of the adapters' input that is set to 0 in training, at random.
-        target_modules: names of the adapted layers; empty for all linear layers except the output layer.
-        last_layers: number of transformer layers with adapters, counted from the output; 0 for all. With few, an update
-            is cheaper, because gradients are computed for these layers only.
+        target_modules: names of the adapted layers; empty for all linear layers except the output head.
+        last_layers: number of transformer layers with adapters, counted from the output; 0 for all. Fewer
+            layers make an update cheaper, because gradients are computed for these layers only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,21 +32,22 @@ class NewModel(BaseModel):
     """Section [model.new]: a Qwen3-type model with random weights and a word-level tokenizer.
 
     Attributes:
-        layers: number of layers.
+        layers: number of transformer layers.
         hidden: width of the hidden states.
         heads: number of attention heads; each head is hidden / heads wide.
         kv_heads: number of heads for keys and values; it must divide `heads`.
         intermediate: width of the feed-forward layers.
-        max_positions: largest number of tokens of a sequence, prompt and answer together.
+        max_positions: largest number of tokens per sequence, prompt and answer together.
         init_std: standard deviation of the random weights.
-        tied: true: the output layer has the weights of the embedding; false: it has weights of its own.
+        tied: true: the output head uses the weights of the embedding; false: it has separate weights.
         rope_theta: base of the rotary embedding.
-        entity_pattern: regular expression of entities, each of which is one token; empty for no entities.
-        compose_entities: true: the embedding of an entity, and its weights in the output layer, begin as the sum of
-            those of its words; false: they begin at random.
+        entity_pattern: regular expression of entities such as "cabinet 6", each of which is one token; empty for no
+            entities.
+        compose_entities: true: the first weights of an entity, in the embedding and in the output head, are the sums of
+            the weights of its words; false: they are random.
         vocabulary: words that are tokens. `closed`: the words of the expert's episodes (of random episodes if there is
             no expert); all other words become the same unknown token. `open`: the words of the expert's and of random
-            episodes; every other word is written in the longest known pieces, down to characters.
+            episodes; every other word is split into the longest known pieces, down to single characters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +93,7 @@ class ModelConfig(BaseModel):
         new: shape of a new model with random weights.
         dtype: type of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
         device: auto is CUDA if torch finds a CUDA device, else the CPU.
-        lora: adapters that are trained in place of the weights. Without [model.lora] the weights are trained.
+        lora: adapters that are trained instead of the weights. Without [model.lora] the weights are trained.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

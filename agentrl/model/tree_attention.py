@@ -1,9 +1,9 @@
 """Attention over a packed trie, registered with transformers as "agentrl_tree".
 
-With it, a causal language model with plain full attention runs on one packed sequence [1, T], if the model calls
-transformers' attention interface. Token q attends to token kv iff kv <= q < subtree_end[kv]. On CUDA this is
-FlexAttention under a block mask. On the CPU it is at most two calls of the flash kernel per unbranched run of the trie.
-The rest of the model works on the flat tokens, without padding.
+With it, a causal language model with plain full attention can run on one packed sequence [1, T], if the model calls
+transformers' attention interface. Token q attends to token kv iff kv <= q < subtree_end[kv]. CUDA computes this by
+FlexAttention under a block mask. The CPU computes it by at most two calls of the flash kernel per run of the trie. A
+run is a longest possible piece without a branch. The other layers work on the packed tokens, without padding.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,10 +26,10 @@ VARIANTS = 64  # largest number of compiled variants of the kernel per process
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreePlan:
-    """What the attention layers need to know about a layout, computed once per forward pass.
+    """A layout in the form that the attention layers need; computed once per forward pass.
 
     Attributes:
-        runs: packed indices (start, end, end of the subtree) of each unbranched run, in packed order.
+        runs: packed indices (start, end, end of the subtree) of each run, in packed order.
         block_mask: mask for FlexAttention; if it is set, `runs` is empty.
     """
 
@@ -98,8 +98,8 @@ def tree_attention(
     """Transformers' attention interface: query [1, H, T, D], key and value [1, H', T, D] -> [1, T, H, D].
 
     Raises:
-        ValueError: the model uses something that attention over a trie does not support. `agentrl.model.network` finds
-            this out with a small tree, and such a model gets every path as a sequence of its own.
+        ValueError: the model uses a feature that attention over a trie does not support. `agentrl.model.network` calls
+            such a model on a small tree, gets this error, and then gives the model every path as a separate sequence.
     """
     extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
     if extra or tree_plan is None or dropout:
@@ -122,7 +122,7 @@ def tree_attention(
 class _RunAttention(torch.autograd.Function):
     """Attention over a trie from PyTorch's CPU flash kernel, with no mask and no padding.
 
-    Each run attends to itself causally; then all tokens below a run, which are one contiguous stretch, attend to the
+    Each run attends to itself causally. Then all tokens below a run, which are one contiguous range, attend to the
     whole run. Partial results are merged by their log-sum-exp. The backward kernel is exact for each part if it gets
     the merged output and the merged log-sum-exp, because it uses these two only as constants per query (Dao et al.,
     arXiv:2205.14135, section B.2).
@@ -200,7 +200,7 @@ _compiled: list[Callable[..., Tensor]] = []
 
 
 def _flex() -> Callable[..., Tensor]:
-    """FlexAttention, compiled once per process: without compilation it would build the [T, T] scores.
+    """FlexAttention, compiled once per process, because without compilation it would build the [T, T] scores.
 
     torch compiles a variant for one block and one for several blocks, with and without gradients, and for the heads and
     types of each model. Beyond torch's default limit of 8 variants, a run with a critic and a reference model would

@@ -27,7 +27,7 @@ class WeightFolder(NamedTuple):
 
     Attributes:
         path: a folder that `agentrl.model.publish` or `save_model` wrote, or a folder of adapters (`publish_adapter`).
-        adapter: the folder holds adapters of the model that the engine began with, and no whole weights.
+        adapter: true: the folder holds no whole weights but adapters, for the weights that the engine loaded first.
     """
 
     path: Path
@@ -49,8 +49,10 @@ class Weights:
         return Weights({name: deepcopy(model).eval() for name, model in self.models.items()})
 
     def state(self) -> State:
-        """A copy of every tensor that training may change: trained parameters (of adapters alone, if there are any) and
-        buffers."""
+        """A copy of every tensor that training may change: the buffers and the trained parameters.
+
+        If a model has adapters, its trained parameters are those of the adapters.
+        """
         return {
             policy: {name: tensor.detach().clone() for name, tensor in _changing(model).items()}
             for policy, model in self.models.items()
@@ -103,10 +105,10 @@ class Weights:
 
 
 def _changing(model: Any) -> dict[str, Any]:
-    """The tensors that training may change, by name; tied weights once.
+    """The tensors that training may change, by name; tied weights appear under one name.
 
-    Process 0 of a divided learner generates with a whole copy, none of whose parameters is marked as trained. For such
-    a model, all parameters are returned.
+    If the learner is divided over processes, process 0 generates with a whole copy of the model, and no parameter of
+    this copy is marked as trained. All parameters of such a model are returned.
     """
     every = dict(model.named_parameters())
     trained = {name: tensor for name, tensor in every.items() if tensor.requires_grad}

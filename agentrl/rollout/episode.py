@@ -187,7 +187,7 @@ class _Episode:
         self.sampled = 0
         self.was_cut = False
         self.reached = True
-        self.ends_at = time.monotonic() + (self.limits.seconds or float("inf"))
+        self.ends_at = time.monotonic() + (self.limits.seconds or math.inf)
 
     async def run(self) -> None:
         """Play until the environment, a limit, `Start.turns` or a request without an answer ends the chain."""
@@ -257,8 +257,7 @@ class _Episode:
 
     async def remember(self, history: History) -> None:
         """Store the point before this turn, if `Start.remember` says that other chains may branch from this chain."""
-        turn = len(self.record.steps)
-        if self.start.remember and turn not in self.record.points:
+        if self.start.remember and (turn := len(self.record.steps)) not in self.record.points:
             self.record.points[turn] = await Point.mark(self.handle, history, self.session, self.sampled)
 
     def ask(self, history: History) -> Ask:
@@ -289,10 +288,11 @@ class _Episode:
             return Status.TOKEN_LIMIT
         if not self.record.own:
             which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
-            raise ValueError(
-                f"the {which} of task {self.record.task.key} has {len(ask.token_ids)} tokens, the model's "
-                f"context is {self.player.actor.context_limit}: raise engine.max_context, or shorten the prompt"
-            )
+            limit, size = self.player.actor.context_limit or math.inf, len(ask.token_ids)
+            why = f"has {size} tokens, the model's context is {limit}: raise engine.max_context, or shorten the prompt"
+            if size < limit:
+                why = f"comes after {self.sampled} sampled tokens, and no more are allowed: raise limits.episode_tokens"
+            raise ValueError(f"the {which} of task {self.record.task.key} {why}")
         self.cut()
         return Status.TOKEN_LIMIT
 

@@ -22,7 +22,7 @@ from typing import IO, Any
 import tomli_w
 
 from agentrl.files import flush_entries, read_toml, remove_remnants, write_atomically
-from agentrl.run.holder import LOCK, clear_holder, write_holder
+from agentrl.run.holder import LOCK, clear_holder, read_holder, write_holder
 from agentrl.secret import scrubbed_values
 
 TASK_KINDS = "task_kinds"  # key in the notes of stored rollouts; its value maps the key of a task to the task's type
@@ -51,6 +51,7 @@ FREE_TO_DIFFER = (
     "learner.processes",
     "learner.checkpointing",
     "learner.offload",
+    "update.max_tokens",
     "log.tensorboard",
     "log.picture",
     "log.report",
@@ -62,6 +63,10 @@ FREE_TO_DIFFER = (
 class RunFolder:
     """Paths and files of one run.
 
+    Attributes:
+        killed: id of the process that trained the run before and was killed; 0 if that process closed the run, or if
+            there was none. `open` sets it.
+
     Args:
         path: the folder.
         complete: adds the defaults of newer options to a stored configuration, so that --resume accepts a run of an
@@ -70,6 +75,7 @@ class RunFolder:
 
     def __init__(self, path: Path, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
         self.path, self.complete = path, complete
+        self.killed = 0
         self._made = False
         self._lock: IO[bytes] | None = None
 
@@ -142,6 +148,8 @@ class RunFolder:
                 "choose run.name=... for a new run"
             ) from None
         self._lock = lock
+        before = read_holder(self.path)
+        self.killed = 0 if before is None else before.pid
         write_holder(lock)
 
     def release(self) -> None:

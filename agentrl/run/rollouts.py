@@ -196,6 +196,13 @@ class Rollouts:
         read = taught(self.guide, collected.records, self.player())
         return replace(collected, graph=graph, metrics={**metrics, **shown}, taught=read)
 
+    def free_caches(self) -> None:
+        """Give back the memory of the embedded engines' keys and values; the next answer takes memory again.
+
+        New weights make all keys and values invalid, so an update that follows a batch can have their memory.
+        """
+        _free(self.engines)
+
     def _with_demonstrations(
         self, graph: StepGraph, records: Sequence[EpisodeRecord], iteration: int
     ) -> tuple[StepGraph, dict[str, float]]:
@@ -290,9 +297,7 @@ class Rollouts:
             each(record)
 
         report = self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=keep))
-        for engine in engines.values():
-            if hasattr(engine, "free"):  # the embedded engine, which would keep its memory until Python collects cycles
-                engine.free()
+        _free(engines)  # otherwise they would keep their memory until Python collects cycles
         return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
@@ -447,6 +452,13 @@ class Rollouts:
             name: PolicyActor(engines[agent.policy], self.chats[agent.policy], context, agent.policy)
             for name, agent in self.agents.items()
         }
+
+
+def _free(engines: Mapping[str, Any]) -> None:
+    """Drop the keys and values of the embedded engines among these engines."""
+    for engine in engines.values():
+        if hasattr(engine, "free"):
+            engine.free()
 
 
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:

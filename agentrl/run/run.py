@@ -316,6 +316,11 @@ def _open_folder(
 ) -> None:
     """Write the configuration, and cut metrics and timings back to the lines that the checkpoint `at` knows."""
     folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
+    if folder.killed:
+        progress.say(
+            f"note: process {folder.killed}, which trained this run before, was killed; if the machine had no memory "
+            "left, set a lower update.max_tokens, which --resume accepts"
+        )
     if at is None and folder.metrics.exists():
         progress.say(f"{folder.path} was stopped before its first checkpoint: the run starts from the beginning")
     folder.rewind(state.metric_lines, state.timing_lines)

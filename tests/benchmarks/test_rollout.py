@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from benchmarks import rollout, vllm_peer
+from benchmarks import rollout, rollout_where, vllm_peer
 
 
 def test_the_embedded_engine_answers_the_load_as_generate_does_and_takes_listed_answers_only():
@@ -18,6 +18,26 @@ def test_the_embedded_engine_answers_the_load_as_generate_does_and_takes_listed_
     assert found["choices"] == 5
     sets = rollout.listed(load, 5)
     assert all(len({tuple(answer) for answer in turn}) == 5 for path in sets for turn in path)
+
+
+def test_where_counts_prefill_and_decoding_apart_and_its_shares_sum_to_one():
+    load = rollout.Load(trajectories=2, turns=2, prompt=8, observation=4, answer=4)
+    lines = rollout.where(rollout.make_model(), load)
+    phases = {line["phase"]: line for line in lines if "share" in line and "part" not in line}
+    prefill, decode = phases["prefill"], phases["decode"]
+    assert (prefill["passes"], prefill["tokens"]) == (2, 2 * 8 + 2 * (4 + 1))  # the last token of an answer comes later
+    assert (decode["passes"], decode["tokens"]) == (2 * 3, 2 * 2 * 3)
+    assert sum(line["share"] for line in phases.values()) == pytest.approx(1, abs=0.01)
+    for name in rollout_where.PHASES:
+        assert sum(x["share"] for x in lines if x.get("phase") == name and "part" in x) == pytest.approx(1, abs=0.01)
+
+
+def test_the_memory_bound_counts_the_weights_of_every_pass_and_the_keys_and_values_that_it_reads():
+    model = rollout.make_model()
+    weights = 4 * sum(p.numel() for p in model.parameters())
+    token = 2 * 4 * 2 * 64 * 4  # keys and values, layers, heads, numbers, bytes
+    passes = rollout_where.Passes(count=3, read=10)
+    assert rollout_where.memory(model, passes, speed=1.0) == 3 * weights + 10 * token
 
 
 def test_cpu_seconds_of_a_child_count_while_it_lives():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from agentrl.engines.kv_store import Store
 from agentrl.model import Weights
 from tests.engines.engines import engine_of, make, plain_logprobs, request
 
@@ -88,3 +89,21 @@ def test_an_engine_that_gave_back_its_memory_answers_as_before(kind):
     again = asyncio.run(engine.generate(request(0, PROMPT)))
     np.testing.assert_array_equal(again.token_ids, first.token_ids)
     np.testing.assert_array_equal(again.logprobs, first.logprobs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_dropped_store_comes_back_with_the_room_that_it_had(dtype):
+    store = Store(layers=1, slots=2, limit=2000)
+    for tokens, room in ((5, 256), (300, 512), (1300, 1300)):
+        store.reserve(tokens)
+        assert store.capacity == room
+        if store.kv is None:
+            store.rows = torch.arange(3)
+            keys = torch.ones(1, 2, 3, 8, dtype=dtype)
+            store.update(keys, keys, 0)
+    assert store.kv.shape == (2, 2 * 1300, 2, 8) and store.kv.dtype == dtype
+    assert store.kv.float().sum() == 2 * 3 * 2 * 8  # what was written is kept, and all else is zero
+    store.drop()
+    assert (store.capacity, store.kv) == (0, None)
+    store.reserve(5)
+    assert store.capacity == 1300

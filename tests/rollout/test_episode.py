@@ -12,6 +12,8 @@ from agentrl.engines import Wordless
 from agentrl.env import Limits, make_pool, prompt_of, tasks_of
 from agentrl.env.inline import InlinePool
 from agentrl.rollout import ExpertActor, PolicyActor, Random, TooManyFaults, build_graph, play
+from agentrl.rollout.episode import play_starts
+from agentrl.rollout.player import Start
 from agentrl.types import Generation, Status, Task
 from tests.chat.chats import chat
 from tests.rollout.playing import FAULTY, entry, play_all, player, right, script
@@ -102,6 +104,12 @@ def test_the_context_limit_ends_the_episode_and_refuses_a_first_prompt():
     by, _ = speaking(Limits(), context_limit=5)
     with pytest.raises(ValueError, match=r"the first prompt of task walk/0 has \d+ tokens, the model's context is 5"):
         play_all(by, tasks(1))
+
+
+def test_a_chain_that_starts_with_all_its_tokens_spent_is_refused_by_the_right_limit():
+    by, _ = speaking(Limits(turns=50), context_limit=200)
+    with pytest.raises(ValueError, match=r"walk/0 comes after 0 sampled tokens, .* raise limits\.episode_tokens"):
+        asyncio.run(play_starts(by, [Start(task=tasks(1)[0], group=0, copy=0, session=0, tokens=0)]))
 
 
 def test_the_time_limit(monkeypatch):

@@ -48,6 +48,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
 def test_resuming_takes_the_same_configuration_but_for_what_may_differ(folder):
     folder.open(CONFIG, resume=True)
     folder.open(changed("run", "iterations", 20), resume=True)
+    folder.open({**CONFIG, "update": {"max_tokens": 4096}}, resume=True)
     with pytest.raises(ValueError, match=r"another configuration \(other values of credit.gamma"):
         folder.open(changed("credit", "gamma", 0.9), resume=True)
     with pytest.raises(ValueError, match=r"another configuration \(other values of credit.lam"):
@@ -157,6 +158,24 @@ def test_two_processes_never_write_one_run(tmp_path):
     assert subprocess.run(command).returncode == 0
     folder.open(CONFIG, resume=True)  # what a process held is free when it has ended
     folder.release()
+
+
+def test_the_folder_knows_whether_the_process_before_was_killed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.open(CONFIG, resume=False)
+    folder.release()
+    code = (
+        "import os, sys; from pathlib import Path; from agentrl.run import RunFolder\n"
+        f"RunFolder(Path(sys.argv[1])).open({CONFIG!r}, resume=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(folder.path)]) as process:
+        pass
+    assert process.returncode == -9
+    for killed in (process.pid, 0):
+        folder.open(CONFIG, resume=True)
+        assert folder.killed == killed
+        folder.release()
 
 
 def logged(folder, count):

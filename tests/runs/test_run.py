@@ -13,6 +13,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
+from agentrl.run import training
 from tests.toys.runs import ALFWORLD, recipe
 
 SLOW = pytest.mark.slow  # ten CPU seconds each; one of each kind stays in `make test`
@@ -48,11 +49,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of one iteration."""
+def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bool]]:
+    """The folder of a run of one iteration; and for each update, whether the engine held keys and values in it."""
+    held, real = list[bool](), training.learn
+
+    def learn(run, played):
+        held.extend(engine._runner.store.kv is not None for engine in run.rollouts.engines.values())
+        return real(run, played)
+
     path = tmp_path_factory.mktemp("short") / "tiny.toml"
     path.write_text(RECIPE)
-    return run(path, "short", "run.iterations=1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "learn", learn)
+        return run(path, "short", "run.iterations=1"), held
+
+
+@pytest.fixture(scope="module")
+def short(watched) -> Path:
+    """The folder of a run of one iteration."""
+    return watched[0]
 
 
 def same(a: Path, b: Path) -> None:
@@ -73,6 +88,10 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe, wh
     assert (whole / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes()
 
 
+def test_an_update_can_have_the_memory_of_the_keys_and_values(watched):
+    assert watched[1] == [False]
+
+
 def test_a_run_stores_what_it_promises(whole):
     rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert [r["name"] for r in rows if r["stage"] == "eval"] == ["start"] * 2 + ["clone"] * 2 + ["end"] * 2
@@ -85,7 +104,7 @@ def test_a_run_stores_what_it_promises(whole):
 
 
 @pytest.mark.parametrize("line", [pytest.param(1, marks=SLOW), 4, pytest.param(8, marks=SLOW)])
-def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, whole, line):
+def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe, whole, line, capsys):
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -96,6 +115,7 @@ def test_a_run_killed_at_any_line_and_resumed_equals_an_uninterrupted_one(recipe
     process.wait()
     assert process.returncode == -signal.SIGKILL
     same(whole, run(recipe, "cut", "--resume"))
+    assert f"note: process {process.pid}, which trained this run before, was killed" in capsys.readouterr().err
 
 
 def listen_to_ctrl_c() -> None:

@@ -27,7 +27,7 @@ def test_an_engine_may_be_a_module_of_ones_own():
         ({"name": "vlm"}, "unknown engine 'vlm'"),
         ({"max_slot": 3}, r"unknown key engine\.max_slot: did you mean max_slots"),
         ({"name": "openai", "model": "m"}, "engine.name=openai generates with weights of its own"),
-        ({"name": "vllm", "python": "p"}, r"batches by timing.*: set run\.deterministic=false"),
+        ({"name": "vllm", "python": "p"}, r"batches depend on timing.*: set run\.deterministic=false"),
         ({"name": "vllm", "python": "p", "max_slots": 3}, r"unknown key engine\.max_slots"),
         ({"name": "vllm"}, r"either engine\.python .* or engine\.urls"),
     ],

@@ -97,6 +97,22 @@ def test_gold_logprobs_of_prompts_written_anew_each_turn():
         assert columns.steps["gold_logprob"][graph.parent[row]] == pytest.approx(expected, abs=1e-5)
 
 
+def test_gold_logprob_of_a_branched_turn_is_the_mean_over_the_turns_that_continue_it():
+    model = tiny_model()
+    graph = build(
+        [
+            Row([1, 2], [3]),
+            Row([4], [6], 0, None, 0, episode=0, turn=1),
+            Row([5], [6], 0, None, 0, episode=1, turn=1),  # the environment answered differently
+        ]
+    )
+    reader = Ids(Learner(loaded(model), OptimConfig()), 1.0, 1000)
+    columns = GoldAnswer().columns(answered(replace(graph, names={"group": ("a",)}), a="7"), reader)
+    expected = np.mean([plain_mean(model, [1, 2, 3, told], [7]) for told in (4, 5)])
+    assert columns.steps["gold_logprob"][0] == pytest.approx(expected, abs=1e-5)
+    assert np.isnan(columns.steps["gold_logprob"][1:]).all()
+
+
 def test_tasks_without_a_known_answer_have_no_gold_logprob():
     reader = Ids(Learner(loaded(tiny_model()), OptimConfig()), 1.0, 1000)
     columns = GoldAnswer().columns(answered(two_prompts(), b="2"), reader)
