@@ -66,13 +66,13 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
     """Raises ValueError if chains with hints cannot be added to groups, or cannot be trained without the hints."""
     if rollout.hooks.fills or not rollout.hooks.uneven:
         raise ValueError(
-            f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} either plays the same "
-            "number of chains in every group, or plays branches, candidates or probes: choose rollout.name=chain"
+            f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} either plays the "
+            "same number of chains in every group, or plays branches, candidates or probes: choose rollout.name=chain"
         )
     if plain and agents > 1:
         raise ValueError(
-            f"guide.name={guide.name} with guide.train='plain' replaces the prompts of chains before training. This works "
-            f"for one agent only, and this recipe has {agents} agents: set guide.train='with'"
+            f"guide.name={guide.name} with guide.train='plain' replaces the prompts of chains before training. This "
+            f"works for one agent only, and this recipe has {agents} agents: set guide.train='with'"
         )
 
 

@@ -85,8 +85,8 @@ def _check_cluster(tables: Tables, provision: float) -> None:
         return
     if cluster.workers and engine == "vllm":
         raise ValueError(
-            f"cluster.workers = {cluster.workers} processes play with engines in processes of Ray, and with engine.name "
-            "= 'vllm' this process can ask the servers for all episodes: set cluster.workers=0"
+            f"cluster.workers = {cluster.workers} processes play with engines in processes of Ray, and with "
+            "engine.name = 'vllm' this process can ask the servers for all episodes: set cluster.workers=0"
         )
     if cluster.engines and tables.engine.get("urls"):
         raise ValueError(

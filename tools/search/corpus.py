@@ -15,7 +15,8 @@ class Corpus:
 
     Args:
         path: the file.
-        places: [N + 1, 2] int64, (offset in bytes, line number from 1) of each passage; the last row is (size of the file, 0).
+        places: [N + 1, 2] int64, (offset in bytes, line number from 1) of each passage; the last row is (size of the
+            file, 0).
     """
 
     def __init__(self, path: Path, places: np.ndarray) -> None:
