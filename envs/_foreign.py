@@ -1,4 +1,4 @@
-"""What environments of other packages share: the option that names their interpreter, and prompts for one answer."""
+"""Common parts of environments of other packages: the option that names their Python, and prompts for one answer."""
 
 from pathlib import Path
 from typing import Any

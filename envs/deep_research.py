@@ -1,6 +1,6 @@
 """Deep research: a planner answers questions of several facts by sending questions to searchers.
 
-The planner (`main`) sees no passage. It sends questions to a searcher, reads the answers of the searcher, and in the
+The planner (`main`) sees no passage. It sends questions to a searcher, reads the answers of the searcher, and at the
 end gives its own answer. The searcher is another agent: it plays `search_qa` on the question that it gets, over the
 same embedded encyclopaedia. The planner's questions are generated from this encyclopaedia; no person or place is in two
 splits.
@@ -10,7 +10,7 @@ The setting is that of M-GRPO (arXiv:2511.13288). Planner and searcher report th
 searcher compares its answer with the right answer to the question that it got; it takes the place of the expert's
 judgement in M-GRPO.
 
-Its results are a benchmark of their own, `deep-gen`.
+Results are reported under the name `deep-gen`.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Notes that are too long for a context: many lines say who has which key, and one person's key is asked for.
+"""Notes that are too long for a context: many lines say who has which key, and the task asks for one person's key.
 
 A small synthetic task for contexts in which the model rewrites a memory of what it has read. The notes are shown page
 by page (show = "pages"; the action `next` turns the page), or all in one observation (show = "whole"). If several lines

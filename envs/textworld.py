@@ -1,4 +1,4 @@
-"""TextWorld and Jericho games through the genuine engine: a game file, a folder of them, or generated ones.
+"""TextWorld and Jericho games, played by the genuine engine: a game file, a folder of game files, or generated games.
 
 `games` names a game file, a folder of game files, or a text file that lists game files. A game file is a story file
 (.z1 to .z8) or the .json of a TextWorld game, which is compiled when the game is first played. If `games` is empty,
@@ -43,7 +43,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         max_steps: number of commands after which an episode is truncated; None for no limit.
         reward: score: the change of the score, divided by the game's highest score if that is known; won: 1 for the
             command that wins the game, else 0; progress: TextWorld's intermediate reward (+1 for a command that brings
-            the end of the quest nearer, -1 for one that brings it further away).
+            the end of the quest nearer, -1 for a command that moves it away).
         admissible: list the admissible commands with each observation, if the engine knows them (slow for Jericho
             games).
         cache: folder of compiled games; empty: the folder agentrl/textworld in the user's cache folder.

@@ -1,4 +1,4 @@
-"""Strict checks of the arguments of an MCP server's tools by the server's own JSON schemas, in bounded time."""
+"""Strict checks of arguments for the tools of an MCP server, by the server's own JSON schemas and in bounded time."""
 
 import functools
 import json

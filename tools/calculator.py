@@ -1,4 +1,4 @@
-"""Exact arithmetic: whole numbers and fractions without rounding, decimals as they are written.
+"""Exact arithmetic with whole numbers, fractions and decimals.
 
 Two things are rounded: decimals are read with at most 17 significant digits, and roots (`sqrt`, and powers whose
 exponent is a fraction) are computed in floating point.

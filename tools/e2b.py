@@ -1,8 +1,8 @@
 """Run model-written Python in E2B's cloud sandboxes (https://e2b.dev), or on a server that speaks their protocol.
 
 A stateful session is one sandbox and its default context; a stateless session takes a new sandbox for every run. If a
-run takes too long, its result is `timed_out` and its sandbox is closed. If a sandbox is gone, refused or unreachable,
-the result has an `infra_error`. Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
+run takes too long, its result has `timed_out` set, and its sandbox is closed. If a sandbox is gone, refused or
+unreachable, the result has an `infra_error`. Needs `pip install 'agentrl-stepgraph[e2b]'` (e2b-code-interpreter 2.11).
 """
 
 import base64
@@ -206,7 +206,7 @@ def _fetched(printed: str) -> dict[str, bytes]:
 
 
 class _Session:
-    """What both kinds of sessions have: options, files and, after the first run, the sandbox."""
+    """Base of both kinds of sessions: it has options, files and, after the first run, the sandbox."""
 
     backend = BACKEND
 

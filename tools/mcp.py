@@ -4,9 +4,9 @@
     {"name": "mcp", "url": "http://127.0.0.1:8000/mcp", "only": ["search"]}
 
 The arguments that a model writes are checked here strictly against the server's own schema, because servers made with
-the SDK take unknown arguments and turn "2" into 2. A server that dies, or that does not answer any more, is started
-again. The call that it was answering raises a `ToolFault`, because nobody knows whether the call was carried out.
-Output of a server on stdout that is not part of the protocol is ignored.
+the SDK take unknown arguments and turn "2" into 2. If a server dies or stops answering, the tool starts it again. The
+call that the server was answering raises a `ToolFault`, because nobody knows whether the call was carried out. Output
+of a server on stdout that is not part of the protocol is ignored.
 """
 
 import asyncio
@@ -54,11 +54,11 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         on_timeout: what happens after a call that takes too long. fault: the call is a fault, so the episode is played
             again (limits.retries) and this attempt is not scored; message: the model reads that there was no answer. If
             the server cannot list its tools within 5 s after such a call, the server is lost and the call is a fault.
-        restarts: how often a lost server is started again without having answered a call in between. If it is lost once
-            more, every further call is a fault.
+        restarts: largest number of restarts of a lost server between two calls that it answers. If the server is lost
+            once more, every further call is a fault.
         episode: which episodes share the server's state. shared: one server serves all episodes, for tools without
             state. restart: every episode has a new process (`command`) or a new session (`url`). reset: every
-            environment instance has a process or session of its own, whose tool `reset_tool` begins each episode.
+            environment instance has its own process or session, and calls `reset_tool` when an episode begins.
         reset_tool: name of the tool that clears the server's state; models do not see this tool.
         reset_arguments: arguments of the calls of `reset_tool`.
     """
@@ -129,7 +129,7 @@ class Server:
         self._said: Any = None
 
     async def client(self) -> Any:
-        """The connected client; a server that does not run is started first.
+        """The connected client; starts the server first if it does not run.
 
         Raises:
             ToolFault: the server does not start, or was lost too often.
@@ -188,7 +188,7 @@ class Server:
 
         Raises:
             ToolError: the server answered with an error, or the call took too long and `on_timeout` is message.
-            ToolFault: the server was lost or answered with what is no result, or the call took too long and
+            ToolFault: the server was lost, or its answer is no result, or the call took too long and
                 `on_timeout` is fault.
         """
         client = await self.client()
@@ -391,7 +391,7 @@ class Toolbox:
         (found,) = run_all([self._pages()])
         if isinstance(found, TimeoutError):
             self.server.close()
-            raise ValueError(f"the MCP server {self.config.where} does not come to the end of its tools")
+            raise ValueError(f"the MCP server {self.config.where} does not end its list of tools")
         if isinstance(found, BaseException):
             raise ValueError(str(found)) from None
         tools: list[Any] = found
@@ -492,7 +492,7 @@ class EpisodeToolbox(Toolbox):
 
 
 def make(config: Config) -> Toolbox:
-    """The tools of a server. The server is started here, unless its list of tools is known already.
+    """The tools of a server. Starts the server here if its list of tools is not known yet.
 
     Raises:
         ValueError: the server does not start, is too slow, or lacks a named tool; or the mcp package is missing.

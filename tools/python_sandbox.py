@@ -1,14 +1,14 @@
 """Run model-written Python on this machine, in a sandbox that is tested against attacks (docs/sandbox.md).
 
-| backend | walls |
+| backend | means of confinement |
 | --- | --- |
-| `bwrap` | bubblewrap: namespaces, an own file system of bounded size, limits, a system call filter |
+| `bwrap` | bubblewrap: namespaces, a separate file system of bounded size, limits, a system call filter |
 | `unshare` | util-linux unshare, Landlock, the same limits and filter |
-| `landlock` | Landlock, limits, a filter without sockets, a supervisor that ends daemons; not offered to root |
+| `landlock` | Landlock, limits, a filter that forbids sockets, a supervisor that ends daemons; not for root |
 | `unsafe-host` | none; only when asked for by this name |
 
-A backend holds if a probe inside its sandbox finds no way out. `auto` tries the first three backends on this machine,
-in this order, and takes the first that holds. If none holds, the start is refused. Results name the backend that ran.
+A backend holds on this machine if a probe inside its sandbox finds no way out. `auto` tries the first three backends in
+this order and takes the first that holds. If none holds, the start fails with an error. Results name the backend.
 """
 
 import warnings
@@ -37,7 +37,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         hide: modules of the standard library that the code can neither import nor read. If modules are named, other
             software of the machine is hidden too, because it may contain copies of them.
         python: the Python executable that runs the code; empty for the Python that runs agentrl or, if the sandbox
-            cannot reach that one, the system's Python.
+            cannot reach this Python, the system's Python.
         echo: return the value of the last expression, as a notebook does.
         stateful: true: an episode keeps its interpreter with all variables from call to call; false: every call gets a
             new interpreter.

@@ -3,8 +3,8 @@
 Source: its `POST /run_code`: `{code, language, run_timeout, memory_limit_MB, stdin, files {path: base64}, fetch_files}`
 gives `{status: Success | Failed | SandboxError, message, run_result: {status: Finished | Error | TimeLimitExceeded,
 execution_time, return_code, stdout, stderr} or null, files}`. Every run is a fresh sandbox: the server keeps no state,
-so sessions are stateless, unless `replay` repeats the earlier cells before each new cell. A cell is the code of a run;
-cells that failed are not repeated.
+so sessions are stateless, unless `replay` repeats the earlier cells before each new cell. A cell is the code of one
+run; failed cells are not repeated.
 """
 
 import base64
@@ -46,8 +46,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         timeout_s: largest number of seconds of a run; a longer run is stopped.
         memory_mb: largest memory of a run in MB; -1 for the server's own limit.
         retries: largest number of further requests to a lost or busy server before a run fails.
-        replay: true: before each new cell, a stateful session repeats its earlier cells that ran without an error;
-            false: stateful sessions are refused. A cell is the code of a run.
+        replay: if true, a stateful session repeats its earlier cells that ran without an error before each new cell; if
+            false, sessions cannot be stateful. A cell is the code of one run.
         output_kb: largest number of characters kept of stdout and of stderr (each), in units of 1024; the rest is cut
             off.
         convention: form of the text in which the model reads a result: plain (output, last value, traceback), torl

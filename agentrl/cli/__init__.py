@@ -23,7 +23,7 @@ ALIAS = {"eval": "evaluate"}  # verb -> module, for verbs whose name is a Python
 
 
 def verbs() -> dict[str, str]:
-    """Verb -> module name."""
+    """Every verb -> the name of its module in this package."""
     names = {name: name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_")}
     return {**{n: n for n in names if n not in ALIAS.values()}, **ALIAS}
 
@@ -45,7 +45,7 @@ def _first_line(path: str | None) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a verb. A mistake of the user ends with one sentence on standard error and exit code 2."""
+    """Run a verb; returns the exit code. ValueError and OSError become one sentence on standard error and code 2."""
     _stop.on_stop(lambda: "")
     try:
         if words is None:  # called as the program, not from a test or a notebook
@@ -89,12 +89,15 @@ def _run(words: Sequence[str]) -> int:
 def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as one line, without the source line that issued it."""
+    """A warning as one line, without the place in the source code from which it comes."""
     return f"agentrl: {sentence(message)}\n"
 
 
 def complain(error: Exception) -> int:
-    """Print an error as one sentence on standard error; exit code 2. AGENTRL_TRACEBACK=1 shows the traceback."""
+    """Print an error as one sentence on standard error; returns the exit code 2.
+
+    If the environment variable AGENTRL_TRACEBACK is set, the error is raised, and Python shows the traceback.
+    """
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
     print(f"agentrl: {sentence(error)}", file=sys.stderr)

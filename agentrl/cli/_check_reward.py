@@ -13,8 +13,8 @@ from agentrl.settings import Settings
 def main(arguments: Namespace) -> int:
     """Print the share of attacks that fool each signal and the reward.
 
-    The exit code is 1 if the share for the reward is above `--allow`, or if the reward never tells a right answer from
-    a wrong one; else 0.
+    The exit code is 1 if the share for the reward is above `--allow`, or if the reward gives right and wrong answers
+    the same value on every task; else 0.
 
     Raises:
         ValueError: no recipe is named, or it has a mistake.
@@ -33,11 +33,11 @@ def main(arguments: Namespace) -> int:
 
 
 def lines(found: RewardCheck) -> Sequence[str]:
-    """The table, with a line per family of attacks and a column per signal and for the reward.
+    """The table as text: one line per family of attacks, one column per signal, and one column for the reward.
 
-    The line `all` is the share over all families. The line `right paid` is the share of tasks on which the right and
-    the wrong answer have different values in the column. Below the table are the worst attack of each family, the use
-    of judges, and notes.
+    The line `all` has the share over all families. The line `right paid` has the share of tasks on which the right and
+    the wrong answer have different values in the column. Below the table are the attack of each family that fools the
+    reward most often, the number of answers of judges, and notes.
     """
     families = list(dict.fromkeys(row.family for row in found.rows))
     columns = list(dict.fromkeys(row.column for row in found.rows))
@@ -55,9 +55,9 @@ def lines(found: RewardCheck) -> Sequence[str]:
     worst = [f"{row.family}: {row.worst!r} is paid like a right answer" for row in paid]
     if found.separates.get("reward") == 0:
         worst.append(
-            "the reward gives right and wrong answers the same on every task, so it teaches nothing, and a low share "
-            "in its column does not show that it is safe"
+            "the reward gives right and wrong answers the same on every task, so it teaches nothing; a low share in "
+            "its column is then no sign that the reward is safe"
         )
     asked = [f"judges gave {found.paid[0]} answers of {found.paid[1]} tokens"] if found.paid[0] else []
-    head = f"share of attacks that each column is fooled by, on {found.tasks} tasks ({found.right} with a right answer)"
+    head = f"share of attacks that fool each column, on {found.tasks} tasks ({found.right} with a right answer)"
     return [head, *table, *worst, *asked, *(f"note: {note}" for note in found.notes)]

@@ -6,8 +6,8 @@ from typing import Any
 from agentrl.chat import shorten
 
 UNIT = (
-    "columns: both advantages, and how far they are apart: the difference of the two, each divided by its method's "
-    "root mean square over these steps, so that 1.00 is as much as a typical advantage"
+    "columns: the advantage by each of the two methods, and how far these are apart: their absolute difference, after "
+    "each is divided by its method's root mean square over these steps; 1.00 is the size of a typical advantage"
 )
 
 
@@ -34,11 +34,11 @@ def table(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _alike(pair: Mapping[str, Any]) -> str:
-    """The sentence for two methods that have no step in common, or whose credit differs only by a constant factor."""
+    """The sentence for two methods that give credit to no common step, or whose credits differ by one factor only."""
     a, b = pair["methods"]
     if not pair["steps"]:
         return f"{a} and {b}: there is no step to which both give credit"
-    return f"{a} and {b} are equal on all {pair['steps']} steps, but for a factor that is the same for all steps"
+    return f"{a} and {b} are equal on all {pair['steps']} steps, apart from a factor that is the same for all steps"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Proposes completions of a word to a shell, by argcomplete.
+"""Proposes completions of a word to a shell, with the package argcomplete.
 
 argcomplete starts the program with the command line in COMP_LINE and reads the proposals from file descriptor 8. Each
 verb has its own parser, so the parser of the verb proposes the words after the verb.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-ASKED = "_ARGCOMPLETE"  # a variable of argcomplete: the place of the program's name in the line, counted from 1
+ASKED = "_ARGCOMPLETE"  # environment variable of argcomplete: position of the program's name in the line, from 1
 
 
 def asked() -> bool:
@@ -19,7 +19,7 @@ def asked() -> bool:
 
 
 def words_of(verbs: Iterable[str]) -> Sequence[str]:
-    """The words of the line before the word at the cursor, from the verb on.
+    """The words of the line from the verb up to the word at the cursor, without this word.
 
     If the word at the cursor is the verb itself, this proposes the verbs and ends the program.
     """

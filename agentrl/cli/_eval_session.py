@@ -42,7 +42,7 @@ class Session:
         contestant: the policy.
         entry: the environment.
         tasks: the panel.
-        pool: where environments run.
+        pool: section [pool], which says where environments run.
 
     Attributes:
         facts: the parts of the printed report besides its summary; empty before `play`.
@@ -67,10 +67,10 @@ class Session:
 
     @property
     def early(self) -> bool:
-        """Is the header, a line on what is played, printed before the first episode?
+        """Is the header, a line that names the policy, the environment and the tasks, printed before the first episode?
 
-        With --json the header is a part of the printed object. Without --json it is printed first on a terminal, and
-        elsewhere above the report.
+        It is if the output is a terminal. On other outputs the header is printed directly above the report. With --json
+        it is a part of the printed object.
         """
         return not self.arguments.json and sys.stdout.isatty()
 
@@ -145,7 +145,10 @@ class Session:
     async def _watched(
         self, work: Coroutine[Any, Any, Report], traffic: Traffic, bar: Any, progress: Progress
     ) -> Report:
-        """Await the report, then close the endpoint; meanwhile show its traffic, and say when it does not answer."""
+        """Await the report of `work`, then close the endpoint.
+
+        Until then, show the endpoint's traffic in the progress bar, and print a line if the endpoint does not answer.
+        """
 
         async def watch() -> None:
             told = SILENT_S
@@ -199,7 +202,7 @@ class Session:
         return {"played": played, "seed": arguments.seed, "limits": limits}
 
     def _refuse_remains(self) -> None:
-        """Raises ValueError if the episodes of a stopped evaluation or a finished report would be lost."""
+        """Raises ValueError if this evaluation would delete the episodes or the report of an earlier evaluation."""
         out = self.arguments.out
         if out is None or self.arguments.force:
             return
@@ -220,8 +223,8 @@ class Session:
     def _stored(self, limits: Limits) -> dict[tuple[int, int], Outcome]:
         """Open the folder of the episodes; with --resume, returns its outcomes by (position of the task, sample).
 
-        Without --resume, the episodes of an earlier evaluation and its report are removed. Without --out, there is no
-        folder.
+        Without --resume, the episodes and the report of an earlier evaluation are removed. Without --out, nothing is
+        stored.
         """
         if self.arguments.out is None:
             return {}
@@ -245,7 +248,7 @@ class Session:
         return known
 
     def how_to_continue(self, words: Sequence[str]) -> str:
-        """A sentence on the episodes that a stopped evaluation has stored, and on the command that continues it."""
+        """A sentence that says how many episodes a stopped evaluation has stored, and which command continues it."""
         if self.arguments.out is None:
             return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples

@@ -1,4 +1,4 @@
-"""The command line of `agentrl eval`: its options, the file of `--recipe`, and the tasks that they select."""
+"""The command line of `agentrl eval`: its options, the file of `--recipe`, and the tasks that these select."""
 
 import argparse
 import os
@@ -41,7 +41,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
         "--tasks", type=positive, help="only the first N tasks (default: all, or the first 200 of an endless list)"
     )
     parser.add_argument("--samples", type=positive, default=1, help="play each task N times (default: once)")
-    parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: the run's or the server's own")
+    parser.add_argument("--temperature", type=temperature, help="0 is greedy; default: that of the run or the server")
     parser.add_argument(
         "--turns",
         type=positive,
@@ -49,8 +49,8 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", type=Path, help="write the report here, and every episode beside it: see agentrl view")
-    parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation of this --out")
-    parser.add_argument("--force", action="store_true", help="write over the report of this --out, if there is one")
+    parser.add_argument("--resume", action="store_true", help="continue the stopped evaluation whose report is --out")
+    parser.add_argument("--force", action="store_true", help="overwrite the report --out if it exists")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_intermixed_args(words)
     if arguments.resume and arguments.out is None:
@@ -96,8 +96,13 @@ def panel(
 ) -> tuple[Entry[EnvironmentFile], list[Task]]:
     """(the environment that has the tasks, the tasks to play).
 
-    The keys of a panel file are searched in the tasks of `entry` (held-out by default). If a key is missing there and
-    `told` (the options that the user gave) has no `split`, all keys are searched in the environment's default split.
+    The keys of a panel file are searched in the tasks of `entry` (by default the held-out tasks). If a key is missing
+    there and `told` has no `split`, all keys are searched in the environment's default split.
+
+    Args:
+        arguments: the parsed command line.
+        entry: the environment with the options of the evaluation.
+        told: the options of the environment that the command line and [eval.env] of the evaluated run set.
     """
     if arguments.panel is None:
         tasks = tasks_of(entry)
@@ -131,8 +136,8 @@ def check_out(path: Path, *, again: bool = True) -> None:
         raise ValueError(f"--out {path} is a folder: name a file in it")
     if path.exists() and not again:
         raise ValueError(
-            f"{path} exists: name another file, or add --resume to play only what it lacks, or --force to play all "
-            "again and write over it"
+            f"{path} exists: name another file, or add --resume to play only the missing episodes, or --force to "
+            "play all episodes again and overwrite the report"
         )
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:

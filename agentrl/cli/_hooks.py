@@ -8,7 +8,7 @@ from agentrl import catalogue
 
 
 def listing(kind: str = "", *, json: bool = False) -> str:
-    """The hooks of a catalogue as a table or as JSON; an empty `kind` takes all catalogues.
+    """The hooks of a catalogue as a table or as JSON; if `kind` is empty, of all catalogues.
 
     Raises:
         ValueError: there is no such catalogue.
@@ -29,11 +29,14 @@ def rows(kind: str) -> list[dict[str, Any]]:
         mandatory = default is MISSING
         row = {"hook": hook, "mandatory": mandatory, "help": field.metadata["help"]}
         found.append(row if mandatory else {**row, "default": default})
-    return sorted(found, key=lambda row: not row["mandatory"])  # the sort is stable: the class's order remains
+    return sorted(found, key=lambda row: not row["mandatory"])  # stable: else in the class's order
 
 
 def table(kind: str, of_kind: list[dict[str, Any]]) -> str:
-    """Lines of hook, `mandatory` or the default, and help, under the catalogue's name and package."""
+    """The table of one catalogue: its name and package, then one line per hook.
+
+    The line of a hook has its name, its default (or the word `mandatory`) and its help.
+    """
     heading = f"{kind}: hooks of one {catalogue.KINDS[kind].word}, a file in {catalogue.KINDS[kind].package}"
     cells = [(row["hook"], "mandatory" if row["mandatory"] else repr(row["default"]), row["help"]) for row in of_kind]
     cells.insert(0, ("hook", "default", "help"))

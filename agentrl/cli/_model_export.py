@@ -14,7 +14,8 @@ def export(arguments: Namespace) -> dict[str, str]:
     """Write the folder; returns its path, and the names of the exported checkpoint, policy and form.
 
     Raises:
-        ValueError: no such run, checkpoint, policy or adapters, or the folder cannot be written.
+        ValueError: there is no such run, checkpoint or policy; an option asks for adapters and the policy has none; or
+            the folder cannot be written.
     """
     run = Path(arguments.source)
     config = read_config(run)
@@ -26,7 +27,7 @@ def export(arguments: Namespace) -> dict[str, str]:
     if form == "adapter" and not base:
         raise ValueError(
             f"the adapters of {run} belong to a model that was made from scratch and is stored nowhere else: leave out "
-            "--adapter to export both as one model"
+            "--adapter to export the model with its adapters"
         )
     card = model_card(Exported(run=run, checkpoint=checkpoint, policy=policy, form=form, licence=arguments.licence))
 

@@ -1,4 +1,4 @@
-"""Parses command lines: a mistake in the command line becomes one sentence, like every other mistake.
+"""Parses command lines. A mistake in a command line raises ValueError, which the program prints as one sentence.
 
 Verbs that environments define also use this parser (`from agentrl.cli import Parser`).
 """
@@ -17,7 +17,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument. Without a default, argparse would call a list that may be empty (`nargs="*"`) required."""
+        """Add an argument. A list that may be empty (`nargs="*"`) gets the default [].
+
+        Without this default, argparse would report such a list as required.
+        """
         if options.get("nargs") == "*":
             options.setdefault("default", [])
         return super().add_argument(*names, **options)
@@ -30,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def parse_intermixed_args(self, *given: Any, **options: Any) -> argparse.Namespace:  # type: ignore[override]
-        """As `parse_args`."""
+        """See `parse_args`; here, options may also stand between the other words."""
         if _completion.asked():
             _completion.propose(self)
         found: argparse.Namespace = super().parse_intermixed_args(*given, **options)

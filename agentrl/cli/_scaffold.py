@@ -26,7 +26,7 @@ from agentrl.tool_env import environment
 
 
 class TITLE:
-    """One object per episode: its attributes are the episode's state, its typed public methods are the tools."""
+    """One object per episode: its attributes are the state of the episode; its public methods with types are tools."""
 
     def reset(self, low: int, high: int, seed: int) -> str:
         self.low, self.high = low, high  # the number lies between them
@@ -53,11 +53,11 @@ class TITLE:
         return float(answer == str(self.number))
 
     def _actions(self) -> list[str]:
-        """What may be done now: calls as in Python, and final answers. Small models choose among them."""
+        """The admissible actions: calls as in Python, and final answers. Small models choose among these."""
         return [*(f"compare({number})" for number in self.numbers), *map(str, self.numbers)]
 
     def _expert(self) -> str:
-        """A demonstrator's next action, for [warmup]; it may look at everything."""
+        """The next action of the expert that [warmup] clones; unlike the agent, it may read every attribute."""
         return str(self.low) if self.low == self.high else f"compare({(self.low + self.high) // 2})"
 
 
@@ -68,13 +68,13 @@ Config, make, tasks, prompt = environment(TITLE, rows=ROWS, name="NAME")
 ENV_RECIPE = """\
 # A small model made from scratch learns NAME on two CPU cores, in about three minutes:
 #     agentrl train NAME.toml
-# `agentrl train --explain` says what else can be set; what is left out here is chosen for this kind of model.
+# `agentrl train --explain` lists all other options; those that are left out here get values for this kind of model.
 
 [run]
 iterations = 30
 
 [env]
-name = "agentrl_NAME"      # the module in this folder; after an installation NAME is enough
+name = "agentrl_NAME"      # the module in this folder; after pip install, the name NAME is enough
 split = "train"            # the key of a row decides its split
 
 [eval.env]
@@ -90,7 +90,7 @@ intermediate = 128
 turns = 8
 
 [warmup]
-expert = "careless:0.2"    # the expert, but one action of five at random: so something is left to learn from rewards
+expert = "careless:0.2"    # the expert with one action of five at random, so that rewards can still improve the clone
 """
 
 ENV_README = """\
@@ -98,23 +98,23 @@ ENV_README = """\
 
 | file | what it is |
 | --- | --- |
-| `agentrl_NAME.py` | the environment: first message, tools, reward, listed actions, a demonstrator |
+| `agentrl_NAME.py` | the environment: first message, tools, reward, listed actions, an expert |
 | `test_NAME.py` | its tests, `python -m pytest` |
 | `NAME.toml` | a recipe, `agentrl train NAME.toml` |
-| `pyproject.toml` | so that `pip install --no-build-isolation -e .` makes NAME known by its name everywhere |
+| `pyproject.toml` | after `pip install --no-build-isolation -e .`, agentrl finds NAME by its name in every folder |
 
 ```
 agentrl check agentrl_NAME                    # does it keep the promises of an environment?
-agentrl play agentrl_NAME                     # by hand
-agentrl eval agentrl_NAME --policy expert     # the demonstrator, on all tasks
-agentrl train NAME.toml                       # clones the demonstrator, then learns from rewards
+agentrl play agentrl_NAME                     # play a task by hand
+agentrl eval agentrl_NAME --policy expert     # the expert, on all tasks
+agentrl train NAME.toml                       # clones the expert, then learns from rewards
 agentrl eval agentrl_NAME --policy runs/NAME --out run.json                 # on the tasks that it was not trained on
 agentrl eval agentrl_NAME --policy random --split test --out random.json    # on the same tasks
 agentrl compare run.json random.json
 ```
 
-The run prints held-out success before the warm-up (start), after it (clone) and after training (end). What can be
-written into the class is in agentrl's docs/environments.md.
+The run prints the success rate on held-out tasks before the warm-up (start), after it (clone) and after training (end).
+agentrl's docs/environments.md lists everything that the class may have.
 """
 
 ENV_TEST = '''\
@@ -164,7 +164,7 @@ class Config(BaseModel, frozen=True, extra="forbid"):
 
 
 class TITLE:
-    """Shared by all episodes of a process; add `reset(self)` if it keeps state for one episode."""
+    """One object for all episodes of a process; if it keeps state of one episode, add a method `reset(self)`."""
 
     name = "NAME"
 
@@ -231,7 +231,7 @@ STEPS = {
 cd {folder} && python -m pytest    # its tests
 agentrl play agentrl_{name}        # then: agentrl check agentrl_{name}, agentrl eval agentrl_{name} --policy expert
 agentrl train {name}.toml          # learns in about three minutes; README.md says more
-pip install --no-build-isolation -e .    # makes it known as {name} everywhere""",
+pip install --no-build-isolation -e .    # agentrl then finds it as {name} in every folder""",
     "tool": """\
 cd {folder} && python -m pytest    # its tests
 pip install --no-build-isolation -e {folder}

@@ -1,9 +1,10 @@
 """`agentrl serve mcp ENV [key=value ...] [--task KEY] [--http HOST:PORT]`: an environment's tools for any MCP client.
 
-The client sees the environment's tools and two more: `new_task` begins an episode and returns its first message,
-`final_answer` gives the final answer, which ends the episode and returns its reward (in the environment desk it is a
-message to the customer). If the environment has no tools, the client sees `act` and `new_task`. Without --http the
-server uses stdin and stdout, for clients that start servers themselves. The server plays one episode at a time.
+The client sees the environment's tools and two more: `new_task` begins an episode and returns its first message, and
+`final_answer` gives the final answer, which ends the episode and returns its reward (in the environment desk, the final
+answer is a message to the customer). If the environment has no tools, the client sees `act` and `new_task`. Without
+--http the server uses stdin and stdout, for clients that start servers themselves. The server plays one episode at a
+time.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def address(word: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; ValueError if the word is not of that form."""
+    """(host, port) of a word HOST:PORT; raises ValueError if the word has another form."""
     host, colon, port = word.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{word!r} is no address: write HOST:PORT, such as 127.0.0.1:8765")

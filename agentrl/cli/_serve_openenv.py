@@ -1,10 +1,11 @@
 """`agentrl serve openenv ENV [key=value ...] [--port N] [--python PYTHON]`: an environment for clients of OpenEnv.
 
-The server is that of the package openenv, in the Python that --python names (docs/foreign.md). Each session plays its
-own instance of the environment. The argument `seed` of `reset` chooses a task by its position in the list, `task=KEY`
-by its key; without these arguments each `reset` takes the next task of the list. If the environment has tools, actions
-are calls of its tools; the tool `final_answer` ends the episode (in the environment desk it is a message to the
-customer). If the environment has no tools, an action is {"action": TEXT}. Ctrl-C stops the server.
+The package openenv has the server, which runs in the Python that --python names (docs/foreign.md). Each session plays
+its own instance of the environment. The argument `seed` of `reset` chooses a task by its position in the list, and
+`task=KEY` by its key; without these arguments each `reset` takes the next task of the list. If the environment has
+tools, actions are calls of its tools; the tool `final_answer` ends the episode (in the environment desk, the final
+answer is a message to the customer). If the environment has no tools, an action is {"action": TEXT}. Ctrl-C stops the
+server.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--sessions", type=positive, default=16, help="largest number of sessions at a time")
     parser.add_argument(
-        "--token-variable", default="", metavar="NAME", help="variable with the token that clients must send"
+        "--token-variable", default="", metavar="NAME", help="environment variable of the token that clients send"
     )
     parser.add_argument("--python", default="", help="the Python that has the package openenv; default: this one")
     arguments = parser.parse_intermixed_args(list(words))

@@ -33,13 +33,13 @@ def main(words: Sequence[str]) -> int:
         "--turns",
         type=positive,
         default=1000,
-        help="largest number of answers per episode; further requests are refused",
+        help="largest number of answers per episode; the server refuses further requests",
     )
     parser.add_argument(
         "--turn-tokens",
         type=positive,
         default=1024,
-        help="largest number of tokens per answer; a longer answer is cut off",
+        help="largest number of tokens per answer; a longer answer is cut off there",
     )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
@@ -63,8 +63,8 @@ def _words(stored: int, unfinished: int, out: Path | None) -> str:
     if out is None:
         return ""
     if not stored:
-        return f"; no episode was ended, {unfinished} were in progress: nothing is stored"
-    return f"; {stored} episodes are in {out}, {unfinished} in progress are not"
+        return f"; no episode has ended and {unfinished} were in progress, so nothing is stored"
+    return f"; {stored} episodes are stored in {out}, {unfinished} in progress are lost"
 
 
 async def _serve(guests: Guests, name: str, host: str, port: int) -> None:
@@ -74,7 +74,8 @@ async def _serve(guests: Guests, name: str, host: str, port: int) -> None:
     endpoint.open()
     print(f"{name} at {endpoint.url}", flush=True)
     try:
-        # SIGTERM and Ctrl-C raise KeyboardInterrupt in whatever code runs. Inside a destructor the exception is lost.
+        # SIGTERM and Ctrl-C raise KeyboardInterrupt in the code that is running. In a destructor the exception is lost.
+        # So this loop also checks whether a signal has arrived.
         while not _stop.requested():
             await asyncio.sleep(LOOK_S)
         raise KeyboardInterrupt

@@ -1,8 +1,9 @@
 """`agentrl serve retriever --corpus FILE [options] [key=value ...]`: a search server of the Search-R1 protocol.
 
-POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` (0 or null: --top-k) and `return_scores`,
-and returns {"result": [[...], ...]}, one list per query; GET /health answers when the server is ready. key=value are
-options of the search tool, such as backend=faiss faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
+POST /retrieve takes JSON with `queries` (a list) or `query` (a text), `topk` and `return_scores`. If `topk` is missing,
+0 or null, --top-k applies. The server returns {"result": [[...], ...]}, one list of passages per query. GET /health
+answers as soon as the server is ready. key=value are options of the search tool, such as backend=faiss
+faiss.encoder=intfloat/e5-base-v2 or bm25.k1=1.2.
 """
 
 import signal
@@ -24,18 +25,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--corpus", help="a JSONL file, one passage per line: id and contents, or title and text")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
-    parser.add_argument("--top-k", type=positive, default=3, help="passages per query, if the request has no topk")
+    parser.add_argument("--top-k", type=positive, default=3, help="passages per query if the request has no topk")
     parser.add_argument(
         "--max-batch",
         type=positive,
         default=512,
-        help="largest number of queries per request; a longer request is refused",
+        help="largest number of queries per request; the server refuses a request with more",
     )
     parser.add_argument(
         "--max-top-k",
         type=positive,
         default=1000,
-        help="largest topk of a request; a request with a larger topk is refused",
+        help="largest topk of a request; the server refuses a request with a larger topk",
     )
     arguments = parser.parse_intermixed_args(list(words))
     if not 0 <= arguments.port < 1 << 16:
@@ -52,7 +53,7 @@ def main(words: Sequence[str]) -> int:
     print(f"retriever at http://{arguments.host}:{server.server_address[1]}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:
-        server.serve_forever()  # until SIGTERM, which shuts it down, or Ctrl-C
+        server.serve_forever()  # until SIGTERM or Ctrl-C
     except KeyboardInterrupt:
         pass
     finally:

@@ -15,13 +15,20 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_S = 3.0  # time for closing, in which repeated signals are ignored
-AGAIN_S = 0.05  # time after which an interrupt that Python could not raise is raised again
-LAST_S = 10.0  # time for the interpreter to end after the sentence; then the process ends in spite of hanging threads
+AGAIN_S = 0.05  # if Python could not raise an interrupt, the signal is sent again after this time
+LAST_S = 10.0  # longest time for the interpreter to end after the sentence; then the process ends even if threads hang
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _State:
-    """The stop of this process: the signal, the time of its arrival, and a function that gives the sentence's end."""
+    """The stop of this process.
+
+    Attributes:
+        signum: the signal; 0 before one has arrived.
+        at_s: time of its arrival, by `time.monotonic`.
+        told: whether the sentence was printed after a signal.
+        hint: returns the end of the sentence.
+    """
 
     signum = 0
     at_s = 0.0
@@ -30,7 +37,7 @@ class _State:
 
 
 def listen() -> None:
-    """Stop on SIGINT and SIGTERM. If the parent process has set one of the two to be ignored, it stays ignored."""
+    """Stop on SIGINT and SIGTERM. A signal that this process has inherited as ignored stays ignored."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _stop)
@@ -39,12 +46,12 @@ def listen() -> None:
 
 
 def on_stop(hint: Callable[[], str]) -> None:
-    """Let the sentence end with what `hint` returns, such as `; continue with: ...`."""
+    """Set the function that returns the end of the sentence, such as `; continue with: ...`."""
     _State.hint = staticmethod(hint)
 
 
 def requested() -> bool:
-    """Has a signal arrived? Then any error that ends the verb is a consequence of the stop."""
+    """Has a signal arrived? If so, any error that ends the verb is a consequence of the stop."""
     return _State.signum != 0
 
 
@@ -65,7 +72,7 @@ def finish(error: BaseException) -> int:
 
 
 def release() -> None:
-    """Called when the verb has ended: from now on, a signal ends the process without a message."""
+    """Let a signal end the process without a message from now on; called when the verb has ended."""
     for signum in SIGNALS:
         if signal.getsignal(signum) is _stop:
             signal.signal(signum, signal.SIG_DFL)
@@ -82,7 +89,10 @@ def _stop(signum: int, frame: object) -> None:
 
 
 def _tell() -> None:
-    """Print the sentence once. On a terminal, also show the cursor again, which a progress bar may have hidden."""
+    """Print the sentence if it was not printed since the signal.
+
+    On a terminal, also show the cursor again, which a progress bar may have hidden.
+    """
     if _State.told:
         return
     _State.told = requested()
@@ -93,7 +103,8 @@ def _tell() -> None:
 def _unraisable(unraisable: Any) -> None:
     """If an interrupt arrived where Python cannot raise it, such as in `__del__`, send the signal again.
 
-    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would also be lost.
+    Another thread sends it after `AGAIN_S` seconds, because an interrupt inside this function would also be lost. After
+    a signal, other errors that cannot be raised are not printed, because they are consequences of the stop.
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt) and requested():
         signum, _State.signum = _State.signum, 0

@@ -3,7 +3,7 @@
 REPORT.json is a report of `agentrl eval --out`. For a stopped evaluation, name its folder REPORT.episodes. Without
 --episode it prints one line per episode, episodes without success first; N is the number in that line, from 0 in the
 order of the panel. The ending is done, the limit that cut the episode (turn_limit, token_limit, ...), refused (by a
-content filter), or env_error (the episode was lost).
+content filter), or env_error (the episode was lost to a fault).
 """
 
 import json
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
         print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
         return 0
     shown = [one for one in episodes if not (arguments.failed and one.outcome["success"])]
-    shown.sort(key=lambda one: bool(one.outcome["success"]))  # the sort is stable: the panel's order remains
+    shown.sort(key=lambda one: bool(one.outcome["success"]))  # stable: else in the panel's order
     if arguments.json:
         print(json.dumps([{"episode": one.number, **one.outcome} for one in shown], ensure_ascii=False))
     else:
@@ -87,7 +87,7 @@ def read_episodes(path: Path) -> list[Episode]:
             f"{len(stored_episodes(folder))} episodes that are stored, and agentrl eval ... --resume plays the others"
         )
     report = read_report(path)
-    named = report.get("episode_files")  # None: training stores its evaluations as step graphs, without transcripts
+    named = report.get("episode_files")  # None for evaluations in training: they store step graphs, no transcripts
     places: dict[str, int] = {}
     found = []
     for number, outcome in enumerate(report["outcomes"]):
@@ -158,7 +158,7 @@ def _turn(graph: StepGraph, row: int) -> dict[str, Any]:
 
 
 def as_text(whole: Mapping[str, Any]) -> str:
-    """A transcript for reading: each message under its role, each answer with its action and the result."""
+    """A transcript as text: each message below its role, and each answer with its action and the result."""
     won = "success" if whole["success"] else "no success"
     lines = [
         f"episode {whole['episode']}: {whole['task']}, {won}, reward {whole['reward']:g}, ending {whole['ending']}"

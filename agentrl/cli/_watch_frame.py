@@ -97,12 +97,12 @@ def _curves(curves: Sequence[Curve], ascii_only: bool, with_range: bool) -> Tabl
 
 
 def shown(curve: Curve, value: float) -> str:
-    """A value of a curve as text; shares and success as percent."""
+    """A value of a curve as text; shares and success rates are in percent."""
     return f"{value:.1%}" if curve.name.startswith("success") or curve.name.endswith("_share") else f"{value:.4g}"
 
 
 def sparkline(curve: Curve, ascii_only: bool = False) -> str:
-    """The curve as characters, from its lowest to its highest value; success always from 0 to 1."""
+    """The curve as characters, scaled from its lowest to its highest value; success is scaled from 0 to 1."""
     marks, values = PLAIN if ascii_only else BLOCKS, thinned(curve.value, WIDTH)
     low, high = (0.0, 1.0) if curve.name.startswith("success") else (min(values), max(values))
     places = [(value - low) / (high - low) if high > low else 0.0 for value in values]

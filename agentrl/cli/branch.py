@@ -1,11 +1,11 @@
-"""`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step again n times and see its value.
+"""`agentrl branch RUN --episode E --turn T [-n 8] [--policy P]`: play a stored step n times more to estimate its value.
 
 The recorded actions before turn T are carried out again, and the observations are compared with the stored ones. From
 there the episode is continued n times, each time with a new answer at turn T. The continuations are added to the stored
-graph (kind probe: no credit method and no training sees them). Their mean return, under the run's [reward], becomes the
-value of the step in the column mc_value. P is a policy as for `agentrl eval`; without it the run's latest checkpoint
-plays. If turn T + 1 was branched before, or turn T terminated the episode, the command also prints the Monte Carlo
-advantage of the stored step, next to the advantage that the credit method gave.
+graph as probes, which no credit method and no training reads. Their mean return, after the run's reward transforms,
+becomes the value of the step in the column mc_value. P is a policy as for `agentrl eval`; by default the run's latest
+checkpoint plays. If turn T + 1 was branched before, or turn T terminated the episode, the command also prints the
+Monte Carlo advantage of the stored step, next to the advantage that the credit method gave.
 """
 
 import json
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl branch", __doc__)
     parser.add_argument("run", type=Path, help="a run folder with stored graphs")
     parser.add_argument("--episode", type=seed, required=True, help="number of the episode (`agentrl view` lists them)")
-    parser.add_argument("--turn", type=seed, required=True, help="the turn to play anew; 0 is the first")
+    parser.add_argument("--turn", type=seed, required=True, help="the turn to play again; 0 is the first")
     parser.add_argument("-n", type=positive, default=8, help="number of continuations (default 8)")
     parser.add_argument(
         "--policy", help="the policy that plays the continuations (default: the run's latest checkpoint)"
@@ -117,7 +117,8 @@ def table(report: dict[str, Any]) -> str:
         lines += [
             "",
             "(the environment has no snapshots, so the continuations began by carrying out "
-            f"{report['replayed_actions']} recorded actions again and compared the observations with the stored ones)",
+            f"{report['replayed_actions']} recorded actions again, in total, and comparing the observations with the "
+            "stored ones)",
         ]
     lines += ["", f"Monte Carlo value of the state: {value}"]
     if report.get("value") is not None:

@@ -1,14 +1,16 @@
-"""`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: are an environment's promises kept?
-`agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers paid?
-`agentrl check --hooks [KIND] [--json]`: which hooks may a file of the catalogue KIND, or of each catalogue, have?
+"""`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: does ENV keep its promises?
+`agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers rewarded?
+`agentrl check --hooks [KIND] [--json]`: list the hooks of a file of the catalogue KIND, or of each catalogue.
 
-The first form checks seeds, determinism, snapshots, pickling and parsing, and runs Gymnasium's checker. Notes name what
-breaks no promise but may be a mistake: an environment without a reward, a tool that always raises, a column that
-divides rows into train and test. An environment with a reference engine (ALFWorld) is compared with that engine on N
-walks per game under DIR. With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the
-recipe's first tasks. The table has the share of attacks that fool each signal and the recipe's reward. The exit code is
-1 if more than SHARE of the attacks fool the reward, or if the reward gives right and wrong answers the same value on
-every task.
+The first form checks the promises of an environment: seeds, determinism, snapshots, pickling and parsing. It also runs
+Gymnasium's checker. Notes name things that break no promise and may still be mistakes: an environment without a reward,
+a tool that always raises, a column that divides rows into train and test. With --games, an environment with a reference
+engine (ALFWorld) is compared with that engine on N walks in each game under DIR.
+
+With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first tasks. An
+attack fools a signal or the reward if its value is closer to the value of a right answer than to that of a wrong one.
+The table has the share of attacks that fool each signal and the reward. The exit code is 1 if more than SHARE of the
+attacks fool the reward, or if the reward gives right and wrong answers the same value on every task.
 """
 
 import json
@@ -29,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl check", __doc__)
     parser.add_argument("env", nargs="?")
     parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--tasks", type=positive, default=4, help="tasks to try")
+    parser.add_argument("--tasks", type=positive, default=4, help="number of tasks to try; default 4")
     parser.add_argument("--games", type=Path)
     parser.add_argument("--walks", type=positive, default=1)
     parser.add_argument("--seed", type=seed, default=0)
@@ -81,17 +83,20 @@ def main(words: Sequence[str]) -> int:
 
 
 def _played(entry: Entry[EnvironmentFile], asked: int) -> tuple[int, str]:
-    """(number of tasks to try; this number and the number of all tasks, in words); 0 and "no task" without a list."""
+    """(number of tasks to try; this number and the number of all tasks, in words).
+
+    0 and "no task" if the environment cannot list its tasks.
+    """
     try:
         count = len(entry.hooks.tasks(entry.config))
-    except Exception:  # noqa: BLE001  a finding says so
+    except Exception:  # noqa: BLE001  a finding of check_env names this error
         return 0, "no task"
     tried = min(asked, count)
     return tried, f"{tried} of {count:,} tasks" if count <= ENDLESS else f"{tried} tasks of an endless list"
 
 
 def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[str]:
-    """Notes on things that break no promise. If the environment is broken, only a note on a possible cause."""
+    """Notes on things that break no promise. If a promise is `broken`, only a note on a possible cause of this."""
     if broken:
         from agentrl.run import leak_note
 

@@ -1,8 +1,9 @@
 """`agentrl compare A B [--mode greedy|sampled] [--json]`: compare two evaluations of the same panel, paired by task.
 
-A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders, whose
-last evaluation is taken. The difference is A minus B. If both are evaluations of one run, the later one becomes A.
-Notes below the comparison name what else may make the reports differ: empty or cut-off answers, and other limits.
+A and B are reports that `agentrl eval --out` wrote, files in the folder `evaluations` of a run, or run folders. From a
+run folder, the last evaluation is taken. The difference is A minus B. If both are evaluations of one run, the later one
+becomes A. Notes below the comparison name other possible causes of a difference: empty or cut-off answers, and
+different limits.
 """
 
 import json
@@ -20,7 +21,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument(
-        "--mode", choices=MODES, help="which evaluations of run folders; default: greedy if every run folder has one"
+        "--mode",
+        choices=MODES,
+        help="mode of the evaluations of run folders; default: greedy if each has a greedy one, else sampled",
     )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(words)
@@ -33,7 +36,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _why_this_mode(paths: Sequence[Path], asked: str | None) -> list[str]:
-    """A sentence on the mode that was chosen for run folders, if the command line does not name one."""
+    """A sentence on the mode that was chosen for run folders; empty if the command line names the mode."""
     folders = [path for path in paths if path.is_dir()]
     if asked is not None or not folders:
         return []
@@ -46,7 +49,7 @@ def _why_this_mode(paths: Sequence[Path], asked: str | None) -> list[str]:
 
 
 def _too_few(r: dict[str, Any]) -> str:
-    """If the interval includes 0: a note that a difference below the detectable one is not excluded; else empty."""
+    """If the interval includes 0: a note that there may be a difference below the detectable one; else empty."""
     found = r["interval"][0] > 0 or r["interval"][1] < 0
     return "" if found else "; a smaller difference is possible"
 
@@ -57,9 +60,9 @@ def sentence(r: dict[str, Any]) -> str:
     if not r["only_a"] and not r["only_b"]:
         return (
             f"A {r['a']}: {r['success_a']:.1%}\nB {r['b']}: {r['success_b']:.1%}\n"
-            f"A minus B: {0:+.1%}, since each of the {r['episodes']} tasks of {r['benchmark']}, panel {r['panel']}, "
-            "has the same outcome in both: the two may be one policy, or the tasks too easy or too hard to tell them "
-            "apart; no "
+            f"A minus B: {0:+.1%}, because each of the {r['episodes']} tasks of {r['benchmark']}, panel {r['panel']}, "
+            "has the same outcome in both: A and B may be one policy, or the tasks may be too easy or too hard to tell "
+            "them apart; no "
             f"interval can be estimated from differences that are all 0 (with 95% confidence, at most "
             f"{1 - 0.05 ** (1 / r['episodes']):.1%} of such tasks have different outcomes)\n{_detectable(r)}"
         )

@@ -1,7 +1,8 @@
-"""`agentrl completion bash|zsh|fish`: print what makes a shell complete verbs, options, recipes, keys and runs.
+"""`agentrl completion bash|zsh|fish`: print the shell code that completes verbs, options, recipes, keys and runs.
 
-bash: eval "$(agentrl completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit.
-fish: agentrl completion fish > ~/.config/fish/completions/agentrl.fish
+bash: add eval "$(agentrl completion bash)" to ~/.bashrc.
+zsh: add eval "$(agentrl completion zsh)" to ~/.zshrc, after compinit.
+fish: run agentrl completion fish > ~/.config/fish/completions/agentrl.fish
 """
 
 from collections.abc import Sequence

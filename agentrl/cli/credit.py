@@ -1,4 +1,4 @@
-"""`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on steps from anywhere."""
+"""`agentrl credit METHOD --steps FILE [key=value ...] [--json]`: any credit method on any stored steps."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
 
 
 def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5) -> int:
-    """Print how far methods agree. Options are `method.key=value`."""
+    """Print how far methods agree, with the `top` most different steps per pair. Options are `method.key=value`."""
     try:
         if len(set(methods)) < 2:
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
@@ -98,7 +98,10 @@ def run_page(
 
 
 def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
-    """The credit. The method may be a user's: its exception becomes a ValueError that says where it was raised."""
+    """The credit of the steps. An exception of the method becomes a ValueError that says where it was raised.
+
+    A user may have written the method, so it may raise any exception.
+    """
     try:
         return assign(entry, graph)
     except (ValueError, OSError):
@@ -147,10 +150,10 @@ def complain(error: Exception) -> int:
 
 
 def json_lines(graph: StepGraph, credit: Credit) -> list[str]:
-    """One JSON object per step, in the order of the input's lines; without a file of lines, in the order of the rows.
+    """One JSON object per step, in the order of the lines of the input, or of the rows if the input is a graph.
 
-    Keys: task, episode, turn, action (as far as the graph names them), advantage (null for a step without credit), and
-    the method's own parts.
+    Keys: task, episode, turn and action (if the graph has their names), advantage (null for a step without credit), and
+    the parts that the method stores beside the advantage.
     """
     advantage: list[Any] = np.where(credit.assigned, credit.advantage, np.nan).tolist()
     parts: dict[str, list[Any]] = {"advantage": advantage}
@@ -175,7 +178,7 @@ def keys(graph: StepGraph, row: int) -> dict[str, Any]:
 
 
 def per_row(graph: StepGraph, values: np.ndarray) -> list[list[Any]]:
-    """Per row, the values of its sampled tokens, from one value per token [S]."""
+    """For each row, the list of the values of its sampled tokens; `values` has one value per token [S]."""
     assert graph.tokens is not None, "credit per token without tokens"
     bounds, sampled = graph.tokens.offsets.tolist(), graph.tokens.sampled
     return [values[start:end][sampled[start:end]].tolist() for start, end in pairwise(bounds)]
@@ -187,9 +190,9 @@ def null(x: Any) -> Any:
 
 
 def table(graph: StepGraph, credit: Credit, method: str) -> str:
-    """A summary of each group, and the metrics, as text, without probes and demonstrations."""
+    """A summary of each group as text, without probes and demonstrations; below it the metrics of the method."""
     counted = ~np.isin(graph.kind, (PROBE, DEMO))  # [N]
-    peers = graph.peers  # [N] scores of different agents are never averaged together
+    peers = graph.peers  # [N] one number per group and agent: scores of different agents are not averaged together
     names = _names(graph, peers)
     episodes = int((graph.first & counted).sum())
     lines = [f"{method}: {int(counted.sum())} steps, {episodes} episodes, {len(names)} groups"]
@@ -208,7 +211,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:
     """One name per distinct number in `peers` [N], in ascending order of the numbers.
 
-    It is the name of the group; if the graph has several agents, the name of the agent follows.
+    The name is that of the group; if the graph has several agents, the name of the agent follows.
     """
     groups, agents = graph.names.get("group", ()), graph.names.get("agent", ())
     several = len(np.unique(graph.agent)) > 1
@@ -242,8 +245,8 @@ def names_method(word: str) -> bool:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
-    parser = Parser("agentrl credit", "Credit methods on stored steps.")
-    parser.add_argument("method", nargs="?", help="a credit method; several methods are compared")
+    parser = Parser("agentrl credit", "Compute credit methods on stored steps.")
+    parser.add_argument("method", nargs="?", help="a credit method; if several are named, they are compared")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument(
         "--steps", type=Path, help="steps.jsonl, a log of verl, TRL or chat messages, a stored graph, or a run folder"
@@ -254,10 +257,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="every method, its paper and the columns that it needs")
     parser.add_argument("--compare", metavar="a,b", help="methods to compare; options are method.key=value")
     parser.add_argument("--top", type=positive, default=5, help="number of steps to show per pair of compared methods")
-    parser.add_argument(
-        "--html", type=Path, metavar="OUT", help="write a page to look at: who gets the credit, and why"
-    )
-    parser.add_argument("--group", type=int, action="append", help="a group to show on the page; may be repeated")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write an HTML page of the credit of each step")
+    parser.add_argument("--group", type=int, action="append", help="a group on the page, by number; may be repeated")
     arguments = parser.parse_intermixed_args(words)
     if arguments.list:
         return run_list(arguments.json)
@@ -268,11 +269,12 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.compare = ",".join([arguments.method, *named])
         arguments.method, *arguments.options = [w for w in arguments.options if w not in named] or [None]
     if arguments.group is not None and arguments.html is None:
-        return complain(ValueError("--group chooses what --html shows: give --html OUT too"))
+        return complain(ValueError("--group chooses the groups that --html shows: add --html OUT"))
     if arguments.compare is not None:
         methods = arguments.compare.split(",")
         beside = [] if arguments.method is None else [arguments.method, *arguments.options]
-        # A word without `=` is one more method, unless it names a compared method before a dot, as gigpo.gamma does.
+        # A word without `=` is one more method. But gigpo.gamma, with a compared method before its dot, is an option
+        # without a value, for which the parser of options has an error message.
         further = [word for word in beside if "=" not in word and word.partition(".")[0] not in methods]
         options = [word for word in beside if word not in further]
         methods = [*further, *methods]

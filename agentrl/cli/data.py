@@ -1,12 +1,12 @@
-"""`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: what is wrong with rows that you bring?
+"""`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: find mistakes in the rows of a data set.
 
-SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder with one file per split, a folder of save_to_disk,
-DIR#SPLIT, or hub:OWNER/NAME. The command looks for duplicates, leaks between splits and columns of mixed types. Without
-an environment it also looks for empty and missing values. With a recipe, or an environment and its options, the rows
-are read as the tasks of that environment. The command then also looks for unreadable rows, first prompts that fill
-engine.max_context of the recipe, answers that are in no document, and solutions that fail. --held-out SOURCE names the
-rows that evaluations play. Findings go to standard error, with --json to standard output. Exit code 0: no finding, 1:
-findings, 2: the rows cannot be read.
+SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder DIR with one file per split, a folder DIR that
+`datasets` wrote by save_to_disk, one split DIR#SPLIT of such a folder, or hub:OWNER/NAME. The command looks for
+duplicates, leaks between splits and columns of mixed types. Without an environment it also looks for empty and missing
+values. With a recipe, or an environment and its options, the rows are read as the tasks of that environment. The
+command then also looks for unreadable rows, answers that are in no document, solutions that fail and, with a recipe,
+first prompts that fill engine.max_context. --held-out SOURCE names the rows that evaluations play. Findings are printed
+on standard error, with --json on standard output. Exit code 0: no finding; 1: findings; 2: the rows cannot be read.
 """
 
 import json
@@ -88,7 +88,10 @@ def _as_tasks(
 
 
 def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:
-    """The tokenizer of the recipe's model with its template; None, with a note, if it cannot be read here."""
+    """(the tokenizer of the recipe's model with its chat template, notes).
+
+    None in place of the tokenizer, and a note with the reason, if it cannot be read here.
+    """
     model = settings.tables.model
     if model.new is not None:
         return None, ["lengths are in words, because the recipe's model and its tokenizer are made from scratch"]
@@ -127,7 +130,7 @@ def _print(source: str, audit: Audit) -> None:
         print(f"note: {note}", file=sys.stderr)
     for name, size in audit.splits.items():
         lengths = audit.lengths.get(name)
-        cut = f", {lengths.cut} leave less room than limits.turn_tokens" if lengths and lengths.cut else ""
+        cut = f", {lengths.cut} prompts leave less room than limits.turn_tokens" if lengths and lengths.cut else ""
         measured = f"; first prompts in {lengths.unit}: median {lengths.median}, " if lengths else ""
         measured += f"95% up to {lengths.high}, longest {lengths.longest}" if lengths else ""
         print(f"{name}: {size} rows{measured}{cut}")

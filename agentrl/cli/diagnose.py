@@ -1,18 +1,19 @@
 """`agentrl diagnose RUN [--iterations A:B] [--json]`: what a run decides in each situation, and with what success.
 
-It reads the run's stored rollouts. The table has one line per situation. An environment may name situations
-(`situation` in its file); otherwise a situation is a kind of action. Columns:
+It reads the run's stored rollouts. The table has one line per situation. A decision is the choice of an action in a
+step. The hook `situation` of the environment's file gives each decision the name of a situation; without this hook, the
+name is the kind of the action. Columns:
   n/episode   decisions per episode
   episodes    share of episodes with such a decision
   success     success rate of the episodes with such a decision
   others      success rate of the episodes without such a decision
   entropy     nats per decision
-  varies      of the groups that made such a decision in a state in which they decided more than once: the share that
-              made another decision there as well
-  if, else    in the states where copies decided differently: share of the decisions of this line whose episode
-              succeeded, and the same share of the other decisions
-  back        share of decisions that led to a state in which the episode had been before, or changed nothing
-Below the table are the decisions that have become certain although their episodes still fail often.
+  varies      counted are the groups that decided at least twice in one state, with such a decision among these: share
+              of the groups that also made a decision of another situation in this state
+  if, else    in the states in which a group made decisions of several situations: success rate of the decisions of this
+              line, and of the other decisions; a decision succeeds if its episode succeeds
+  back        share of decisions that led back to an earlier state of the episode, or left the state unchanged
+Below the table are the situations in which the policy has become certain although the episodes still fail often.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""`agentrl doctor [RECIPE [section.key=value ...]] [--json]`: what is installed; what a recipe needs and lacks here.
+"""`agentrl doctor [RECIPE [section.key=value ...]] [--json]`: what is installed; what a recipe lacks here.
 
-With a recipe it tries the data, the model, the device, the endpoints and the packages that the recipe names, without
-training or downloading anything: one line for each thing found, and exit code 2 with one sentence for each thing that
-is missing.
+With a recipe it tries the data, the model, the device, the endpoints and the packages that the recipe names. It trains
+nothing and downloads nothing. It prints one line per thing that it finds. If things are missing, it prints one sentence
+per missing thing and returns exit code 2.
 """
 
 import json
@@ -19,7 +19,7 @@ from agentrl.run import versions
 from agentrl.secret import scrubbed
 
 DISTRIBUTION = "agentrl-stepgraph"
-NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # a requirement in our metadata
+NEEDED = re.compile(r"(?P<package>[\w.-]+).*; extra == ['\"](?P<extra>[\w-]+)['\"]")  # in our metadata
 
 
 def main(words: Sequence[str]) -> int:

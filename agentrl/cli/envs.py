@@ -38,7 +38,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def listing(*, as_json: bool) -> int:
-    """Print every environment with the first line of its description, or the error of its import; then the aliases."""
+    """Print every environment with the first line of its description; then the aliases.
+
+    If an environment cannot be imported, the error stands in place of the description.
+    """
     rows = []
     for name in catalogue.names("envs"):
         try:

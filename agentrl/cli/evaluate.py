@@ -6,8 +6,8 @@ action is repeated). By default the tasks are the held-out tasks, if the environ
 --games DIR choose other tasks. key=value are options of the environment; limits.KEY=value are limits per episode
 (turn_tokens, episode_tokens, calls, seconds, ...); endpoint.KEY=value are options of an openai: policy (timeout_s,
 concurrency, headers, extra_body, reasoning_effort, tool_calls, price_in, ...); pool.kind and pool.workers say where
-environments run. Ctrl-C stops the evaluation; --resume continues it. A report that exists is written over with --force
-or --resume only. See docs/evaluation.md.
+environments run. Ctrl-C stops the evaluation; --resume continues it. Only --force and --resume overwrite an existing
+report. See docs/evaluation.md.
 """
 
 import argparse
@@ -67,11 +67,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def _warn(arguments: argparse.Namespace, lost: str) -> None:
-    """The last line of an evaluation in which every answer was empty, cut off or refused. The exit code stays 0."""
+    """Print the last line of an evaluation in which every answer was empty, cut off or refused. Exit code 0 remains.
+
+    `lost` says how many answers these are.
+    """
     read = "" if arguments.out is None else f"; read the answers: agentrl view {arguments.out} --failed"
     print(
         f"agentrl: warning: {lost}, so this success rate may say little about how well the policy plays: see the "
-        f"line on these answers in the report{read}",
+        f"line of the report about these answers{read}",
         file=sys.stderr,
     )
 

@@ -1,9 +1,10 @@
 """`agentrl export SOURCE DIR [--as parquet|messages]`: write stored rollouts as tables or chats for other programs.
 
 SOURCE is a run folder (all of its stored graphs), one graph (.safetensors), or a file of steps that `agentrl credit`
-reads. parquet writes three tables per graph, steps, names and tails, with tokens as lists and the credit that training
-used. It needs the extra `data` of this package; docs/run-folder.md has the schema. messages writes messages.jsonl, one
-chat per episode in OpenAI's format. DIR must not exist; it appears when everything is written.
+reads. --as parquet writes three tables per graph: steps, names and tails. They hold the tokens as lists, and the credit
+that training used. This form needs the extra `data` of this package; docs/run-folder.md has the schema. --as messages
+writes messages.jsonl, one chat per episode in OpenAI's format. DIR must not exist; it appears when everything is
+written.
 """
 
 import json

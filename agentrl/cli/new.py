@@ -1,7 +1,8 @@
-"""`agentrl new env|tool NAME [--into FOLDER]`: make a package of your own, with entry point, test and pyproject.
+"""`agentrl new env|tool NAME [--into FOLDER]`: make a package for an environment or a tool of your own.
 
 It writes the folder NAME with one module, its test and a pyproject.toml; for an environment also a recipe and a README.
-After `pip install -e NAME` every command knows the entry by its name. The test and the recipe need no installation.
+After `pip install -e NAME` every command finds the environment or the tool by its name. The test and the recipe also
+work without an installation.
 """
 
 import json
@@ -24,7 +25,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser("agentrl new", __doc__)
     parser.add_argument("kind", choices=("env", "tool"))
     parser.add_argument("name", help="a word of small letters, digits and _")
-    parser.add_argument("--into", type=Path, default=Path(), help="where the folder goes; default: here")
+    parser.add_argument("--into", type=Path, default=Path(), help="folder in which NAME is made; default: here")
     parser.add_argument("--json", action="store_true", help="one JSON object: folder, files, next")
     arguments = parser.parse_args(words)
     check(arguments.kind, arguments.name)
@@ -45,7 +46,9 @@ def main(words: Sequence[str]) -> int:
 def check(kind: str, name: str) -> None:
     """Raises ValueError if the name is not valid, or is the name of an existing catalogue entry."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: use small letters, digits and _, a letter first, at most 41 characters")
+        raise ValueError(
+            f"{name!r} is no name: use small letters, digits and _, begin with a letter, and use at most 41 characters"
+        )
     if name in catalogue.names(f"{kind}s"):
         raise ValueError(f"{kind} {name!r} exists already: choose another name")
 

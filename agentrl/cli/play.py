@@ -1,9 +1,9 @@
 """`agentrl play ENV [key=value ...] [--task KEY] [--actions FILE --json]`: play a task by hand, or from a file.
 
 In the terminal: type an action, or its number. With --actions, every line of FILE is sent exactly as written, even
-after the end of the episode (if the name of FILE ends in .json, every string of its list is sent). With --actions, the
-environment's option max_steps is off unless you set it, and --json prints one object per line, the reset first. Experts
-play the agents that the environment calls.
+after the end of the episode. If the name of FILE ends in .json, FILE is a list, and every string of it is sent. With
+--actions, the environment's option max_steps is off by default. --json prints one object per line: the first is the
+reset, each other one is a step. Experts play the agents that the environment calls.
 """
 
 import json
@@ -96,8 +96,8 @@ class Table:
         team = resolve_agents(self.entry, resolve(ContextPolicy, {"name": "full"}), Limits(), "expert", sections)
         if errand.agent not in team:
             raise ValueError(
-                f"the environment calls agent {errand.agent!r} and does not describe it: add the agent to `agents` in "
-                "the environment's file"
+                f"the environment calls agent {errand.agent!r}, which its file does not describe: add the agent to "
+                "the hook `agents` of the file"
             )
         pools = {name: make_pool(agent.env, "inline") for name, agent in team.items()}
         crew = Crew(team, pools, admissible=False, seed=0)
@@ -122,7 +122,7 @@ def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> 
 
 
 def row(action: str | None, observation: Observation, reward: float, terminated: bool, info: Any) -> dict[str, Any]:
-    """One line of scripted play. `score` and `won` are taken out of the info; its other entries are in `info`."""
+    """One line of scripted play. `score` and `won` are moved from the info to the line; the rest of it is `info`."""
     visible = {"action": action, "observation": observation.text, "actions": list(observation.actions)}
     results = {key: info[key] for key in ("score", "won") if key in info}
     rest = {key: value for key, value in info.items() if key not in results}

@@ -1,6 +1,6 @@
 """`agentrl recipes [NAME] [--json]`: list the recipes that come with the program, or print one of them.
 
-`agentrl train NAME` runs a recipe of this list. `agentrl recipes NAME > mine.toml` makes a copy to change.
+`agentrl train NAME` runs a recipe of this list. `agentrl recipes NAME > mine.toml` makes a copy that you can change.
 """
 
 import json

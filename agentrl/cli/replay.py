@@ -4,9 +4,9 @@ Every stored action is carried out in the environment again, and the new observa
 compared with the stored ones; exit code 1 means that something differs (the environment has changed, or is not
 deterministic). With --rescore no environment is needed: rewards are computed from the stored signals, by the run's
 [reward] section and the options of this command, such as reward.name=weighted_sum reward.weights.format=0.5. With
---score the scores of the [[score]] sections are computed again from the stored texts, and then the rewards; answers of
-judges for which the run has paid are not paid for again. The stored graphs do not change; --out FOLDER writes graphs
-with the new signals and rewards.
+--score the scores of the [[score]] sections are computed again from the stored texts, and then the rewards; judges are
+not asked again for answers that the run has stored. The stored graphs do not change; --out FOLDER writes graphs with
+the new signals and rewards.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from agentrl.run import Loop
 from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 
-SHOWN = 10  # largest number of differences, or of different faults, that are printed per graph
+SHOWN = 10  # largest number of differences (with --score: of different faults) that are printed per graph
 
 
 def main(words: Sequence[str]) -> int:
@@ -113,12 +113,12 @@ def score_again(settings: Settings, files: Sequence[Path], arguments: argparse.N
     """Compute the scores of the graphs in these files again, then the rewards, and print how the rewards changed."""
     if not settings.score:
         raise ValueError(
-            f"{arguments.run / 'config.toml'} has no [[score]] section: add one by an option, such as "
+            f"{arguments.run / 'config.toml'} has no [[score]] section: add one on the command line, such as "
             "\"score={name='length_rules'}\""
         )
     if arguments.out is not None and arguments.out.resolve() == (arguments.run / "graphs").resolve():
         raise ValueError(
-            f"--out {arguments.out} holds the run's own graphs, which stay as they are: name another folder"
+            f"--out {arguments.out} holds the run's own graphs, which must not change: name another folder"
         )
     stage = ScoreStage(
         settings.score, settings.tables.scoring, next(iter(settings.agents)), arguments.run / "scores.jsonl"
@@ -154,10 +154,12 @@ def rescored(graph: StepGraph, settings: Settings) -> dict[str, Any]:
 
 
 def compared(graph: StepGraph, scored_again: StepGraph) -> dict[str, Any]:
-    """Compares a graph with the same graph scored again: mean rewards of episodes, and how many episodes' rewards
-    changed."""
+    """A graph compared with the same graph scored again.
+
+    The mean reward of the episodes before and now, the mean signals, and the number of episodes whose reward changed.
+    """
     every = ends(scored_again)
-    at = Ends(*(x[every.weight > 0] for x in every))  # played paths that no fault has ended
+    at = Ends(*(x[every.weight > 0] for x in every))  # only played paths that no fault has ended
     before, now = totals(graph, graph.reward, at), totals(graph, scored_again.reward, at)  # [L]
     return {
         "episodes": len(at.row),

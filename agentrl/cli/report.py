@@ -1,9 +1,9 @@
-"""`agentrl report RUN [--against RUN] [--out FILE] [--json]`: what a run learned, as one page that needs no network.
+"""`agentrl report RUN [--against RUN] [--out FILE] [--json]`: write what a run learned as one HTML page.
 
-The page answers: what is this run, does it learn, is it healthy, what goes wrong, which steps get the credit, what did
-the policy see and say, and with --against: is the run better than the other one? The page is written to
-RUN/report.html unless --out names a file. With --json, no page is written; the command prints the page's data as one
-JSON object.
+The page answers: what is this run, does it learn, is it healthy, what goes wrong, which steps get the credit, and what
+did the policy see and say? With --against it also answers: is this run better than the other run? The page needs no
+network. It is written to FILE; default: RUN/report.html. With --json, no page is written; the command prints the page's
+data as one JSON object.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
 
     if arguments.json:
         if arguments.out is not None:
-            raise ValueError("--json prints, and --out is for the page: leave one of them out")
+            raise ValueError("--json writes no page, and --out is the file of the page: leave one of them out")
         print(run_data(arguments.run, arguments.against).model_dump_json())
         return 0
     out = arguments.out or arguments.run / "report.html"

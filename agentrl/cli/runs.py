@@ -22,7 +22,7 @@ from agentrl.cli._parser import Parser
 from agentrl.cli._sentence import sentence
 from agentrl.run import ListedRun, condition, listed_runs, ordered, selected, spell
 
-HINT_BYTES = 1_000_000_000  # if the runs take this many bytes or more, the list says how to free some
+HINT_BYTES = 1_000_000_000  # if the runs take this much or more, the list says how to free disk space
 
 
 def main(words: Sequence[str]) -> int:
@@ -31,8 +31,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="default: runs")
     parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
     parser.add_argument("--sort", metavar="KEY", help="sort by this column or key; -KEY begins with the largest")
-    parser.add_argument("--best", action="store_true", help="only the run whose interval has the highest lower end")
-    parser.add_argument("--json", action="store_true", help="one JSON object per run and line")
+    parser.add_argument("--best", action="store_true", help="only the run whose success has the highest lower bound")
+    parser.add_argument("--json", action="store_true", help="one JSON object per run, each on one line")
     given = parser.parse_args(_joined(words))
     conditions = [condition(text) for text in given.where]
     found = listed_runs(given.folder)
@@ -76,8 +76,8 @@ def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -
     console.print(f"{count}, {size(total['all'])} on disk ({parts})", markup=False)
     if total["all"] >= HINT_BYTES:
         console.print(
-            "to free some: remove RUN/graphs of runs that you no longer inspect, or all of their checkpoints except "
-            "the last; a run stores less with run.graphs_every=10 and run.keep=1",
+            "to free disk space: remove RUN/graphs of runs that you no longer inspect, or all of their checkpoints "
+            "except the last; a new run stores less with run.graphs_every=10 and run.keep=1",
             markup=False,
         )
 

@@ -1,8 +1,8 @@
 """`agentrl samples RUN | REPORT.json [--window N] [--json]`: pass@k, majority@k and cost curves of stored samples.
 
-RUN is a run folder: the copies of each task in its stored graphs are the samples, and --window N gives one curve per N
-graphs, so that the change over training can be seen. REPORT.json is a report that `agentrl eval --samples K --out`
-wrote; majority@k needs the answers, which are read from the episodes stored beside the report. Nothing is played.
+RUN is a run folder. The copies of each task in its stored graphs are the samples. --window N gives one curve per N
+graphs, which shows the change over training. REPORT.json is a report that `agentrl eval --samples K --out` wrote.
+majority@k needs the answers, which are read from the episodes stored beside the report. Nothing is played.
 """
 
 import json
@@ -37,7 +37,7 @@ def curves(path: Path, window: int | None) -> list[tuple[str, dict[str, Any]]]:
     """
     if not path.is_dir():
         if window is not None:
-            raise ValueError(f"--window is for a run's folder, and {path} is none: leave it out")
+            raise ValueError(f"--window is for a run's folder, and {path} is no folder: leave --window out")
         return [(path.name, _summary(samples_of_report(read_report(path), path), path))]
     files = sorted((path / "graphs").glob("*.safetensors"))
     if not files:

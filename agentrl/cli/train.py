@@ -3,12 +3,12 @@
 RECIPE is a TOML file, or the name of a recipe that comes with the program (`agentrl recipes` lists them).
 
 --dry-run only checks the recipe and prints the configuration with all defaults. Comments list the values that were
-chosen because the recipe leaves them open, and the sections and keys that have no value. With --memory it also
-forecasts the GPU memory of an update, and with --memory CARD, such as h100-80, what fits on that card; this takes
-minutes. --explain KEY says what a section or key means, such as --explain optim.lr or --explain optim, and with a
-recipe also its value there; without KEY it lists all sections. Ctrl-C or SIGTERM stops a run; with --resume it
-continues from its last checkpoint. --json prints one object when the run is done: its folder, its evaluations and what
-the rules of health found; with --dry-run it prints the configuration.
+chosen because the recipe leaves them open, and the sections and keys that have no value. --dry-run --memory also
+forecasts the GPU memory of an update, and --memory CARD, such as h100-80, also forecasts what fits on that card; a
+forecast takes minutes. --explain KEY says what a section or key means, such as --explain optim.lr or --explain optim,
+and with a recipe also its value in the recipe; without KEY it lists all sections. Ctrl-C or SIGTERM stops a run;
+--resume continues the run from its last checkpoint. --json prints one object when the run is done: the run's folder,
+its evaluations and the findings of the health rules. With --dry-run, --json prints the configuration.
 """
 
 import json
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.recipe is None:
         parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
     if arguments.memory is not None and not arguments.dry_run:
-        parser.error("--memory forecasts a run that is not begun: add --dry-run")
+        parser.error("--memory needs --dry-run: add --dry-run, or leave --memory out")
     from agentrl.settings import Settings, find_recipe
 
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
@@ -92,9 +92,9 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
 
     Args:
         settings: the resolved recipe.
-        card: above the TOML, print a forecast of the GPU memory for this card; empty for no particular card, None for
-            no forecast.
-        as_json: print JSON, which has no forecast.
+        card: print a forecast of the GPU memory for this card above the TOML; empty for a forecast without a card, None
+            for no forecast.
+        as_json: print JSON, without a forecast.
     """
     from agentrl.run import dry_run_notes
 
@@ -116,7 +116,7 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
 
 
 def _result(run: "Run") -> dict[str, Any]:
-    """The object of --json: the run's folder, the findings on health, and the evaluations' lines of metrics.jsonl."""
+    """The object of --json: the run's folder, the health findings, and the lines of metrics.jsonl on evaluations."""
     from agentrl.run import read_metrics
 
     found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
@@ -125,23 +125,26 @@ def _result(run: "Run") -> dict[str, Any]:
 
 
 def drawn(folder: "RunFolder") -> str:
-    """The path of the learning curve, or why there is none. An error here must not make a finished run fail."""
+    """Draw the learning curve; returns its path, or why there is none.
+
+    No error is raised here, because a finished run must not fail.
+    """
     from agentrl.report import learning_curve
 
     try:
         return str(learning_curve(folder))
-    except Exception as error:  # noqa: BLE001  whatever goes wrong there
+    except Exception as error:  # noqa: BLE001  see the docstring
         return f"none, it could not be drawn ({type(error).__name__}: {error}); the numbers are in {folder.metrics}"
 
 
 def reported(folder: "RunFolder") -> str:
-    """The path of the run's page, or why there is none. An error here must not make a finished run fail."""
+    """Write the run's page; returns its path, or why there is none. No error is raised here, as in `drawn`."""
     from agentrl.report import write_run_page
 
     path = folder.path / "report.html"
     try:
         write_run_page(folder.path, path)
-    except Exception as error:  # noqa: BLE001  whatever goes wrong there
+    except Exception as error:  # noqa: BLE001  see the docstring
         return (
             f"none, it could not be written ({type(error).__name__}: {error}); everything else is stored, and "
             f"agentrl report {folder.path} tries again"
@@ -150,7 +153,7 @@ def reported(folder: "RunFolder") -> str:
 
 
 def _shown(word: str) -> str:
-    """A word of the command line, such as section.key=value, without a secret."""
+    """A word of the command line, such as section.key=value, with a secret hidden."""
     key, equals, text = word.partition("=")
     value = parse_value(text)
     shown = redacted(value, tuple(key.split(".")))
@@ -158,7 +161,11 @@ def _shown(word: str) -> str:
 
 
 def _how_to_go_on(folder: Path, words: Sequence[str]) -> str:
-    """The end of the sentence of a stopped run: from where it goes on, and the command, if the run's folder exists."""
+    """The end of the sentence on a stopped run.
+
+    It names the iteration or warm-up update from which the run continues, and the command that continues it. If the run
+    has no config.toml yet, it says that nothing was stored.
+    """
     if not (folder / "config.toml").is_file():
         return "; nothing was stored yet"
     from agentrl.run import RunFolder

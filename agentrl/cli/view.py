@@ -1,13 +1,13 @@
 """`agentrl view RUN|GRAPH|REPORT.json [--group N | --episode N] [--json]`: stored rollouts; transcripts of a report.
 
-RUN is a run folder, whose newest graph is taken, GRAPH a file in its folder graphs, such as 000000.safetensors. Without
-an option it prints one line per episode, with --json one JSON object per episode (`caller`: the [episode, turn] that
-called an agent). With --group or --episode it prints the states and steps of a group or an episode in node-link form,
-`nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes share are one node. N is the
-number in the list, from 0. `ending` is done, the limit that cut the episode (turn_limit also if the environment cut
-the episode at a limit of its own), refused, or env_error if the episode was lost. `truncated` is true on the last step
-of an episode that was cut. For the report of an evaluation the command prints the episodes (--failed, --json), and with
---episode everything that was said in one episode.
+RUN is a run folder; its newest graph is taken. GRAPH is a file in the folder RUN/graphs, such as 000000.safetensors.
+Without an option the command prints one line per episode, with --json one JSON object per episode (`caller` is the
+[episode, turn] that called the episode's agent). With --group or --episode it prints the states and steps of a group or
+an episode in node-link form, `nodes` and `edges`, which D3 and networkx.node_link_graph read; states that episodes
+share are one node. N is the number in the list, from 0. `ending` is done, the limit that cut the episode, refused, or
+env_error if the episode was lost to a fault. turn_limit also stands for a limit of the environment itself. `truncated`
+is true on the last step of an episode that a limit cut. For the report of an evaluation the command prints the episodes
+(--failed, --json), and with --episode everything that was said in one episode.
 """
 
 import json
@@ -61,9 +61,10 @@ def table(graph: StepGraph) -> str:
 
 
 def episodes(graph: StepGraph) -> Iterator[dict[str, Any]]:
-    """The facts of each episode; `advantage` is the mean over its steps with credit, None if there are none.
+    """The facts of each episode.
 
-    `caller` is the episode and the turn of the step that called the episode's agent, None for the agent of the task.
+    `advantage` is the mean over the episode's steps with credit, None if the episode has no such step. `caller` is the
+    episode and the turn of the step that called the episode's agent, None for the agent that got the task.
     """
     scores = graph.score  # [N]
     for episode in np.unique(graph.episode).tolist():

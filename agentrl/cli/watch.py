@@ -1,9 +1,9 @@
-"""`agentrl watch RUN [--once | --json] [--every S]`: a run in the terminal, while it trains or afterwards.
+"""`agentrl watch RUN [--once | --json] [--every S]`: show a run in the terminal, while it trains or afterwards.
 
 It shows the state of the run (starting, running, silent, finished, stopped, dead or unknown), curves with their
-intervals, where the time goes, speeds, the episodes in progress, the time that is left, faults and what the rules of
-health found. It waits for a run that has not begun, only reads, and ends with the run. It needs no terminal: --once
-prints one frame, --json its data.
+intervals, the share of time per phase, speeds, the episodes in progress, the time that is left, faults and the findings
+of the health rules. It waits for a run that has not begun, writes nothing, and ends when the run ends. --once and
+--json also work without a terminal: --once prints one frame, and --json prints the data of one frame.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl watch", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
-    parser.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
+    parser.add_argument("--once", action="store_true", help="print one frame and end; always so without a terminal")
     parser.add_argument("--json", action="store_true", help="print the data of one frame as one JSON object")
     parser.add_argument("--every", type=pause, default=2.0, metavar="S", help="seconds between two frames; default 2")
     given = parser.parse_args(words)

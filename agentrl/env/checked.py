@@ -38,7 +38,7 @@ def checked_observation(value: object, call: str = "reset") -> Observation:
 
 
 def clipped(observation: Observation, chars: int | None) -> Observation:
-    """The observation, without the middle of each text or message that exceeds `chars` characters. None: no limit."""
+    """The observation without the middle of each text or message that exceeds `chars` characters (None: no limit)."""
     if chars is None or max(len(observation.text), *(len(m.content) for m in observation.messages), 0) <= chars:
         return observation
     messages = tuple(m._replace(content=shorten(m.content, chars, "middle")) for m in observation.messages)
@@ -55,7 +55,7 @@ def checked_result(value: object) -> StepResult:
     observation, reward, terminated, truncated, info = value
     checked_observation(observation, "step")
     if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
-        raise EnvFault("step returned terminated or truncated that is not a bool")
+        raise EnvFault("step returned a value of terminated or truncated that is not a bool")
     only_truncated = bool(truncated) and not terminated
     return StepResult(observation, checked_reward(reward), bool(terminated), only_truncated, checked_info(info))
 
@@ -73,7 +73,7 @@ def checked_reward(value: object) -> float:
 
 
 def checked_info(info: object) -> dict[str, Any]:
-    """The info as a copy, since an environment may use one dict for all its steps; EnvFault if an entry is wrong."""
+    """A copy of the info, because an environment may use one dict for all steps; EnvFault if an entry is wrong."""
     if not isinstance(info, dict) or not all(isinstance(key, str) for key in info):
         raise EnvFault(f"step returned info of type {type(info).__name__}, not a dict with texts as keys")
     if not isinstance(info.get("success", False), bool | np.bool_):

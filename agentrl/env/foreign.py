@@ -2,16 +2,17 @@
 
 A package may pin dependencies that conflict with those of agentrl, so its environment never runs in this process. A
 `ForeignProgram` names an adapter file, a Python interpreter and options. A host process of that interpreter loads the
-package once (`foreign_worker.py`), and every episode plays in a process forked from the host. An adapter may import
+package once (`foreign_worker.py`), and each episode runs in a process forked from the host. An adapter may import
 its package and the standard library only:
 
-    PACKAGES = {"module": "name on the index"}
-    def load(options: dict) -> object            # once per host; ValueError is a mistake in the options
+    PACKAGES = {"module": "name on the package index"}
+    def load(options: dict) -> object            # called once per host; raises ValueError for a mistake in the options
     class Episode:
-        def __init__(self, world): ...           # what load returned
-        def reset(self, seed, params) -> dict    # text, and optionally state_key, actions, task
+        def __init__(self, world): ...           # world: the value that load returned
+        def reset(self, seed, params) -> dict    # text, and optionally state_key, actions, tools, task
         def step(self, action) -> dict           # observation, reward, terminated, truncated, info
-        def ...                                  # whatever else its catalogue file asks for
+        def close(self): ...                     # optional
+        def ...                                  # further methods that the environment's catalogue file calls
 """
 
 import atexit
@@ -38,9 +39,10 @@ from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")
 LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
-CRASH_S = 5.0  # wait for the exit code of a crashed process, which closes its channel before the code is known
+CRASH_S = 5.0  # longest wait for the exit code of a crashed process, whose channel closes before the code is known
 FORK_S = 60.0  # longest time that a host may take to answer a request to open or end an episode's process
-HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # they mislead another Python
+# Environment variables that would mislead another Python.
+HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
 
 
@@ -114,7 +116,7 @@ def start_python(
     """
     hidden = HIDDEN if python else ()
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # sets iterate in the same order
+    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # so sets iterate in the same order
     command = [interpreter(python, option), *words]
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True, **popen)
@@ -123,7 +125,7 @@ def start_python(
 
 
 class Host:
-    """The process that has loaded a program, and forks one process per episode."""
+    """The process that has loaded a `ForeignProgram`, and forks one process per episode."""
 
     def __init__(self, program: ForeignProgram) -> None:
         """Start the process and load the program; ValueError if it cannot be loaded."""
@@ -192,9 +194,11 @@ class Host:
                 return _read(self._control, FORK_S)["value"]
             except (EOFError, OSError, EnvFault):
                 self.close()
-                raise EnvFault(f"the host process of {self._where} is lost; a new one is started") from None
+                raise EnvFault(
+                    f"the host process of {self._where} is lost; the next episode starts a new one"
+                ) from None
             except BaseException:
-                self.close()  # interrupted before the answer came: the next call would read this answer
+                self.close()  # interrupted before the answer arrived: otherwise the next call would read this answer
                 raise
 
     @property
@@ -253,7 +257,7 @@ class Process:
 
         Raises:
             EnvFault: the method failed, or the process died.
-            ValueError: the adapter names a mistake in the options.
+            ValueError: the adapter found a mistake in the options.
         """
         try:
             write_frame(self._end, json.dumps({"method": method, "arguments": arguments}).encode())
@@ -272,7 +276,7 @@ class Process:
         return answer["value"]
 
     def close(self) -> None:
-        """End the process, at once."""
+        """Kill the process."""
         if self._end.fileno() >= 0:
             self._end.close()
             if self._host.alive:
@@ -281,20 +285,20 @@ class Process:
 
     def __del__(self) -> None:
         with suppress(AttributeError):
-            self._end.close()  # the process sees that its channel is closed, and ends itself
+            self._end.close()  # the process then ends by itself, because its channel is closed
 
 
 class ForeignEnv:
     """An environment (`agentrl.env.Env`) whose episodes an adapter plays, each in its own process.
 
-    A pickle of it holds the task, and the actions and replies so far; a branch or an unpickled copy carries them out
-    again. That gives the same episode, because every episode begins in a copy of the same process, with the global
-    generators of Python and NumPy seeded from the task. A subclass for an environment that calls agents defines
-    `returned`, which uses `record` and `concluded`.
+    A pickle of the environment holds the task, and the actions and replies so far. An unpickled copy plays them again,
+    and so does the core at a branch. This gives the same episode, because every episode begins in a copy of the same
+    process, with the global random generators of Python and NumPy seeded from the task. A subclass for an environment
+    that calls agents defines `returned`, which uses `record` and `concluded`.
     """
 
     def __init__(self, program: ForeignProgram) -> None:
-        """Raises ValueError if the program cannot be loaded."""
+        """Start the host of the program if it does not run; ValueError if the program cannot be loaded."""
         self.program = program
         _host(program)
         self.task: Task | None = None
@@ -317,7 +321,7 @@ class ForeignEnv:
         return self.concluded(self.carry_out(action))
 
     def carry_out(self, action: str) -> StepResult:
-        """The adapter's result of an action."""
+        """The adapter's result of an action, as a StepResult."""
         return self.read(self.ask("step", action))
 
     def read(self, value: Mapping[str, Any]) -> StepResult:
@@ -329,7 +333,7 @@ class ForeignEnv:
         self._told.append(told)
 
     def concluded(self, result: StepResult) -> StepResult:
-        """The result, after noting whether the episode is over."""
+        """Note whether the episode is over, and return the result."""
         self._over = bool(result.terminated or result.truncated)
         return result
 
@@ -359,7 +363,7 @@ def _revive(kind: type[ForeignEnv], program: ForeignProgram, task: Task | None, 
 
 
 def observation_of(value: Mapping[str, Any]) -> Observation:
-    """An adapter's observation."""
+    """The observation that an adapter returned as a mapping."""
     try:
         listed = {name: tuple(value[name]) for name in ("actions", "tools") if name in value}
         return Observation(**{**value, **listed})
@@ -368,7 +372,7 @@ def observation_of(value: Mapping[str, Any]) -> Observation:
 
 
 def result_of(value: Mapping[str, Any]) -> StepResult:
-    """An adapter's result of a step; the adapter writes `info["status"]` as a word."""
+    """The result of a step that an adapter returned as a mapping, in which `info["status"]` is a word of STATUS."""
     try:
         info = dict(value["info"])
         if "status" in info:

@@ -1,10 +1,10 @@
 """Runs in the Python interpreter of a foreign environment; `agentrl.env.foreign` starts it there.
 
 This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
-which imports the package. Each episode plays in a process forked from this one. So nothing that an episode changes in
-memory reaches another episode, and a crash or a hang affects one episode only. The frames are those of channel.py,
-which is loaded by its path. A frame holds JSON, because unpickling could run code of this interpreter in agentrl's
-process. What a package prints while an episode plays goes to stderr.
+which imports the package. Each episode runs in a process forked from this one. So nothing that an episode changes in
+memory reaches another episode, and a crash or a hang affects one episode only. The processes exchange frames of
+channel.py, which is loaded by its path. A frame holds JSON and no pickle, because a pickle from the package could run
+code in agentrl's process. Whatever a package prints while an episode plays goes to stderr.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DEATH = 1  # PR_SET_PDEATHSIG
+DEATH = 1  # PR_SET_PDEATHSIG: the kernel sends a signal to this process when its parent ends
 
 
 def _module(name: str, path: str) -> Any:
@@ -69,7 +69,7 @@ def _place(error: BaseException) -> traceback.FrameSummary:
 
 
 def _said(error: BaseException) -> str:
-    """Type, message and place of an exception, in one line; for exceptions that are no mistakes in the options."""
+    """Type, message and place of an exception in one line; for an exception that is no mistake in the options."""
     place = _place(error)
     return (
         f"{type(error).__name__}: {_line(error)} ({os.path.basename(place.filename)}:{place.lineno}, in {place.name})"
@@ -105,7 +105,7 @@ def _load(order: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
 
 
 def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]:
-    """(kind, content) of the answer to a call. A ValueError that the adapter itself raises is a user's mistake."""
+    """(kind, content) of the answer to a call. A ValueError raised in the adapter's own file is a user's mistake."""
     try:
         if call["method"] == "reset":
             random.seed(call["arguments"][0])
@@ -121,7 +121,7 @@ def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]
 
 
 def _play(end: socket.socket, adapter: Any, world: Any) -> None:
-    """Answer calls on one episode until the other end closes the channel; then close the episode."""
+    """Answer calls of one episode until agentrl closes the channel; then close the episode."""
     episode = adapter.Episode(world)
     while True:
         try:
@@ -147,7 +147,7 @@ def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) 
         control.close()
         _play(end, adapter, world)
         code = 0
-    except BaseException:  # noqa: BLE001  the caller sees how the process ended
+    except BaseException:  # noqa: BLE001  the host reports the exit code
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -180,7 +180,7 @@ def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
 
 
 def _serve(control: socket.socket, adapter: Any, world: Any) -> None:
-    """Fork and end episodes until the other end closes the channel."""
+    """Fork and end the processes of episodes until agentrl closes the channel."""
     living: set[int] = set()
     with suppress(EOFError, OSError):
         while True:
@@ -198,9 +198,9 @@ def _serve(control: socket.socket, adapter: Any, world: Any) -> None:
 
 
 def main() -> None:
-    """Load, say which versions were loaded, and serve."""
+    """Load the adapter and its package, send their versions to agentrl, and serve episodes."""
     control, errors = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches agentrl, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches agentrl, which ends this process
     _dies_with_its_parent(True)  # while this process loads, it dies with the parent's thread that waits for it
     order = _receive(control)
     try:

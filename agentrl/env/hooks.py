@@ -17,13 +17,13 @@ from agentrl.env.prompt import Plain, Prompt
 from agentrl.env.protocol import Env
 from agentrl.types import Observation, Task
 
-# Samplers shuffle a list of tasks, and a task is found by its key; of a longer list samplers draw tasks at random, and
-# no key is searched in it.
+# A list with more tasks than this counts as endless: samplers draw its tasks at random and do not shuffle it, and
+# `panel_tasks` searches no key in it.
 ENDLESS = 100_000
 
 
 class Asked(NamedTuple):
-    """The whole question of a row of a user's data, and its right answers (empty if they are not texts)."""
+    """The whole question of one row of a user's data, and the right answers to it (empty if they are no texts)."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Offers(Protocol):
     """A `make` that also has hooks as attributes, such as the `make` of a tool environment.
 
     Attributes:
-        experts: names that `expert` takes; empty if the environment has no expert.
+        experts: names that the method `expert` accepts; empty if the environment has no expert.
         small_model: see `EnvironmentFile.small_model`.
     """
 
@@ -49,7 +49,7 @@ class Offers(Protocol):
     small_model: Mapping[str, Any]
 
     def expert(self, env: Env, name: str, seed: int) -> Any:
-        """The expert of this name, for one instance."""
+        """The expert of this name, which plays the instance `env`."""
         ...
 
     def read_row(self, config: Any, row: Mapping[str, Any], where: str) -> Asked | None:
@@ -59,59 +59,71 @@ class Offers(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentFile(CatalogueFile):
-    """The file of an environment. The help of each hook says what the hook is; see also `agentrl.env.Env`."""
+    """The file of an environment. The help of each hook describes the hook; see also `agentrl.env.Env`."""
 
     KIND: ClassVar[str] = "envs"
 
-    make: Callable[[Any], Env] = hook(help="(config) -> Env, one instance")
-    tasks: Callable[[Any], Sequence[Task]] = hook(help="(config) -> its tasks; len() and [i] are enough")
-    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> its Prompt for a model; default: Plain", None)
-    find: Callable[[Any, str], Task] | None = hook("", "(config, key) -> the task of a key; default: a search", None)
-    expert: Callable[[Env, str, int], Any] | None = hook("", "(env, name, seed) -> Expert of this instance", None)
+    make: Callable[[Any], Env] = hook(help="(config) -> one instance, an Env")
+    tasks: Callable[[Any], Sequence[Task]] = hook(
+        help="(config) -> all tasks, a sequence that needs only len() and [i]"
+    )
+    prompt: Callable[[Any], Prompt] | None = hook("", "(config) -> the Prompt for models; default: Plain", None)
+    find: Callable[[Any, str], Task] | None = hook(
+        "", "(config, key) -> the task with this key; default: a search in `tasks`", None
+    )
+    expert: Callable[[Env, str, int], Any] | None = hook(
+        "", "(env, name, seed) -> the Expert `name`, which plays `env`", None
+    )
     experts: tuple[str, ...] | None = hook(
         "EXPERTS",
-        "names that `expert` takes; a recipe that names no expert gets 'expert' if it is listed, else the first name",
+        "names that `expert` accepts (a recipe that names none gets 'expert' if it is listed, else the first name)",
         None,
     )
-    heavy: bool = hook("HEAVY", "its episodes run in worker processes", False)
+    heavy: bool = hook("HEAVY", "the environment's episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
-        "its steps wait (for a network or a process), so they run in threads; or a function config -> bool. Default: "
-        "the argument `waits` of a tool environment, which is True if it is not set; False for other environments",
+        "steps wait for a network or a process, so they run in threads (or a function config -> bool; default: for a "
+        "tool environment its argument `waits`, True if not given; for other environments False)",
         None,
     )
     gold: Callable[[Task], str] | None = hook(
         "", "(task) -> the action that gives the right answer, for credit and for `agentrl check --reward`", None
     )
-    kind: Callable[[Task], str] | None = hook("", "(task) -> its type; tables of results count each type apart", None)
+    kind: Callable[[Task], str] | None = hook(
+        "", "(task) -> the type of the task, a text; tables of results count each type separately", None
+    )
     situation: Callable[[Observation, str], str] | None = hook(
         "",
         "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
         "The observation has the stored text and state_key; its `task` is the text of the episode's first observation",
         None,
     )
-    benchmark: Callable[[Any], str] | None = hook("", "(config) -> the name under which results are reported", None)
+    benchmark: Callable[[Any], str] | None = hook(
+        "", "(config) -> the name under which results are reported; default: the environment's name", None
+    )
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
     measures: tuple[str, ...] = hook(
-        "MEASURES", "names of numbers in the last step's info; reports give the mean of each over the episodes", ()
+        "MEASURES",
+        "names of numbers in the last step's info (reports give the mean of each number over the episodes)",
+        (),
     )
     held_out: Mapping[str, Any] = hook(
         "HELD_OUT_OPTIONS",
-        "options that select its held-out tasks, such as {'split': 'valid_unseen'}, which evaluations play by default. "
-        "If this is not set: those of split=test, if there are any",
+        "options that select the held-out tasks, which evaluations play by default (if not set: split = 'test', if the "
+        "recipe's split is 'train' and the environment has a split 'test')",
         dict,
     )
     for_models: Mapping[str, Any] = hook(
-        "FOR_MODELS", "options for language models that were not trained here, such as {'prompt': 'chat'}", dict
+        "FOR_MODELS", "options for language models that agentrl did not train, such as {'prompt': 'chat'}", dict
     )
-    played: Callable[[Any], str] | None = hook("", "(config) -> what its tasks are, in words for a report", None)
+    played: Callable[[Any], str] | None = hook("", "(config) -> a description of the tasks, for a report", None)
     agents: Callable[[Any], Mapping[str, Any]] | None = hook(
-        "", "(config) -> sections [agents.NAME] of the agents it may call", None
+        "", "(config) -> sections [agents.NAME] of the agents that the environment may call", None
     )
     entities: Callable[[Any], Sequence[str]] | None = hook(
-        "", "(config) -> names that a new word tokenizer keeps as one token", None
+        "", "(config) -> names, each of which is one token of a new word tokenizer", None
     )
     commands: Mapping[str, Callable[..., int]] = hook(
         "", "word -> function that runs `agentrl envs NAME WORD ...`", dict
@@ -125,27 +137,27 @@ class EnvironmentFile(CatalogueFile):
     )
     small_model: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = hook(
         "SMALL_MODEL",
-        "options that a recipe gets for a model made from scratch, if it does not set them; or a function config -> "
-        "such options",
+        "options of this environment that a recipe with a model made from scratch gets, if the recipe does not set "
+        "them (or a function config -> such options)",
         dict,
     )
     markov: bool | Callable[[Any], bool] = hook(
         "MARKOV",
-        "each observation shows everything that matters, so that a model made from scratch needs no history "
-        "(context.name=last_k, context.k=0); or a function config -> bool",
+        "each observation shows everything that matters, so a model made from scratch needs no history "
+        "(context.name=last_k, context.k=0; or a function config -> bool)",
         False,
     )
     read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
         "",
-        "(config, row, where) -> Asked, the question of a row of a user's data; None if the row has the usual columns, "
-        "which are then read without this hook; ValueError says what the row lacks. For `agentrl data check`",
+        "(config, row, where) -> Asked, the question in a row of a user's data; None if the row has the usual columns, "
+        "which `agentrl data check` reads itself; ValueError says what the row lacks. For `agentrl data check`",
         None,
     )
-    rows_option: str = hook("ROWS_OPTION", "the option that names a user's data", "rows")
+    rows_option: str = hook("ROWS_OPTION", "the option that names the file of a user's data", "rows")
     reference: str = hook(
         "REFERENCE",
-        "the expert that plays the solution that a row of a user's data holds; `agentrl data check` reports each row "
-        "whose solution does not solve its task",
+        "name of the expert that plays the solution in a row of a user's data (`agentrl data check` reports each row "
+        "whose solution does not solve its task)",
         "",
     )
     unanswerable: Callable[[Any, Sequence[Task]], Mapping[int, str]] | None = hook(
@@ -170,7 +182,7 @@ class EnvironmentFile(CatalogueFile):
                 object.__setattr__(self, "read_row", self.make.read_row)
 
     def knows_expert(self, name: str) -> bool:
-        """Has the file an expert of this name? The text after a colon is an argument of the expert."""
+        """Does the file have an expert of this name? In the name, text after a colon is an argument of the expert."""
         if self.expert is None:
             return False
         return self.experts is None or name.partition(":")[0] in self.experts
@@ -191,7 +203,7 @@ class EnvironmentFile(CatalogueFile):
 
 
 def prompt_of(entry: Entry[EnvironmentFile]) -> Prompt:
-    """The prompt by which the environment speaks to a model."""
+    """The prompt of the environment; `Plain` if its file has no hook `prompt`."""
     return Plain() if entry.hooks.prompt is None else entry.hooks.prompt(entry.config)
 
 
@@ -204,7 +216,7 @@ def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
 
 
 def kind_of(entry: Entry[EnvironmentFile], task: Task) -> str:
-    """The label under which tables of results count the task."""
+    """The label under which tables of results count the task: its type, or by default the environment's name."""
     return _reported(entry) if entry.hooks.kind is None else str(entry.hooks.kind(task))
 
 
@@ -229,7 +241,7 @@ RANDOM = "random"  # an expert of every environment that lists actions or tools
 def plays_at_random(file: EnvironmentFile, name: str) -> bool:
     """Does this expert's name mean the core's player of random actions?
 
-    It does not if the environment declares an expert `random` of its own.
+    The answer is no if the environment declares an expert `random` of its own.
     """
     return name == RANDOM and not (file.experts is not None and file.knows_expert(name))
 

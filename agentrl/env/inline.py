@@ -1,4 +1,4 @@
-"""A pool of environments in this process, which are called directly."""
+"""A pool of environments that run in this process and are called directly."""
 
 from collections.abc import Callable
 from typing import Any

@@ -4,13 +4,13 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-START_S = 600.0  # making an instance may read the environment's data, which takes longer than a call
+START_S = 600.0  # longer than `call_seconds`, because making an instance may read the environment's data
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
     """Section [limits]: limits of an episode, of calls to its environment, and of faults.
 
-    If a limit ends the episode, the ending of the episode is the status of this limit.
+    If a limit ends the episode, the status of the episode names this limit, such as `TURN_LIMIT`.
 
     Attributes:
         turns: largest number of steps of the episode.

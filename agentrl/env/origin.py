@@ -13,8 +13,10 @@ _PYTHON = tuple(Path(_PATHS[name]).resolve() for name in ("stdlib", "platstdlib"
 
 
 class _Frame(NamedTuple):
-    """A place in a file that belongs neither to Python nor to the core; `package` is empty for files outside
-    packages."""
+    """A place in a file that belongs neither to Python nor to the core (without its catalogues).
+
+    `package` is the installed package of the file; empty for a user's file.
+    """
 
     file: Path
     line: int
@@ -27,7 +29,7 @@ def raised_at(error: BaseException) -> str:
 
     The user's code is every file that belongs neither to Python, nor to the core (without its catalogues), nor to an
     installed package. If the exception went through no such file, the result is the last place in the first installed
-    package that it went through. If it went through no installed package, the result is empty.
+    package that the exception went through. If it went through no installed package either, the result is empty.
     """
     frames = list(_frames(error.__traceback__))
     users = [frame for frame in frames if not frame.package] or [f for f in frames if f.package == frames[0].package]
@@ -47,7 +49,7 @@ def _frames(trace: TracebackType | None) -> "list[_Frame]":
 
 
 def _package(path: Path) -> str | None:
-    """The installed package of a file, empty for a user's file; None for Python's files and the core's."""
+    """The installed package of a file, empty for a user's file; None for files of Python and of the core."""
     if path.is_relative_to(_CORE):
         return "" if path.relative_to(_CORE).parts[0] in _CATALOGUES else None
     for folder in _INSTALLED:

@@ -13,7 +13,7 @@ from agentrl.types import Task
 
 
 def read_panel(path: Path) -> list[str]:
-    """Task keys from a file: one per line (`#` starts a remark), or a JSON list."""
+    """Task keys from a file: a JSON list if its name ends in `.json`, else one per line (`#` starts a remark)."""
     text = read_text(path, "panel")
     if path.suffix == ".json":
         keys = _json_keys(path, text)
@@ -65,5 +65,5 @@ def _nearest_key(key: str, known: Sequence[str]) -> str:
 
 
 def panel_hash(keys: Sequence[str]) -> str:
-    """The first twelve hex digits of the SHA-256 of a panel's keys, in order."""
+    """The first 12 hexadecimal digits of the SHA-256 of a panel's keys, in order, one per line."""
     return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]

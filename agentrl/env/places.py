@@ -32,7 +32,7 @@ def _expert(entry_name: str, env: Env, name: str, seed: int) -> Any:
 
 
 def place_of(entry: Entry[EnvironmentFile], where: str = "auto") -> str:
-    """Where instances of the environment run: inline, threads or processes; auto chooses by its `HEAVY` and `WAITS`."""
+    """Where instances run: `inline`, `threads` or `processes`. `auto` chooses by the hooks `HEAVY` and `WAITS`."""
     if where != "auto":
         return where
     if entry.hooks.heavy:
@@ -52,7 +52,7 @@ def make_pool(
     """A pool of instances of the environment.
 
     Args:
-        entry: which environment.
+        entry: the environment.
         where: see `place_of`.
         workers: number of processes, 0 for one per core.
         timeout_s, start_s: largest number of seconds for a call, and for making an instance.
@@ -69,7 +69,7 @@ def make_pool(
 
 
 def pool_within(entry: Entry[EnvironmentFile], limits: Limits, where: str = "auto", workers: int = 0) -> Pool:
-    """`make_pool` with the seconds, the output length and the memory of these limits."""
+    """`make_pool` with the time limits, the output length and the worker memory of `limits`."""
     seconds, chars, memory_mb = (
         (limits.call_seconds, limits.start_seconds),
         limits.output_chars,

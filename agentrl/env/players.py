@@ -9,8 +9,8 @@ def random_share(name: str, env: str, experts: Sequence[str], erring: Sequence[s
     """The share of random actions of an expert: P for `careless:P`, `CARELESS` for `careless`, 1 for `random`, else 0.
 
     Args:
-        name: what the user wrote.
-        env: the environment's name, for the error.
+        name: the name of the expert, as the user wrote it.
+        env: the environment's name, for the error message.
         experts: the names that the environment knows.
         erring: those of them that take a random action with a probability, as `careless` does.
 

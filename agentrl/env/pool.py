@@ -1,9 +1,9 @@
 """The interface of environment pools: `Pool` lends `Handle`s; a `Slot` holds one environment instance.
 
 Light environments run in this process, environments whose steps wait run in threads, and heavy environments run in
-pinned worker processes. A handle plays one episode at a time. If a call raises, takes too long or returns a value of
-the wrong kind, this becomes an `EnvFault`, which affects that episode only. In this process a call that hangs in C code
-is not stopped (`agentrl.env.time_limit`).
+pinned worker processes. A handle plays one episode at a time. If a method of the environment raises, takes too long or
+returns a value of the wrong kind, the handle's call raises an `EnvFault`, which affects that episode only. A light
+environment that hangs in C code blocks this process, because no time limit interrupts it (`agentrl.env.time_limit`).
 """
 
 import signal
@@ -67,7 +67,7 @@ class Handle(ABC):
         return await self.call("snapshot")
 
     async def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot of the task, which may come from another instance.
+        """Go back to a snapshot of the task; another instance may have taken the snapshot.
 
         Returns the observation of the snapshot, or None if the environment's `restore` returns None.
         """
@@ -83,7 +83,7 @@ class Pool(Protocol):
         ...
 
     def release(self, handle: Any, *, broken: bool) -> None:
-        """Take back a handle of this pool; a broken one is thrown away."""
+        """Take back a handle of this pool; if it is broken, discard its instance."""
         ...
 
     def close(self) -> None:
@@ -147,12 +147,12 @@ class Slot:
         return Verdict(checked_reward(verdict[0]), checked_info(verdict[1]))
 
     def act(self, name: str, seed: int) -> Move:
-        """Ask the expert what to do."""
+        """The next move of the named expert."""
         player = self._player(name, seed)
         return checked_move(self._guard(lambda: player.act(self._last)))
 
     def write(self, name: str, seed: int, rewrite: Rewrite) -> Move:
-        """Ask the expert what to remember."""
+        """The memory that the named expert would write, as `Move.action`."""
         player = self._player(name, seed)
         if not hasattr(player, "write"):
             raise ValueError(
@@ -162,7 +162,7 @@ class Slot:
         return checked_move(self._guard(lambda: player.write(*rewrite)))
 
     def _player(self, name: str, seed: int) -> Any:
-        """The expert, made on its first move of the episode."""
+        """The expert of this episode; it is made when the episode first needs it."""
         if self._make_expert is None:
             raise ValueError("this environment has no expert: its file has no expert(env, name, seed)")
         if self._expert is None:
@@ -176,7 +176,7 @@ class Slot:
         return self._guard(env.snapshot) if isinstance(env, Snapshots) else None
 
     def restore(self, task: Task, snapshot: Any) -> Observation | None:
-        """Go back to a snapshot of `task`; the instance is first reset to `task` if it last played another task."""
+        """Go back to a snapshot of `task`; reset the instance to `task` first, if its latest task was another one."""
         env = self._instance()
         assert isinstance(env, Snapshots)
         if self._task != task:
@@ -205,7 +205,7 @@ class Slot:
                 return call()
         except EnvFault:
             raise
-        except BaseException as error:  # an environment may raise anything; only its episode may fail
+        except BaseException as error:  # an environment may raise anything, and only its own episode may fail
             if isinstance(error, Expired) or _is_stop(error):
                 raise
             raise EnvFault(f"{type(error).__name__}: {error}{raised_at(error)}") from error
@@ -216,7 +216,7 @@ def _is_stop(error: BaseException) -> bool:
 
     `agentrl.cli` turns these signals into a KeyboardInterrupt that holds the signal's number. Python runs signal
     handlers only in the main thread. Worker processes ignore Ctrl-C, so there a KeyboardInterrupt without a number
-    comes from the environment.
+    was raised by the environment.
     """
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False

@@ -1,9 +1,9 @@
 """Environment pool of pinned worker processes, for environments that are heavy or may hang or crash in C.
 
 Each worker holds many instances and answers a list of calls with a list of answers, so several calls cost one message.
-A call that hangs in Python code is stopped inside the worker, and only this call fails. A worker that stops answering
-is killed, and the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers: it
-replays the actions of each episode and compares the observations.
+A call that hangs in Python code is stopped inside the worker, and only this call fails. The pool kills a worker that
+stops answering, and the episode that hung fails. The pool rebuilds the other episodes of this worker in other workers:
+it replays the actions of each episode and compares the observations.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from agentrl.env.protocol import Env
 from agentrl.env.worker import Answer, Shared, serve
 from agentrl.types import Action, EnvFault, Observation
 
-LOSSES = 10  # how many workers one call may lose before it fails
+LOSSES = 10  # number of lost workers after which a call fails
 PATIENCE_S = 2.0  # time for the processes of a closed pool to end by themselves
-GRACE_S = 5.0  # a worker that has not answered this long after a call's own deadline hangs outside Python
+GRACE_S = 5.0  # if a worker has not answered this long after a call's own deadline, it hangs outside Python
 
 
 class Build(NamedTuple):
@@ -123,9 +123,9 @@ class Worker:
     def _watch(self, before: tuple[int, bool, int] | None = None, since_s: float = 0.0) -> None:
         """Check the worker at intervals of the call's time limit plus `GRACE_S` until every answer has arrived.
 
-        If the worker has made no progress for that long, it hangs outside Python and is given up. Progress is another
-        call, a finished instance, or further bytes. While the process starts or makes an instance, `start_s` replaces
-        the time limit of a call.
+        If the worker has made no progress for that long, it hangs outside Python, and the pool kills it. Progress is
+        another call, a finished instance, or further bytes. While the process starts or makes an instance, `start_s`
+        replaces the time limit of a call.
         """
         if not self.sent or self._reader is None:
             return
@@ -142,7 +142,7 @@ class Worker:
     def _receive(self, frame: bytes) -> None:
         try:
             answers: list[Answer] = pickle.loads(frame)
-        except Exception:  # noqa: BLE001  an environment wrote to the channel: nothing that follows can be read
+        except Exception:  # noqa: BLE001  an environment wrote to the channel, and no later frame can be read
             self.lose()
             return
         for answer in answers:
@@ -156,8 +156,11 @@ class Worker:
             self._flush()
 
     def lose(self) -> None:
-        """Kill the process, which has ended or hangs. The call that the process ran fails. Each other call gets a
-        WorkerLost, so that its handle repeats the call in another worker."""
+        """Kill the process, which has ended or hangs.
+
+        The call that the process ran fails. Each other call raises WorkerLost, and its handle repeats it in another
+        worker.
+        """
         if self.dead:
             return
         self.dead = True
@@ -190,10 +193,12 @@ class Worker:
         self.process.join(PATIENCE_S)
 
     def _kill(self) -> None:
-        """Kill the process, and those that its environments have started and that stayed in its session."""
+        """Kill the process, and the processes that its environments started, if they are still in its process group."""
         pid = self.process.pid or 0
-        with suppress(OSError, AttributeError):  # AttributeError: a platform without waitid
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # OSError: another process may have the id
+        # AttributeError: the platform has no waitid. OSError: the process was reaped earlier, and its id may belong to
+        # another process now.
+        with suppress(OSError, AttributeError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             os.killpg(pid, signal.SIGKILL)
         self.process.kill()
 
@@ -207,11 +212,11 @@ def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
         try:
             future.set_result(pickle.loads(answer.content))
         except Exception as error:  # noqa: BLE001  unpickling runs the environment's code, which may raise anything
-            future.set_exception(EnvFault(f"its answer cannot be unpickled: {error}"))
+            future.set_exception(EnvFault(f"the worker's answer cannot be unpickled: {error}"))
 
 
 class WorkerLost(Exception):
-    """The worker was lost, possibly because of another episode; `began`: the worker had begun to carry out calls."""
+    """The worker was lost, possibly because of another episode. `began`: had the worker begun to carry out calls?"""
 
     def __init__(self, began: bool = True) -> None:
         self.began = began
@@ -222,7 +227,7 @@ def _text(observation: Observation | None) -> str:
 
 
 class WorkerHandle(Handle):
-    """One instance in a worker, with the record from which another worker can rebuild it.
+    """One instance in a worker, and the record of its episode, from which another worker can rebuild the instance.
 
     If an expert is lost with its worker, a new expert starts from the current observation.
     """
@@ -250,7 +255,7 @@ class WorkerHandle(Handle):
         self.worker.forget(self.slot)
 
     async def _try(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """The value of the call. The call is repeated if another call kills the worker, in at most LOSSES workers."""
+        """The value of the call. If another call kills the worker, another worker repeats this call; see LOSSES."""
         must_replay = False
         for _ in range(LOSSES):
             try:
@@ -261,7 +266,7 @@ class WorkerHandle(Handle):
                 if not lost.began:
                     raise EnvFault(
                         "the worker process ended before its first call, or was not ready after limits.start_seconds; "
-                        "stderr says why"
+                        "its output on stderr says why"
                     ) from None
                 self.worker, self.slot = self._pool.place()
                 must_replay = method not in BEGINNINGS
@@ -278,7 +283,7 @@ class WorkerHandle(Handle):
 
 
 class WorkerPool(Pool):
-    """Pinned worker processes; see the module's docstring."""
+    """A pool of pinned worker processes; see the module's docstring."""
 
     def __init__(
         self,
@@ -290,8 +295,15 @@ class WorkerPool(Pool):
         output_chars: int | None = None,
         memory_mb: int | None = None,
     ) -> None:
-        """`make` and `expert` must be picklable; workers=0 starts one process per core; `memory_mb` limits the memory
-        of each process; the rest as in `Slot`."""
+        """A pool without workers; each worker starts when it is first needed.
+
+        Args:
+            make: makes an instance; must be picklable.
+            expert: see `Slot`; must be picklable.
+            timeout_s, start_s, output_chars: see `Slot`.
+            workers: number of processes, 0 for one per core.
+            memory_mb: largest memory of each process in MB; None for no limit.
+        """
         self._build = Build((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s, memory_mb)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
@@ -300,7 +312,10 @@ class WorkerPool(Pool):
         self._idle: list[WorkerHandle] = []
 
     def place(self) -> tuple[Worker, int]:
-        """A slot in the worker that holds the fewest handles; dead workers are replaced."""
+        """(worker, slot number) of a new slot in the worker with the fewest handles.
+
+        Starts one worker first, if one is missing or dead.
+        """
         for i, cpu in enumerate(self._cpus):
             if i == len(self._workers):
                 self._workers.append(Worker(self._build, cpu))

@@ -9,9 +9,9 @@ from agentrl.types import Observation, Reply, Status
 class Parsed(NamedTuple):
     """What an answer means: the action that the environment gets, and how well the answer was formed.
 
-    `valid` says whether the answer has the right format: some credit methods, such as GiGPO, can penalise answers
-    without it. `status` is OK or PARSE_ERROR. `calls` counts the tool calls in the answer. If an answer has an action
-    but not the right format, `missing` names the parts of the format that it lacks, such as "<think> and </think>".
+    `valid` says whether the answer has the right format; some credit methods, such as GiGPO, can penalise answers that
+    are not valid. `status` is OK or PARSE_ERROR. `calls` counts the tool calls in the answer. If the answer has an
+    action but not the right format, `missing` names the missing parts of the format, such as "<think> and </think>".
     """
 
     action: str
@@ -51,13 +51,14 @@ class Prompt(Protocol):
 
     - `continues = True`: later observations are written into the running assistant message, not into a user message of
       their own. Answers that are written and not sampled (demonstrations, listed answers) then have no end token.
-    - `stop = ("</search>",)`: the strings that end an answer, if the recipe names no such strings.
+    - `stop = ("</search>",)`: the strings that end an answer; a recipe that names such strings replaces them.
     - `native = True`: the schemas of the tools go to the server as data.
     - `rewords = True`: `turn` writes the results of tools in a form of its own. A policy with a tokenizer reads this
       text, and not the messages of the observation.
 
     A prompt for tools has two more methods: `show(observation, chat) -> Shown`, where `chat` is the tokenizer's
-    template or None for policies that read messages, and `as_native() -> Prompt`, the same prompt with `native`.
+    template or None for policies that read messages, and `as_native() -> Prompt`, the same prompt with
+    `native = True`.
     """
 
     system: str
@@ -113,7 +114,7 @@ def stops(prompt: Prompt) -> tuple[str, ...]:
 def action_line(text: str) -> str:
     """The first line of an answer without the marks that language models often write around an action.
 
-    These are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
+    These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
     """
     line = text.strip().partition("\n")[0].lstrip(">-* ")
     if line[: len(_ACTION)].lower() == _ACTION:
@@ -125,12 +126,12 @@ _ACTION = "action:"
 
 
 class Plain:
-    """Observation as the user message, the stripped answer as the action."""
+    """A prompt with the observation as the user message, and with the stripped answer as the action."""
 
     system = ""
 
     def first(self, observation: Observation) -> str:
-        """The task, if it is stated apart, then the observation and the admissible actions."""
+        """The task, if the observation states it apart, then `turn`."""
         return "\n".join(part for part in (observation.task, self.turn(observation)) if part)
 
     def turn(self, observation: Observation) -> str:
@@ -139,7 +140,7 @@ class Plain:
         return observation.text + listed
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """Task, the last turns as numbered lines, and the current observation."""
+        """The task, the last turns as numbered lines, and `turn` of the current observation."""
         start = done - len(past) + 1
         lines = [f"Step {start + i}: {p.observation.text} -> {p.action}" for i, p in enumerate(past)]
         return "\n".join([part for part in (first.task,) if part] + lines + [self.turn(observation)])
@@ -158,9 +159,9 @@ class Bare(Plain):
     """As `Plain`, but `first` and `turn` are the text of the observation alone, without task and listed actions."""
 
     def first(self, observation: Observation) -> str:
-        """The text."""
+        """The text of the observation."""
         return observation.text
 
     def turn(self, observation: Observation) -> str:
-        """The text."""
+        """The text of the observation."""
         return observation.text

@@ -11,14 +11,17 @@ from agentrl.types import Observation, Reply, StepResult, Task
 
 @runtime_checkable
 class Env(Protocol):
-    """One episode at a time, synchronous, in text. The core handles tokens, limits, time-outs and retries."""
+    """Plays one episode at a time. Calls are synchronous, and actions and observations are texts.
+
+    The core handles tokens, limits, time-outs and retries.
+    """
 
     def reset(self, task: Task) -> Observation:
         """Start the task from its first state; equal tasks give equal observations."""
         ...
 
     def step(self, action: str) -> StepResult:
-        """Carry out one action. If an action makes no sense, the observation says so, and the method raises nothing."""
+        """Carry out one action. If the action makes no sense, the observation says so; this method does not raise."""
         ...
 
     def close(self) -> None:
@@ -28,7 +31,7 @@ class Env(Protocol):
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """An environment that can be branched without replaying its actions."""
+    """An environment whose episodes can be branched without replaying their actions."""
 
     def snapshot(self) -> Any:
         """The episode's state as a picklable value that later steps do not change."""
@@ -37,9 +40,9 @@ class Snapshots(Protocol):
     def restore(self, snapshot: Any) -> Observation | None:
         """Go back to the state of a snapshot and return its observation.
 
-        Another instance may have taken the snapshot; the core has reset this instance to the same task before. The
-        core compares the returned observation with the observation at the time of the snapshot. If `restore` returns
-        None, the core branches by replaying actions.
+        Another instance may have taken the snapshot. Before this call, the core resets this instance to the task of the
+        snapshot, if its latest task was another one. The core compares the returned observation with the observation
+        at the time of the snapshot. If `restore` returns None, the core branches by replaying actions.
         """
         ...
 
@@ -65,7 +68,7 @@ class Judges(Protocol):
 
 @runtime_checkable
 class Delegates(Protocol):
-    """An environment whose agent may call other agents: see `agentrl.types.Errand`."""
+    """An environment that gives errands to other agents; see `agentrl.types.Errand`."""
 
     def returned(self, replies: tuple[Reply, ...]) -> StepResult:
         """Continue with the replies of the called agents; the observation should say in words if a call failed."""
@@ -83,18 +86,21 @@ class Expert(Protocol):
     """Plays the environment instance that it was made for: first `reset`, then one `act` per observation."""
 
     def reset(self, task: Task) -> None:
-        """Forget the last episode."""
+        """Forget the last episode; an episode of this task begins."""
         ...
 
     def act(self, observation: Observation) -> Move:
-        """The action to take now."""
+        """The next move, in answer to the latest observation."""
         ...
 
 
 @runtime_checkable
 class Writes(Protocol):
-    """An expert that can also show how to keep a memory, for contexts that have a memory."""
+    """An expert that can also write the memory of the agent, for contexts in which the agent keeps a memory."""
 
     def write(self, memory: str, text: str) -> Move:
-        """The new memory, as `Move.action`: what to remember of the old memory and of a text that is dropped."""
+        """The new memory, as `Move.action`: what to remember of `memory` (the old one) and of `text`.
+
+        The context drops `text` from the prompt, so later turns see only what the new memory says about it.
+        """
         ...

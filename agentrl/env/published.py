@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HASHED_BYTES = 64 << 20  # the sha256 of files up to this size is computed at each check
+HASHED_BYTES = 64 << 20  # `found` computes the sha256 of files up to this size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,12 +13,12 @@ class PublishedFile:
     """A file that a benchmark's authors publish.
 
     Attributes:
-        name: its name, or its path under the data folder.
-        about: what it holds.
-        size: bytes; None if not known.
-        exact: the size is exact; otherwise it is rounded and not compared.
-        sha256: its checksum in hexadecimal digits; empty if not known.
-        url: where it is published.
+        name: name of the file, or its path relative to the data folder.
+        about: the content of the file, in words.
+        size: number of bytes; None if not known.
+        exact: True if the size is exact; a rounded size is not compared.
+        sha256: the SHA-256 checksum in hexadecimal digits; empty if not known.
+        url: the address at which the file is published.
     """
 
     name: str
@@ -29,7 +29,7 @@ class PublishedFile:
     url: str = ""
 
     def facts(self) -> str:
-        """Name, content, size, checksum and place in one line."""
+        """Name, content, size, checksum and address in one line."""
         if self.size is None:
             size = "size not known"
         else:
@@ -38,7 +38,7 @@ class PublishedFile:
         return f"{self.name}: {self.about}; {size}; {checksum}; {self.url}"
 
     def found(self, folder: Path) -> str:
-        """Whether the file lies in a folder and is the published one, in words."""
+        """One line: is the file in this folder, and is it equal to the published file as far as this can be checked?"""
         path = folder / self.name
         if not path.is_file():
             return f"missing: {path}"
@@ -54,7 +54,7 @@ class PublishedFile:
 
 
 def published_report(folder: Path | None, files: Sequence[PublishedFile]) -> list[str]:
-    """One line per file: what is found in a folder, or what there is to fetch if no folder is named."""
+    """One line per file: the result of `found` in the folder, or the `facts` of the file if `folder` is None."""
     return [file.facts() if folder is None else file.found(folder) for file in files]
 
 

@@ -1,8 +1,8 @@
 """Environment pool of threads, for environments whose steps wait for a network, a process or another machine.
 
-While the tool of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives up the
-call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at once;
-if the thread waits in C code, it stops when the C code returns.
+While the environment of one episode waits, the engine answers other episodes. If a call takes too long, the pool gives
+up the call, and only the episode of this call fails. The pool interrupts the thread of the call: Python code stops at
+once; if the thread waits in C code, it stops when the C code returns.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from agentrl.env.protocol import Env
 from agentrl.env.time_limit import Expired
 from agentrl.types import EnvFault
 
-MOST_GIVEN_UP = 256  # largest number of threads that may hang at a time; each uses memory until its call returns
+MOST_GIVEN_UP = 256  # largest number of calls that may hang at the same time; each uses memory until it returns
 
 
 class Thread:
@@ -91,11 +91,11 @@ class ThreadPool(Pool):
         """The value of a call, made in a thread.
 
         Raises:
-            EnvFault: the call failed, did not return in time, or was not made because too many calls hang; the handle
-                must then be discarded.
+            EnvFault: the call failed, did not return in time, or was not made because too many calls hang. After an
+                EnvFault, the handle must be discarded.
         """
         if self._given_up >= MOST_GIVEN_UP:
-            raise EnvFault(f"{self._given_up} calls hang in their threads: no further call is made")
+            raise EnvFault(f"{self._given_up} calls hang in their threads, so the pool makes no further call")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         thread = handle.thread
@@ -148,5 +148,5 @@ class ThreadPool(Pool):
             handle.thread.do(handle.slot.close)
             handle.thread.do(None)
         ends_at = time.monotonic() + self.timeout_s
-        for handle in closing:  # each instance is closed before this returns, unless its close hangs
+        for handle in closing:  # wait at most `timeout_s` seconds for all instances to close
             handle.thread.join(ends_at - time.monotonic())

@@ -12,14 +12,15 @@ from agentrl.types import EnvFault
 
 
 class Expired(BaseException):
-    """Time is up; not an Exception, so that an environment's own `except Exception` does not swallow it."""
+    """The time of a call is up. A BaseException, so that `except Exception` in an environment does not catch it."""
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise EnvFault out of the block after `seconds`, in the main thread on POSIX; elsewhere nothing limits the block.
+    """End the block with an EnvFault after `seconds`, in the main thread on POSIX; elsewhere nothing limits the block.
 
-    A timer of the caller is set again afterwards, with the time that it has left.
+    If the caller has set the same timer (`ITIMER_REAL`), it is set again after the block, with the time that it has
+    left.
 
     Limit: this interrupts Python code and system calls, not a loop inside a C extension. Such a loop ends only if the
     environment runs in a worker process, which the pool kills.
@@ -34,7 +35,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
     handler = signal.signal(signal.SIGALRM, expire)
     started = time.monotonic()
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, if Expired is swallowed
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, if the block catches it
     try:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)

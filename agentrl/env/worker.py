@@ -19,15 +19,15 @@ ANSWER_BYTES = 256 << 20  # longest pickled answer to a call; a longer one is a 
 FRAME_BYTES = 64 << 20  # if the answers so far are longer, they are sent before the rest of the batch is carried out
 NOBODY = -2  # `Shared.now` of a process that ends because its memory is used up: no call is at fault
 RETIRES_AT = 0.9  # share of its memory limit at which a process ends, and its episodes are replayed in another process
-SURE_DEATH = 1  # PR_SET_PDEATHSIG
-FIRST_VICTIM = "500"  # of 1000: the kernel's out-of-memory killer chooses a worker before the process that trains
+SURE_DEATH = 1  # PR_SET_PDEATHSIG: the kernel kills this process when its parent ends
+FIRST_VICTIM = "500"  # oom_score_adj, at most 1000: the kernel's out-of-memory killer chooses a worker first
 
 
 class Answer(NamedTuple):
     """A worker's answer to one call: a pickled value, or the message of a fault or of a mistake in the settings.
-    "no memory" is a fault, too.
 
-    Each value is pickled alone, so that a value that cannot be pickled does not lose the other answers.
+    The kind "no memory" is a fault, too. Each value is pickled alone, so that a value that cannot be pickled does not
+    lose the other answers.
     """
 
     call: int
@@ -49,7 +49,7 @@ class Shared(NamedTuple):
 
 
 def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb: int | None) -> None:
-    """A worker's loop: lists of (call id, slot, method, pickled arguments) in, lists of `Answer` out.
+    """A worker's loop: reads lists of (call id, slot, method, pickled arguments), writes lists of `Answer`.
 
     `build` are the arguments of every `Slot`; `memory_mb` limits the memory of this process.
     """
@@ -63,7 +63,7 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
             break
         if full:
             shared.now.value = NOBODY
-            return  # the slots are not closed: closing may need memory
+            return  # without closing the slots, because this may need memory
     for slot in slots.values():
         slot.close()
 
@@ -71,9 +71,9 @@ def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb:
 def _settle_in(memory_mb: int | None) -> None:
     """Leave the terminal and standard output to the process that trains.
 
-    On Linux, this process is killed when that process ends.
+    On Linux, the kernel kills this process when the process that trains ends.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends the workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the pool starts a worker with SIGINT blocked
     with suppress(OSError):
         os.setsid()  # the pool ends this process together with the processes that an environment has started
@@ -99,7 +99,7 @@ def _carry_out(
     calls: Any,
     memory_mb: int | None,
 ) -> bool:
-    """Answer the calls until the memory of this process is used up. Returns whether it is used up."""
+    """Answer the calls, but stop when the memory of this process is used up; returns whether it is used up."""
     most = math.inf if memory_mb is None else memory_mb << 20
     answers: list[Answer] = []
     size = 0
@@ -110,7 +110,7 @@ def _carry_out(
         slot = slots.setdefault(number, Slot(*build))
         answer = _answer(call, slot, method, arguments, shared.making)
         if answer.kind == "no memory" and was_half_full:
-            # Earlier calls filled the memory: another process carries out this call again.
+            # Earlier calls had filled most of the memory, so another process carries out this call again.
             write_frame(end, pickle.dumps(answers))
             return True
         if method == "close" or answer.kind != "value":
@@ -129,7 +129,7 @@ def _carry_out(
 
 
 def _used() -> int:
-    """Resident bytes that this process does not share; 0 where /proc is missing."""
+    """Number of resident bytes that this process does not share; 0 if the machine has no /proc."""
     try:
         _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
     except OSError:
@@ -156,6 +156,6 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -
         kind: Literal["no memory", "fault"] = "no memory" if isinstance(error, MemoryError) else "fault"
         return Answer(call, kind, f"{method} returned something that cannot be pickled: {error}")
     if len(content) > ANSWER_BYTES:
-        size = f"{len(content) >> 20} MB, the limit of a worker's answer is {ANSWER_BYTES >> 20} MB"
-        return Answer(call, "fault", f"{method} returned {size}: return less text, or keep it out of info")
+        size = f"{len(content) >> 20} MB, and the limit of a worker's answer is {ANSWER_BYTES >> 20} MB"
+        return Answer(call, "fault", f"{method} returned {size}: return shorter texts and a smaller info")
     return Answer(call, "value", content)

@@ -1,4 +1,4 @@
-"""Servers: the inspector of a run; an environment by MCP or OpenEnv; a retriever; a policy that programs ask."""
+"""Servers: the inspector of a run, an environment by MCP or OpenEnv, a retriever, episodes of a served policy."""
 
 from agentrl.serve.inspector import Inspector, serve_inspector
 from agentrl.serve.mcp import McpTable, serve_mcp

@@ -1,7 +1,8 @@
-"""A process that reads step graphs and computes their credit for the inspector; the server ends it if it is too slow.
+"""A process that reads step graphs and computes their credit for the inspector. The server ends it if it is too slow.
 
-The process reads one JSON request per line from standard input. Its answer on standard output is a line with `ok` or
-`bad` and a number of bytes, and then that many bytes: JSON after `ok`, an error's sentence after `bad`.
+The process reads one JSON request per line from standard input. Its answer on standard output begins with a line that
+has the word `ok` or `bad` and a number of bytes. After this line comes that number of bytes: JSON after `ok`, an error
+message after `bad`.
 """
 
 import json
@@ -34,13 +35,13 @@ class TookTooLong(Exception):
 
 
 class CreditWorker:
-    """The server's handle of the process. The process gets one request at a time.
+    """Starts the process and sends requests to it, one at a time.
 
-    The first request starts the process. The process is killed if an answer takes too long; the next request starts it
-    again.
+    The first request starts the process. If an answer takes too long, the process is killed, and the next request
+    starts a new one.
 
     Args:
-        seconds: longest time for an answer, including the wait for earlier requests.
+        seconds: longest time for an answer; the time in which a request waits for earlier requests counts too.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -52,7 +53,7 @@ class CreditWorker:
         """The JSON that answers a request.
 
         Raises:
-            ValueError: the request has a mistake; the message says which.
+            ValueError: the request has a mistake, which the message names.
             TookTooLong: there was no answer in time, or the process has ended.
         """
         end = time.monotonic() + self.seconds
@@ -101,8 +102,8 @@ class CreditWorker:
             left = end - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 raise TookTooLong(
-                    f"it took longer than {self.seconds:g} s, so it was ended: show fewer groups or methods, search "
-                    "fewer graphs, or start agentrl inspect with a larger --seconds"
+                    f"the request took longer than {self.seconds:g} s, so it was ended: show fewer groups or methods, "
+                    "search fewer graphs, or start agentrl inspect with a larger --seconds"
                 )
             chunk = os.read(pipe.fileno(), 1 << 20)
             if not chunk:
@@ -135,7 +136,7 @@ class Reader:
         return self._graphs[key]
 
     def words(self, run: Path) -> Callable[[Sequence[int]], Sequence[str]] | None:
-        """See `token_words`. If no tokenizer is found, the next call searches again: a new checkpoint may have one."""
+        """See `token_words`. If none is found, the next call searches again, because a new checkpoint may have one."""
         if self._words.get(run) is None:
             self._words[run] = token_words(run)
         return self._words[run]
@@ -205,9 +206,10 @@ def _as_trained(graph: StepGraph) -> Credit:
 
 
 def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of the credit page for one stored graph, with what the command `agentrl branch` needs.
+    """The data of the credit page for one stored graph.
 
-    `episode` is the number of each shown step's episode, and `branch` is the beginning of the command.
+    Two entries are for the command `agentrl branch`, which the page shows: `episode` has the number of the episode of
+    each shown step, and `branch` is the beginning of the command.
     """
     graph = reader.graph(Path(request["file"]))
     credits, options = credits_of(graph, request["methods"])
@@ -229,11 +231,13 @@ def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The episodes that a search finds in stored graphs, one graph after the other, each with the key of its graph.
+    """The episodes that a search finds in stored graphs, each with the key of its graph.
 
-    The search begins no further graph after `MOST_FOUND` episodes or after `seconds`; `next` is then the key of the
-    next graph. `more` is the number of episodes that were found but are left out. Graphs are
-    read one after the other and are not kept. `unread` lists the keys of the graphs that cannot be read.
+    The graphs are searched one after the other, at least one per request. After `MOST_FOUND` episodes or after
+    `seconds`, no further graph is begun, and `next` is the key of the next graph. `more` is the number of episodes that
+    were found and are left out of the answer. `of` is the number of all episodes of the searched graphs. `searched` is
+    the number of these graphs, and `sources` that of the graphs in the request. `unread` lists the keys of graphs that
+    cannot be read. The graph stays in memory only if the request names a single graph.
     """
     end, files = time.monotonic() + request["seconds"], request["files"]
     answer: dict[str, Any] = {"episodes": [], "more": 0, "of": 0, "searched": 0, "unread": [], "next": ""}
@@ -269,7 +273,7 @@ def work(requests: IO[bytes], answers: IO[bytes]) -> None:
             text, head = json.dumps(ANSWERS[request["do"]](reader, request), allow_nan=False), "ok"
         except (ValueError, OSError) as error:
             text, head = str(error), "bad"
-        except Exception as error:  # noqa: BLE001  a method may raise anything on steps that it was not made for
+        except Exception as error:  # noqa: BLE001  on unsuitable steps, a method may raise any exception
             text, head = f"{type(error).__name__} in {request['do']}: {error}", "bad"
         data = text.encode("utf-8", "replace")
         answers.write(f"{head} {len(data)}\n".encode() + data)
@@ -278,7 +282,7 @@ def work(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 def main() -> None:
     """The main function of the process, which ends when its standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is sent to this process as well, but the server ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches this process, which the server ends
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # text that a library prints must not get into an answer
     work(sys.stdin.buffer, channel)

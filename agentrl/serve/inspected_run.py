@@ -1,4 +1,4 @@
-"""Reads a run for the inspector, and turns the queries of requests into requests to the credit worker."""
+"""Reads a run for the inspector, and makes a request to the credit worker from the query of an HTTP request."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status
 
 MOST_METHODS = 9  # the page has one key (1 to 9) per method
-SEARCH_S = 3.0  # seconds of one search; the page then requests the rest, and other requests are answered in between
+SEARCH_S = 3.0  # longest time of one search; the page asks for the rest by a new request, after other requests
 Query = Mapping[str, list[str]]
 
 
 class Refused(Exception):
-    """A request that is refused; `status` is the HTTP status of the response."""
+    """The server refuses the request; `status` is the HTTP status of the response."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -41,7 +41,7 @@ class InspectedRun:
         self._lock = Lock()
 
     def check(self) -> None:
-        """Raises ValueError unless the folder holds a run with a stored graph."""
+        """Raises ValueError if the folder holds no run, or a run without stored graphs."""
         read_config(self.path)
         if not sources(self.path):
             raise ValueError(
@@ -50,7 +50,7 @@ class InspectedRun:
             )
 
     def state(self) -> dict[str, Any]:
-        """The state of the run, the names of its stored graphs, and the credit method that it was trained with."""
+        """The run's name, state, stored graphs and credit method, and the success rates of its last iterations."""
         config, rows, found = read_config(self.path), self._read(), sources(self.path)
         status = status_of(self.path, rows)
         train = [row for row in rows if row.get("stage") == "train"]
@@ -65,15 +65,16 @@ class InspectedRun:
         }
 
     def credit(self, query: Query) -> dict[str, Any]:
-        """The request for the data of the page.
+        """The request to the credit worker for the data of the page.
 
         In the query, `source` is the key of stored steps, each `method` the name of a method, and each `group` the
         number of a group. Each `option` is PLACE:key=value, where PLACE is the position of a method in the query, from
-        0. Without `method`, the data have the stored credit of an iteration, or for an evaluation the credit of the
-        run's method (`grpo` if the catalogue does not have it).
+        0. Without `method`, the data of an iteration have its stored credit, and the data of an evaluation have the
+        credit of the run's method (of `grpo` if the run's method is not in the catalogue).
 
         Raises:
-            Refused: there are no such steps, too many methods, or an option or a group is not written as above.
+            Refused: the run has no such steps, there are too many methods, or an option or a group is not written as
+                above.
         """
         source = self._source(query)
         names = query.get("method", [STORED if source.kind == TRAINING else self._any_method()])
@@ -98,11 +99,12 @@ class InspectedRun:
         }
 
     def episodes(self, query: Query) -> dict[str, Any]:
-        """The request for a search, with the optional conditions `task`, `ending`, `success` (yes or no) and `text`.
+        """The request to the credit worker for a search.
 
-        The query also has either `source`, the key of the stored steps to search, or `within`, which is `iterations` or
-        `evaluations`. With `within`, all stored steps of this kind are searched, the last ones first. If the query has
-        `from`, the search begins at the steps with this key.
+        The query may have the conditions `task`, `ending`, `success` (yes or no) and `text`. It also has either
+        `source`, the key of the stored steps to search, or `within`, which is `iterations` or `evaluations`. With
+        `within`, all stored graphs of this kind are searched, the newest first. If the query has `from`, the search
+        begins at the graph with this key.
         """
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
@@ -140,7 +142,7 @@ class InspectedRun:
         return f"agentrl branch {shlex.quote(str(self.path))} --iteration {source.name}"
 
     def _source(self, query: Query) -> Source:
-        """The stored graph whose key a request names. No word of a request becomes a part of a path."""
+        """The stored graph whose key a request names. No text from a request becomes a part of a path."""
         key = _one(query, "source")
         by_key = {source.key: source for source in sources(self.path)}
         if key not in by_key:
@@ -158,7 +160,7 @@ class InspectedRun:
         return {"name": scrubbed(name), "options": table, "known": name in catalogue.names("credit")}
 
     def _read(self) -> Sequence[dict[str, Any]]:
-        """Every line of metrics.jsonl so far. --resume replaces the file; then all lines are read again."""
+        """Every line of metrics.jsonl so far. If --resume has replaced the file, all lines are read again."""
         path = self.path / "metrics.jsonl"
         with self._lock:
             file = path.stat().st_ino if path.is_file() else 0

@@ -1,8 +1,9 @@
 """The inspector: the credit pages of the stored iterations and evaluations of a run, over HTTP, read-only.
 
-All routes are GET and lie below /TOKEN/, where TOKEN is random: the page itself; `run`, the state of the run and its
-stored graphs; `methods`, the catalogue of credit methods as forms; `credit`, the data of the page; `episodes`, a
-search for episodes. A request names stored steps by a key, such as `iteration:12`, and never by a path.
+All routes are GET and lie below /TOKEN/; TOKEN is random. The empty route is the page. `run` gives the state of the run
+and the names of its stored graphs, `methods` the credit methods of the catalogue with their options as form fields,
+`credit` the data of the page, and `episodes` the results of a search for episodes. A request names stored steps by a
+key, such as `iteration:12`, and never by a path.
 """
 
 import hmac
@@ -46,7 +47,7 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
     Args:
         run: the run's folder.
         host: address to bind.
-        port: port to bind; 0 for any free one.
+        port: port to bind; 0 for any free port.
         seconds: longest time to compute the response to one request for `credit` or `episodes`.
 
     Raises:
@@ -65,7 +66,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: Any, worker: CreditWorker) -> None:
-        # Set before the port is bound: if the port is in use, the base class calls `server_close`, which needs it.
+        # If the port is in use, the base class calls `server_close`, which needs `_worker`. So it is set before.
         self._worker = worker
         self._places = threading.BoundedSemaphore(AT_ONCE)
         super().__init__(address, handler)
@@ -147,18 +148,18 @@ class _Handler(BaseHTTPRequestHandler):
             request = run.credit(query) if route == "credit" else run.episodes(query)
             self._send(200, worker.ask(request), "application/json")
         else:
-            raise Refused(404, f"there is no {route!r} here")
+            raise Refused(404, f"this server has no route {route!r}")
 
     def _refuse_strangers(self) -> None:
-        """Raise Refused for requests that come through another site.
+        """Raise Refused for requests that another web site causes.
 
-        The host name of another site may point to this machine, or a page of the site may send requests to this server.
+        The host name of that site may point to this machine, or a page of that site may send requests to this server.
         """
         if _name(self.headers.get("host", "")) not in HOSTS:
-            raise Refused(403, "open the address that agentrl inspect printed: this host name is not allowed")
+            raise Refused(403, "open the address that agentrl inspect printed: this server answers no other host name")
         origin = self.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
-            raise Refused(403, "requests of other sites are not allowed")
+            raise Refused(403, "this server answers no requests of other web sites")
 
     def _route(self) -> tuple[str, Mapping[str, list[str]]]:
         """(the part of the path after the token, the query); Refused if the token is missing or wrong."""
@@ -169,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not slash:
             raise Refused(404, "the address has no slash after its token: add one")
         if len(query) > MOST_QUERY_CHARS:
-            raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: ask for less")
+            raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: send a shorter one")
         try:
             return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
         except ValueError:

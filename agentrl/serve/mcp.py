@@ -1,5 +1,7 @@
-"""An MCP server that offers the tools of an environment. An environment without tools gets one tool, `act`, that takes
-an action as text."""
+"""An MCP server that offers the tools of an environment.
+
+For an environment without tools it offers the tool `act`, which takes an action as text.
+"""
 
 import asyncio
 import json
@@ -46,12 +48,12 @@ class McpTable:
         """Name, description and input schema of every tool that the server offers."""
         tools = [dict(function_of(schema)) for schema in self.seen.tools]
         if not tools:
-            about = "Carry out an action of the environment. Each observation lists the admissible actions, if it can."
+            about = "Carry out an action of the environment. Some observations list the admissible actions."
             tools = [{"name": ACT, "description": about, "parameters": _schema(action=TEXT)}]
         else:
             tools.append(answer_tool())
         about = (
-            "Begin an episode of the task with this key; without a key, of the current task. Returns its first message."
+            "Begin an episode of the task with this key; without a key, of the current task. Returns the first message."
         )
         optional_key = {**_schema(key=TEXT), "required": []}
         return [*tools, {"name": NEW, "description": about, "parameters": optional_key}]
@@ -100,7 +102,7 @@ class McpTable:
 
 
 def refuse_called_agents(entry: Entry[EnvironmentFile], why: str) -> None:
-    """Raises ValueError if the environment calls agents: no client plays these agents."""
+    """Raises ValueError if the environment calls agents, because no client plays them; `why` says so in the message."""
     called = entry.hooks.agents(entry.config) if entry.hooks.agents is not None else {}
     if called:
         raise ValueError(
@@ -136,7 +138,7 @@ def mcp_server(table: McpTable) -> Any:
         return types.ListToolsResult(tools=tools)
 
     async def on_call_tool(context: Any, parameters: Any) -> Any:
-        async with turn:  # the table has one episode, so it takes one call at a time
+        async with turn:  # all calls play the same episode, one after the other
             try:
                 text, failed = await asyncio.to_thread(table.call, parameters.name, parameters.arguments or {}), False
             except (ValueError, EnvFault) as error:

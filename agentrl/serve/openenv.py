@@ -28,7 +28,7 @@ from agentrl.tool import function_of
 from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 
 APP = Path(__file__).with_name("openenv_app.py")
-CALL_S = 600.0  # longest time for one call of the environment, as for `serve mcp`
+CALL_S = 600.0  # longest time for one call of the environment, as in `agentrl.serve.mcp`
 START_S = 300.0  # longest time for the server to import its package and listen
 LOOK_S = 0.5  # longest wait for a message of the server before `stopped` is checked again
 STOP_S = 5.0  # longest time for the server to close its sessions
@@ -37,10 +37,10 @@ LOG_BYTES = 4000  # number of bytes read from the end of the server's output; th
 
 @dataclass(frozen=True, kw_only=True)
 class OpenEnvPlace:
-    """Where and how to serve.
+    """The address of the server, and its options.
 
     Attributes:
-        host, port: where to listen; port 0 takes any free one.
+        host, port: where to listen; port 0 takes any free port.
         sessions: largest number of sessions at a time; the server refuses further sessions.
         token_variable: name of the environment variable with the token that clients must send; empty: no token needed.
         python: the Python that has the package openenv; empty: the one that runs agentrl.
@@ -78,7 +78,7 @@ class OpenEnvTable:
     def task(self, seed: int | None, key: str) -> Task:
         """The task with this key. If the key is empty, the seed is the task's position, modulo the number of tasks.
 
-        If there is no seed either, each call returns the next task, and after the last task the first one.
+        With an empty key and no seed, each call returns the next task, and after the last task the first one.
         """
         if key:
             return panel_tasks(self.entry, [key])[0]
@@ -170,8 +170,10 @@ def _made(entry: Entry[EnvironmentFile]) -> Env:
 
 
 def _metadata(result: StepResult) -> dict[str, Any]:
-    """The facts for which OpenEnv's observation has no field: a status other than `ok`, signals, and in the last step
-    success and truncation."""
+    """The facts for which OpenEnv's observation has no field.
+
+    These are a status other than `ok`, the signals and, in the last step, success and truncation.
+    """
     found: dict[str, Any] = {}
     if result.info.get("status", Status.OK) != Status.OK:
         found["status"] = Status(result.info["status"]).name.lower()
@@ -186,7 +188,7 @@ def _metadata(result: StepResult) -> dict[str, Any]:
 def serve_openenv(
     table: OpenEnvTable, place: OpenEnvPlace, told: Callable[[str], None], stopped: Callable[[], bool]
 ) -> None:
-    """Serve until `stopped()` is true; `told` is called with the address when the server listens.
+    """Serve until `stopped()` is true. As soon as the server listens, `told` is called with its address.
 
     Raises:
         ValueError: the token variable is not set, the address cannot be bound, the Python has no openenv, the server
@@ -210,7 +212,7 @@ def _listening(place: OpenEnvPlace) -> socket.socket:
 
 
 class _Server:
-    """The process of the package's server, and the threads that play its sessions."""
+    """The process with the server of the package openenv, and the threads that play its sessions."""
 
     def __init__(self, table: OpenEnvTable, place: OpenEnvPlace, listener: socket.socket) -> None:
         self._table, self._log = table, tempfile.TemporaryFile()  # noqa: SIM115  closed with the server

@@ -1,8 +1,8 @@
 """Runs the server of the package openenv for an environment that agentrl plays; `agentrl.serve.openenv` starts it.
 
-This script runs in a Python that has the package openenv, and imports nothing of agentrl. Its argument is JSON: the
-inherited sockets `control` and `listener` (file descriptors), the environment's `name` and `tools` (empty if it has no
-tools), and `sessions` and `token_variable` as in `OpenEnvPlace`.
+This script runs in a Python that has the package openenv, and imports nothing of agentrl. Its argument is a JSON
+object: `control` and `listener` are the file descriptors of two inherited sockets, `name` and `tools` are those of the
+environment (`tools` is empty if it has none), and `sessions` and `token_variable` are as in `OpenEnvPlace`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import threading
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # mcp.py would hide package mcp
+# The mcp.py of this folder would hide the package mcp, so the folder is taken from the search path.
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
 try:
     import uvicorn
     from openenv.core.env_server.http_server import create_app
@@ -40,8 +41,8 @@ except ImportError as missing:
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
 CONTROL = socket.socket(fileno=OPTIONS["control"])
-TURN = threading.Lock()
-DEATH = 1  # PR_SET_PDEATHSIG
+TURN = threading.Lock()  # one thread at a time asks agentrl for a channel
+DEATH = 1  # PR_SET_PDEATHSIG of Linux: the signal that this process gets when its parent ends
 
 
 class TextAction(Action):  # type: ignore[misc]  # the package is not installed here
@@ -75,7 +76,7 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
         self._state = TextState()
 
     def _ask(self, **call: Any) -> dict[str, Any]:
-        """The value that agentrl answers to a call; RuntimeError with agentrl's message if the call failed."""
+        """The value with which agentrl answers a call; RuntimeError with agentrl's message if the call failed."""
         if self._lines is None:
             with TURN:
                 CONTROL.sendall(b"s")
@@ -97,8 +98,8 @@ class Served(Environment):  # type: ignore[misc]  # the package is not installed
     ) -> TextObservation:
         """Begin an episode of the task with the key `task`.
 
-        Without `task`, `seed` is the position of the task, modulo the number of tasks; without both, the next task is
-        played.
+        Without `task`, `seed` is the position of the task, modulo the number of tasks. With neither `task` nor `seed`,
+        the next task of the list is played.
         """
         if others:
             raise ValueError(f"reset takes seed, episode_id and task, not {', '.join(others)}")
@@ -155,7 +156,7 @@ class Guarded:
 
 
 class Server(uvicorn.Server):
-    """Tells agentrl when it listens."""
+    """The HTTP server; it tells agentrl when it listens."""
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

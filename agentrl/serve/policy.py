@@ -1,4 +1,4 @@
-"""Records episodes of programs that agentrl did not start: the requests with one API key form one episode."""
+"""Records episodes of programs that agentrl did not start. All requests with the same API key form one episode."""
 
 import math
 import threading
@@ -16,9 +16,9 @@ KEY_CHARS = 200  # largest number of characters of an API key, and of a task
 
 
 class Guests:
-    """The episodes of a server, by API key. POST /v1/agentrl/end ends the episode of the request's key.
+    """The episodes of a server, by API key. The request POST /v1/agentrl/end ends the episode of its API key.
 
-    The body of that request may hold `reward`, `success` and `task`. Episodes with the same `task` are copies of one
+    The body of this request may hold `reward`, `success` and `task`. Episodes with the same `task` are copies of one
     task and form a group of the graph.
 
     Args:
@@ -42,7 +42,7 @@ class Guests:
             if not key or len(key) > KEY_CHARS:
                 raise Refusal(401, f"send an API key of 1 to {KEY_CHARS} characters: it names the episode")
             if self._sessions >= MOST:
-                raise Refusal(429, f"{MOST} episodes have begun, the limit of one server: stop it, and start another")
+                raise Refusal(429, f"{MOST} episodes have begun, the limit of one server: start another server")
             self._sessions += 1
             self._open[key] = Recorder(self._actor, None, self._limits, self._sessions, (self._sessions,))
             return self._open[key]

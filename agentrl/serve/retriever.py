@@ -1,4 +1,4 @@
-"""A search server with the protocol of Search-R1."""
+"""A search server that speaks the protocol of Search-R1."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,7 +35,7 @@ def serve_retriever(
         retriever: carries out the searches.
         host: address to bind.
         port: port to bind; 0 for any free port.
-        topk: number of passages per query if the request names no number, or 0.
+        topk: number of passages per query if the request names no number or the number 0.
         max_batch: largest number of queries per request; the server refuses a request with more queries.
         max_topk: largest number of passages per query; the server refuses a request for more passages.
     """
@@ -43,7 +43,7 @@ def serve_retriever(
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # clients reuse connections
         timeout = 60.0  # seconds after which an idle connection is closed
-        wbufsize = 1 << 16  # sends head and body together; else the client would wait for a delayed acknowledgement
+        wbufsize = 1 << 16  # sends head and body together, so that the client need not wait for two packets
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -58,9 +58,9 @@ def serve_retriever(
                 self.answer(200, {"result": _result(retriever, question)})
             except Refused as refusal:
                 self.answer(refusal.status, {"error": str(refusal)})
-            except ToolFault as fault:  # a retriever that this server forwards to has failed
+            except ToolFault as fault:  # another retriever, to which this server forwards queries, has failed
                 self.answer(502, {"error": str(fault)})
-            except Exception as error:  # noqa: BLE001  the client gets the error, the server continues
+            except Exception as error:  # noqa: BLE001  the client gets the error; the server must not end
                 self.answer(500, {"error": f"{type(error).__name__}: {error}"})
 
         def body(self) -> bytes:

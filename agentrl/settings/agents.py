@@ -1,4 +1,4 @@
-"""The agents of a recipe: sections [agents.NAME], resolved."""
+"""Resolves the agents of a recipe from its sections [agents.NAME]."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,8 @@ from agentrl.trainer.sections import OptimConfig
 POLICY = "policy"  # name of the policy whose model is [model]
 
 
-MAIN, ALONE = "main", "agent"  # names of the agent that gets the tasks: with other agents, and alone
+# names of the agent that gets the tasks: `MAIN` if there are other agents, `ALONE` if there are none
+MAIN, ALONE = "main", "agent"
 # option of a called agent -> the place that sets this option for the agent that gets the tasks
 NOT_OF_MAIN = {"env": "[env]", "context": "[context]", "limits": "[limits]", "expert": "warmup.expert"}
 
@@ -27,20 +28,23 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         policy: name of the policy that plays the agent. `policy` is the policy of [model]; any other name is a further
-            policy, shared by all agents that name it.
-        trained: whether the agent's steps train the policy. If not, these steps are in the graph and in no update.
+            policy, which all agents that name it share.
+        trained: whether the agent's steps train the policy after the warm-up. If not, these steps are in the graph and
+            in no update. The warm-up trains the policies of all agents.
         env: the environment that the agent plays when it is called.
         context: the agent's context: the name of an entry of the catalogue `context`, and the options of that entry.
         limits: options that differ from [limits].
-        expert: the expert that plays the agent in the warm-up; default: `expert` if the environment knows it, else the
-            first expert of the environment, else `random`.
+        expert: the expert that plays the agent in the warm-up; default: `expert` if the agent's environment knows this
+            name, else the first expert of this environment, else `random`.
         model: the model of a further policy; default: [model].
         optim: options of a further policy that differ from [optim].
-        command: a program that plays the tasks, started once per episode, with the run's OpenAI-compatible endpoint in
-            OPENAI_BASE_URL and OPENAI_API_KEY and the task in AGENTRL_TASK; see docs/agents.md. Only for `main`.
-        agent: like `command`, but a function that this process calls, `package.module:function`. Only for `main`.
-        crash: what happens if the program fails after the model has answered: the episode is scored 0 (`lost`), or the
-            failure counts as a fault of the environment (`fault`).
+        command: a program that plays the tasks; the run starts it one time per episode. The environment variables
+            OPENAI_BASE_URL and OPENAI_API_KEY name the run's OpenAI-compatible endpoint, and AGENTRL_TASK has the task.
+            See docs/agents.md. Only for `main`.
+        agent: a function that plays the tasks, as `package.module:function`. This process calls it, one time per
+            episode, in place of a command. Only for `main`.
+        crash: what happens if the program fails, or runs longer than `limits.seconds`, after the model has answered.
+            `lost` scores the episode 0; `fault` counts the failure as a fault of the environment.
     """
 
     policy: str = POLICY
@@ -57,7 +61,7 @@ class AgentSection(BaseModel, frozen=True, extra="forbid"):
 
 
 class PolicyPlan(NamedTuple):
-    """Options of a policy: its model, and its optimiser for training and for cloning."""
+    """Options of a policy: its model, and those of its optimiser in training and in the warm-up."""
 
     model: ModelConfig
     optim: OptimConfig
@@ -72,12 +76,12 @@ def agent_sections(
 ) -> dict[str, AgentSection]:
     """The sections of the agents by name.
 
-    The recipe's options come before the options that the environment proposes, and these come before the defaults.
+    An option has the value of the recipe, else the value that the environment proposes, else its default.
 
     Args:
         env: the environment of the agent that gets the tasks.
         given: the sections of the recipe.
-        model: section [model]; None where nothing is trained.
+        model: section [model]; None if nothing is trained.
         rates_chosen: True if the rates of [optim] were chosen for `model`, False if the recipe sets them.
 
     Raises:
@@ -109,7 +113,7 @@ def _check_main(section: AgentSection) -> None:
 
 
 def _completed(name: str, section: AgentSection, model: ModelConfig | None, rates_chosen: bool) -> AgentSection:
-    """The section with the default expert and, if it has a model of its own, the rates for this model."""
+    """The section with the default expert and, if the agent has a model of its own, the rates for this model."""
     values: dict[str, Any] = {}
     if name != MAIN and "expert" not in section.model_fields_set:
         values["expert"] = defaults.first_expert(resolve(EnvironmentFile, section.env, f"agents.{name}.env").hooks)
@@ -159,7 +163,7 @@ def resolve_agents(
 
 
 def agent_prompt(env: Entry[EnvironmentFile], context: Entry[ContextPolicy]) -> Prompt:
-    """The prompt of an environment; if the file of the context has the hook `speak`, this hook changes the prompt."""
+    """The prompt of an environment. If the file of the context has the hook `speak`, this hook changes the prompt."""
     own = prompt_of(env)
     return own if context.hooks.speak is None else context.hooks.speak(context.config, own)
 
@@ -170,8 +174,8 @@ def policy_plans(
     """The options of every policy, by name of the policy.
 
     Raises:
-        ValueError: two agents describe the same policy differently, or an agent of the policy of [model] sets model or
-            optim.
+        ValueError: two agents set different options of the same policy, or an agent sets `model` or `optim` and is
+            played by the policy of [model].
     """
     found: dict[str, PolicyPlan] = {}
     for name, section in {MAIN: AgentSection(), **chosen}.items():
@@ -190,5 +194,5 @@ def policy_plans(
                 validate(OptimConfig, merge(clone_optim.model_dump(), section.optim), own),
             )
         if found.setdefault(section.policy, plan) != plan:
-            raise ValueError(f"agents.{name} describes policy {section.policy!r} differently than another agent does")
+            raise ValueError(f"agents.{name} sets other options of policy {section.policy!r} than another agent does")
     return found

@@ -1,4 +1,4 @@
-"""Checks that a guide, and the regularizers that need one, fit the other sections of a recipe."""
+"""Checks that a guide, and the regularizers that need a guide, fit the other sections of a recipe."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ def check_guide(
 ) -> None:
     """Raises ValueError if a guide does not fit the recipe.
 
-    Demonstrations in groups must have an effect on the credit or the update. A regularizer that imitates demonstrations
-    needs a guide that puts demonstrations into groups.
+    If the guide puts demonstrations into groups, these must have an effect on the credit or the update. A regularizer
+    that imitates demonstrations needs such a guide.
     """
     imitates = [entry for entry in regularizers if entry.hooks.demonstrations]
     joins = None if guide is None or guide.hooks.joins is None else guide.hooks.joins(guide.config)
@@ -43,7 +43,7 @@ def check_guide(
         )
     if not joins.in_gradient and not joins.in_statistics and not imitates:
         raise ValueError(
-            f"{which} changes nothing with guide.statistics=false and no regularizer that imitates: set "
+            f"{which} has no effect with guide.statistics=false and without a regularizer that imitates: set "
             "update.regularizers=[{name='imitation'}], or guide.statistics=true"
         )
     by_advantage = any(getattr(entry.config, "by", "") == "advantage" for entry in imitates)
@@ -51,9 +51,9 @@ def check_guide(
     if compared and not credit.hooks.demonstrations:
         able = [one for one in names("credit") if load("credit", one).demonstrations]
         raise ValueError(
-            f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with a "
-            f"group: choose credit.name from {', '.join(able)}, or only imitate them: guide.train='imitation', "
-            "guide.statistics=false and by='one' of the regularizer"
+            f"{which} gives demonstrations an advantage, and credit.name={credit.name} does not compare them with "
+            f"their group: choose credit.name from {', '.join(able)}, or only imitate demonstrations: set "
+            "guide.train='imitation', guide.statistics=false and by='one' of the regularizer"
         )
     if compared and tables.score:
         raise ValueError(
@@ -66,13 +66,13 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
     """Raises ValueError if chains with hints cannot be added to groups, or cannot be trained without the hints."""
     if rollout.hooks.fills or not rollout.hooks.uneven:
         raise ValueError(
-            f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} plays the same "
-            "number of chains in every group, or branches, candidates or probes: choose rollout.name=chain"
+            f"guide.name={guide.name} adds chains to some groups, and rollout.name={rollout.name} either plays the "
+            "same number of chains in every group, or plays branches, candidates or probes: choose rollout.name=chain"
         )
     if plain and agents > 1:
         raise ValueError(
-            f"guide.name={guide.name} replaces the prompts of chains for training, which works for one agent only, and "
-            f"this recipe has {agents} agents: set guide.train='with'"
+            f"guide.name={guide.name} with guide.train='plain' replaces the prompts of chains before training. This "
+            f"works for one agent only, and this recipe has {agents} agents: set guide.train='with'"
         )
 
 
@@ -83,8 +83,11 @@ def _check_teacher(
     regularizers: Sequence[Entry[RegularizerFile]],
     agents: int,
 ) -> None:
-    """Raises ValueError if the recipe has a teacher and no regularizer that reads its log-probs, or such a regularizer
-    and no teacher, or if the teacher does not fit the other sections."""
+    """Raises ValueError if a teacher does not fit the recipe.
+
+    A teacher needs a regularizer that reads its log-probs, and such a regularizer needs a teacher. The source of the
+    teacher must fit the other sections.
+    """
     learns = [entry.name for entry in regularizers if "teacher_logprob" in entry.hooks.reads]
     who = None if guide is None or guide.hooks.teaches is None else guide.hooks.teaches(guide.config)
     if who is None:
@@ -97,18 +100,18 @@ def _check_teacher(
     which = f"guide.source={who.source}"
     if not learns:
         raise ValueError(
-            "guide.name=teacher changes nothing without a regularizer that reads its log-probs: set "
+            "guide.name=teacher has no effect without a regularizer that reads the teacher's log-probs: set "
             "update.regularizers=[{name='teacher'}]"
         )
     sampling = tables.sampling
     plain = sampling.temperature == 1 and not sampling.truncates and tables.engine.get("actions", "free") == "free"
     if who.source == "endpoint" and not plain:
         raise ValueError(
-            f"{which} gives log-probs over all tokens at temperature 1, and this recipe samples otherwise: set "
+            f"{which} gives log-probs over all tokens at temperature 1, and this recipe samples in another way: set "
             "engine.actions='free', sampling.temperature=1, top_k=0 and top_p=1, or take guide.source='folder'"
         )
     if who.source == "own" and (agents > 1 or rollout.hooks.fills or tables.learner.processes > 1):
         raise ValueError(
-            f"{which} rebuilds the prompts of chains, for one agent and a learner in one process: set "
-            "rollout.name=chain and learner.processes=1, and leave other agents out, or take guide.source='folder'"
+            f"{which} builds the prompts of chains again, which works for one agent and a learner in one process: set "
+            "rollout.name=chain and learner.processes=1, and leave other agents out, or set guide.source='folder'"
         )

@@ -1,6 +1,6 @@
-"""Keys of older versions: recipes and stored configurations that use them still resolve.
+"""Replaces keys of older versions in recipes and stored configurations, so that these can still be read.
 
-`TABLE` says how each old key is replaced. It is applied whenever a recipe or a stored configuration is read.
+`TABLE` says how each old key is replaced. It is applied to every recipe and stored configuration that is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,10 @@ from agentrl.config import merge
 
 
 def _as_regularizer(name: str, off: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], str]:
-    """`update.OLD` (a table with `coef`, 0 for off) becomes an entry of update.regularizers."""
+    """The function that makes an entry of update.regularizers from the old key `update.OLD`.
+
+    The value of the old key is a table with `coef`, or this number alone; 0 means off. `off` has the default options.
+    """
 
     def change(update: dict[str, Any], table: Any) -> str:
         options = {**off, **table} if isinstance(table, Mapping) else {"coef": table}
@@ -25,7 +28,7 @@ def _as_regularizer(name: str, off: Mapping[str, Any]) -> Callable[[dict[str, An
 def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
     """`credit.lam` of graft had no effect and is removed. The option `lam` of other methods stays."""
     if credit.get("name") == "graft":
-        return "nothing, graft has no lam: it had no effect"
+        return "nothing, because graft has no lam and the key had no effect"
     credit["lam"] = lam
     return ""
 
@@ -33,7 +36,7 @@ def _graft_lam(credit: dict[str, Any], lam: Any) -> str:
 def _importance(update: dict[str, Any], cap: Any) -> str:
     """`update.importance_cap` (0 for off) becomes `importance` with `importance_high`.
 
-    A cap of 2 is only removed, because it is still the default.
+    A cap of 2 is only removed, because 2 is the default of `importance_high` for `importance = "truncate"`.
     """
     if cap == 0:
         update["importance"] = "none"

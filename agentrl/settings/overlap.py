@@ -9,7 +9,7 @@ from agentrl.settings.sections import Tables
 
 
 def provision_of(rollout: Entry[RolloutMethod]) -> float:
-    """`rollout.provision`; 1 for a rollout method without `RolloutOptions`."""
+    """`rollout.provision`; 1 for a rollout method that does not have this option."""
     return float(getattr(rollout.config, "provision", 1.0))
 
 
@@ -19,7 +19,7 @@ def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
 
 
 def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[Entry[EnvironmentFile]]) -> None:
-    """Raises ValueError if the options of the module's docstring do not fit together, or do not fit other sections."""
+    """Raises ValueError if the options that the module's docstring names do not fit together, or not other sections."""
     run, provision = tables.run, provision_of(rollout)
     if getattr(rollout.config, "leftover", "cancel") == "keep" and provision == 1:
         raise ValueError(
@@ -34,13 +34,13 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
         )
     if provision > 1 and (tables.batch.tokens or tables.batch.actions):
         raise ValueError(
-            f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens and "
-            "batch.actions limit what is played: drop one of them"
+            f"rollout.provision = {provision:g} begins more groups than a batch takes, and batch.tokens or "
+            "batch.actions limits how much is played: leave out rollout.provision, or leave out the budgets"
         )
     if provision > 1 and tables.cluster.address and tables.cluster.workers:
         raise ValueError(
-            f"rollout.provision = {provision:g} chooses among groups in this process, and cluster.address has workers "
-            "play them: drop one of them"
+            f"rollout.provision = {provision:g} needs groups that this process plays, and with cluster.address the "
+            "workers of the cluster play them: leave out rollout.provision, or set cluster.workers=0"
         )
     _check_stages(tables, provision)
     _check_cluster(tables, provision)
@@ -49,14 +49,14 @@ def check(tables: Tables, rollout: Entry[RolloutMethod], environments: Iterable[
         if place != "inline":
             raise ValueError(
                 f"rollout.provision = {provision:g} takes the groups that finish first, and with environments in "
-                f"{place} ({env.name}) that depends on timing: set run.deterministic=false, or pool.kind=inline"
+                f"{place} ({env.name}) their order depends on timing: set run.deterministic=false, or pool.kind=inline"
             )
 
 
 def _check_stages(tables: Tables, provision: float) -> None:
     """Raises ValueError if a section cannot be combined with `run.staleness` or `rollout.provision`.
 
-    Such a section needs each batch to be complete, or to be played after the previous update.
+    Such a section needs complete batches, or batches that are played after the previous update.
     """
     ahead = f"run.staleness = {tables.run.staleness}" if tables.run.staleness else ""
     first = f"rollout.provision = {provision:g}" if provision > 1 else ""
@@ -68,8 +68,8 @@ def _check_stages(tables: Tables, provision: float) -> None:
     ):
         if used and by:
             raise ValueError(
-                f"{by} cannot be combined with [{name}], which needs complete batches, one after the other: drop one "
-                "of them"
+                f"{by} cannot be combined with [{name}], which needs complete batches, one after the other: leave out "
+                "one of the two"
             )
     if ahead and tables.learner.processes > 1:
         raise ValueError(
@@ -85,13 +85,13 @@ def _check_cluster(tables: Tables, provision: float) -> None:
         return
     if cluster.workers and engine == "vllm":
         raise ValueError(
-            f"cluster.workers = {cluster.workers} play with engines in processes of Ray, and engine.name = 'vllm' "
-            "has servers, which this process can ask for all episodes: set cluster.workers=0"
+            f"cluster.workers = {cluster.workers} processes play with engines in processes of Ray, and with "
+            "engine.name = 'vllm' this process can ask the servers for all episodes: set cluster.workers=0"
         )
     if cluster.engines and tables.engine.get("urls"):
         raise ValueError(
             f"cluster.engines = {cluster.engines} starts vLLM servers, and engine.urls names servers that run already: "
-            "drop engine.urls and name engine.python, or set cluster.engines=0"
+            "replace engine.urls by engine.python, or set cluster.engines=0"
         )
     if not cluster.workers and not cluster.engines and tables.learner.processes == 1:
         raise ValueError(
@@ -101,16 +101,16 @@ def _check_cluster(tables: Tables, provision: float) -> None:
     if cluster.engines and provision > 1 and tables.run.deterministic:
         raise ValueError(
             f"rollout.provision = {provision:g} takes the groups that finish first, and with cluster.engines = "
-            f"{cluster.engines} that depends on timing: set run.deterministic=false, or cluster.engines=0"
+            f"{cluster.engines} their order depends on timing: set run.deterministic=false, or cluster.engines=0"
         )
 
 
 def note(tables: Tables) -> str:
-    """A note if the loss does not correct for stale rollouts; else empty."""
+    """A note if `update.importance` does not correct for stale rollouts; else empty."""
     if tables.run.staleness and tables.update.old_logprob == "engine":
         return (
-            "run.staleness is above 0 and update.old_logprob is engine: the ratio of the loss is to the stale "
-            "policy that sampled, and update.importance has no effect; with update.old_logprob=trainer it corrects for "
-            "the age of the rollouts"
+            "run.staleness is above 0 and update.old_logprob is engine: the loss compares the policy with the stale "
+            "policy that sampled, and update.importance has no effect; with update.old_logprob=trainer, "
+            "update.importance corrects for the staleness of the rollouts"
         )
     return ""

@@ -19,12 +19,13 @@ def program_of(command: str, agent: str, crash: str) -> Program | None:
         crash: see `agentrl.rollout.program.Program`.
 
     Raises:
-        ValueError: both are named, the command is no program, or the function cannot be imported.
+        ValueError: a command and a function are both named, the command's program or script does not exist, or the
+            function cannot be imported.
     """
     if not command and not agent:
         return None
     if command and agent:
-        raise ValueError("agents.main has a command and an agent: name one of them")
+        raise ValueError("agents.main sets both command and agent: set only one of these two options")
     if command:
         _check_command(command)
         return Program(command=command, crash=crash)
@@ -42,7 +43,7 @@ def _check_command(command: str) -> None:
         raise ValueError(f"{where}: there is no program {name!r}; name one on the PATH, or its path")
     scripts = [word for word in words[1:] if word.endswith(".py")]
     if scripts and not Path(scripts[0]).is_file():
-        raise ValueError(f"{where}: no such file: {scripts[0]} (commands start in {Path.cwd()})")
+        raise ValueError(f"{where}: no such file: {scripts[0]} (the working folder of commands is {Path.cwd()})")
 
 
 def _function(path: str) -> Callable[..., Any]:
@@ -52,7 +53,7 @@ def _function(path: str) -> Callable[..., Any]:
         raise ValueError(f"{where}: write it as package.module:function")
     try:
         found = importlib.import_module(module)
-    except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "a..b"
+    except (ImportError, TypeError, ValueError) as error:  # ".", "a..b" raise the last two
         raise ValueError(f"{where} cannot be imported: {error}") from None
     function = getattr(found, name, None)
     if not callable(function):

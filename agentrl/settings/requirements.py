@@ -1,9 +1,9 @@
-"""Checks, before anything is played, that the recipe fills the columns that its credit method reads.
+"""Checks, before anything is played, that the run fills the columns that its credit method reads.
 
 Every step has the columns `COLUMNS`, and the trainer adds `old_logprob` and `importance`. A critic fills further
 columns. A rollout method fills the columns that it names in `FILLS`. The fillers (`agentrl.graph.Filler`) of the credit
 method and of the context fill the columns that they name in `fills`. If the environment knows the right answers
-(`gold`) and the credit method reads their log-probability, `agentrl.credit.GoldAnswer` is one more filler.
+(hook `gold`) and the credit method reads their log-probability, the run has the filler `agentrl.credit.GoldAnswer` too.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ HOW = {
 def fillers(
     credit: Entry[CreditMethod], context: Entry[ContextPolicy], env: Entry[EnvironmentFile]
 ) -> dict[str, Filler]:
-    """New fillers for a run, by the name under which checkpoints store the state of a filler."""
+    """New fillers for a run, by name; under this name, checkpoints store the state of the filler."""
     found: dict[str, Filler] = {}
     if credit.hooks.filler is not None:
         found[f"credit/{credit.hooks.label}"] = credit.hooks.filler(credit.config)
@@ -43,8 +43,8 @@ def fillers(
 def filled_columns(critic: CriticConfig, rollout: RolloutMethod, own: dict[str, Filler]) -> set[str]:
     """Names of the columns that a run's steps have when their credit is computed.
 
-    Every step has a `tree`. The column counts only if the rollout method fills it: in a run of any other rollout method
-    each chain is a tree of its own.
+    Every step has a `tree`. The column counts only if the rollout method names it in `FILLS`, because with other
+    rollout methods each chain is a tree of its own.
     """
     columns = {*COLUMNS, "old_logprob", "importance"} - {"tree"}
     if critic.model != "none":

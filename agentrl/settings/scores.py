@@ -16,7 +16,10 @@ def check_scores(
     rewards: Sequence[Entry[RewardTransform]],
     agents: Iterable[str],
 ) -> None:
-    """Raise ValueError if a score names an unknown agent, or the held-out signal is unknown or read by a reward."""
+    """Raise ValueError if a score names an unknown agent, or if `scoring.second` does not fit the other sections.
+
+    A score must return the signal that `scoring.second` holds out, and no reward may read it.
+    """
     known = list(agents)
     for place, entry in enumerate(scores):
         options = entry.config.model_dump()
@@ -38,13 +41,13 @@ def check_scores(
         if scoring.second.held_out in _words(reward.config.model_dump()):
             raise ValueError(
                 f"reward.{place} ({reward.name}) reads {scoring.second.held_out!r}, which scoring.second holds out: a "
-                "judge whose verdicts are rewarded cannot show whether the policy exploits the first judge; leave it "
-                "out of the reward"
+                "judge whose verdicts are rewarded cannot show whether the policy exploits the first judge; leave the "
+                "signal out of the reward"
             )
 
 
 def _words(value: Any) -> Iterator[str]:
-    """Every text in a table of options, and every key."""
+    """Every key and every text value of a table of options, at any depth."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield str(key)

@@ -11,7 +11,7 @@ from agentrl.model.sections import ModelConfig
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.trainer.sections import CriticConfig, LearnerConfig, OptimConfig, UpdateConfig
 
-MANY = 1_000_000  # largest number of episodes at once; a larger number is a mistake that would fill the memory
+MANY = 1_000_000  # largest number of episodes per batch; a larger number must be a mistake, and would fill the memory
 
 
 class Section(BaseModel, frozen=True, extra="forbid"):
@@ -23,19 +23,20 @@ class RunSection(Section):
 
     Attributes:
         name: name of the run and of its folder; default: the name of the recipe's file.
-        folder: the folder in which the run's folder is stored.
-        seed: seed of everything random. With `deterministic`, the same seed gives the same bytes.
+        folder: the folder in which the run's folder is made.
+        seed: seed of all random numbers. With `deterministic`, the same seed gives the same bytes.
         iterations: number of iterations, each with one update.
-        deterministic: batches of the engine do not depend on timing, so that a run can be repeated byte for byte.
-        threads: number of torch threads, 0 for torch's own choice.
-        checkpoint_every: number of iterations (in the warm-up: updates) between two checkpoints. 0 writes them only
-            before the first iteration and at the end.
-        keep: number of checkpoints to keep.
-        graphs_every: iterations between two stored step graphs, 0 for never.
+        deterministic: the batches of the engine do not depend on timing, so a run can be repeated byte for byte.
+        threads: number of torch threads; 0 lets torch choose.
+        checkpoint_every: number of iterations (in the warm-up: of updates) between two checkpoints. The checkpoints
+            before the first iteration and at the end are always written; 0 writes no others.
+        keep: number of newest checkpoints to keep; older ones are removed.
+        graphs_every: number of iterations between two stored step graphs; 0 stores none.
         tokens: training ends after the iteration in which the total of sampled tokens reaches this number.
         actions: training ends after the iteration in which the total of carried-out actions reaches this number.
-        staleness: largest age of a group, in updates: the weights that sampled its first tokens may be this many
-            updates older than the weights that it trains. 0 plays and updates alternately. See docs/overlap.md.
+        staleness: largest staleness of a group, in updates. The weights that sampled the first tokens of the group may
+            be this many updates older than the weights that are trained on it. With 0, playing and updating alternate.
+            See docs/overlap.md.
         ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
     """
 
@@ -55,15 +56,15 @@ class RunSection(Section):
 
     @property
     def lead(self) -> int:
-        """Batches that are played ahead of the updates."""
+        """Number of batches that are played ahead of the updates: `ahead`, or `staleness` if `ahead` is not set."""
         return self.staleness if self.ahead is None else self.ahead
 
     @model_validator(mode="after")
     def _ahead_is_bounded(self) -> "RunSection":
         if self.lead > self.staleness:
             raise ValueError(
-                f"ahead is {self.ahead}, and rollouts may be {self.staleness} updates old: raise staleness, or lower "
-                "ahead"
+                f"ahead is {self.ahead}, and rollouts may be at most {self.staleness} updates old: raise staleness, or "
+                "lower ahead"
             )
         return self
 
@@ -79,12 +80,13 @@ class BatchSection(Section):
     """Section [batch]: how much is played per iteration.
 
     Attributes:
-        tasks: groups per iteration.
-        copies: chains per group, as the rollout method counts them. `rollout.name=tree` does not use this option: its
-            own options are `trees` and `leaves`.
+        tasks: number of groups per iteration.
+        copies: number of scored episodes per group; the branches of rollout.name=entropy_branch count too. Some
+            samplers choose other numbers. rollout.name=tree does not use this option, because its options `trees` and
+            `leaves` set the number.
         tokens: budget of sampled tokens per batch. The number of groups, at least one, is estimated from the mean cost
             per group so far, so a batch can cost more than the budget. Shared steps count once; filtered and pruned
-            rollouts count.
+            rollouts count too.
         actions: budget of carried-out actions per batch, which works like the budget of tokens.
     """
 
@@ -104,14 +106,14 @@ class WarmupSection(Section):
     """Section [warmup]: behaviour cloning before the first iteration.
 
     Attributes:
-        expert: the expert whose episodes are cloned: a name that the environment knows, or `random`, which takes random
-            actions in any environment with listed actions or tools.
-        clone: the episodes of the expert that are cloned. `all` clones all. `best`, for an expert that wins only by
-            chance, clones the episodes of each batch that succeed. If no episode of a batch succeeds, `best` clones
-            about a tenth of the batch, the episodes with the highest returns, or nothing if all returns are equal.
+        expert: the expert whose episodes are cloned. It is a name that the environment knows, or `random`, which takes
+            random actions in any environment with listed actions or tools.
+        clone: which episodes of the expert are cloned. `all` clones all. `best`, for an expert that wins only by
+            chance, clones the successful episodes of each batch. If no episode of a batch succeeds, `best` clones about
+            a tenth of the batch, the episodes with the highest returns, or nothing if all returns are equal.
         updates: number of batches to clone, each in one update; 0 for no warm-up.
         episodes: number of newly played episodes per batch.
-        minibatches: optimiser steps per batch.
+        minibatches: largest number of optimiser steps per pass over the batch; `update.epochs` is the number of passes.
         optim: options of this stage that differ from [optim].
     """
 
@@ -127,13 +129,13 @@ class EvalSection(Section):
     """Section [eval]: held-out evaluation.
 
     Attributes:
-        every: iterations between two evaluations; 0 evaluates only before the warm-up, after it and at the end.
-        tasks: number of held-out tasks, the first tasks of the evaluation's environment.
-        during: number of held-out tasks that the evaluations during training play (those that `every` asks for). The
-            evaluations before the warm-up, after the warm-up and at the end play all held-out tasks.
-        panel: a file with the keys of the held-out tasks; `tasks` then has no effect. Without a file, the held-out
-            tasks are the first `tasks` tasks of the evaluation's environment.
-        modes: greedy, sampled or both.
+        every: number of iterations between two evaluations. The evaluations before the warm-up, after the warm-up and
+            at the end are always done; 0 does no others.
+        tasks: number of held-out tasks. They are the first tasks of the evaluation's environment.
+        during: number of held-out tasks in the evaluations that `every` asks for. The evaluations before the warm-up,
+            after the warm-up and at the end play all held-out tasks.
+        panel: a file with the keys of the held-out tasks; then `tasks` has no effect.
+        modes: the modes in which each evaluation plays: `greedy`, `sampled` or both.
         temperature: temperature of the sampled mode; default: the temperature of training.
         env: options of the evaluation's environment that differ from [env].
     """
@@ -154,12 +156,12 @@ class LogSection(Section):
         to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
             the dotted path of a module of your own. If a tracker fails, the run goes on.
         options: options of trackers by name, such as `log.options.wandb.project`.
-        tensorboard: has the same effect as `tensorboard` in `to`.
+        tensorboard: if true, it has the same effect as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
-        durations: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). The
-            stored steps then differ in every run.
+        durations: store the wall-clock seconds of each answer and environment step (columns `answer_s`, `env_s`). Then
+            the stored steps differ between two runs with the same seed.
     """
 
     to: tuple[str, ...] = ()
@@ -178,7 +180,7 @@ class PoolSection(Section):
         kind: `processes` runs environments in worker processes, `threads` in threads, and `inline` in the main thread
             of this process. `auto` takes processes for environments that need much computation or memory, threads for
             environments whose steps wait (for a network or a program), and inline for all other environments.
-        workers: number of processes, 0 for one per core.
+        workers: number of processes if environments run in processes; 0 for one per core.
     """
 
     kind: Literal["auto", "inline", "threads", "processes"] = "auto"
@@ -187,16 +189,16 @@ class PoolSection(Section):
 
 class ClusterSection(Section):
     """Section [cluster]: workers, engines and learners on a Ray cluster (extra `ray`); see docs/scaling.md. With
-    `learner.processes` above 1, the processes of the learner are actors of the cluster.
+    `learner.processes` above 1, the processes of the learner run on the cluster, as actors of Ray.
 
     Attributes:
         address: empty for no cluster; `local` starts a cluster on this machine; `auto`, or the address of a head node,
             joins a running cluster.
-        workers: number of processes that play, each with its own environments and, without `engines`, with its own
-            embedded engine. 0 lets this process play, which engine.name=vllm needs.
-        engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server (in
-            place of engine.servers on this machine); Ray chooses their GPUs. 0 lets each worker generate for itself;
-            without workers, the engine is then on this machine.
+        workers: number of processes that play. Each has environments of its own and, if `engines` is 0, an embedded
+            engine of its own. With 0 workers this process plays; engine.name=vllm needs 0 workers.
+        engines: number of processes that generate for all workers, each with an embedded engine or a vLLM server. These
+            servers replace engine.servers on this machine. Ray chooses the GPUs of the processes. With 0 engines, each
+            worker generates for itself; if there are no workers either, the engine runs on this machine.
     """
 
     address: str = ""
@@ -205,8 +207,10 @@ class ClusterSection(Section):
 
 
 class Tables(Section):
-    """Every section of the file. A section that names a catalogue entry also holds the options of that entry, which the
-    entry checks."""
+    """Every section of a recipe.
+
+    A section that names a catalogue entry also holds the options of this entry; the entry checks them.
+    """
 
     run: RunSection = RunSection()
     env: dict[str, Any]

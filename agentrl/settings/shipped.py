@@ -13,8 +13,15 @@ PACKAGE = "agentrl.recipes"  # installed from the folder benchmarks/recipes
 
 
 class Shipped(NamedTuple):
-    """A shipped recipe: name, file, and what its first comment says about its purpose, what it needs, and how long it
-    takes."""
+    """A shipped recipe.
+
+    Attributes:
+        name: name of its file without `.toml`.
+        path: its file.
+        about: first sentence of its first comment.
+        needs, takes: its requirements and its duration, from the lines `# Needs: ...` and `# Takes: ...` of this
+            comment; empty if the comment does not have the line.
+    """
 
     name: str
     path: Path
@@ -29,17 +36,17 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """The names that `find` takes, sorted."""
+    """The names of the shipped recipes, sorted."""
     return sorted(path.stem for path in folder().glob("*.toml"))
 
 
 def find(word: str) -> Path:
     """The file of a recipe: a path, or the name of a shipped recipe (with or without .toml).
 
-    A file at this path wins over a shipped recipe of the same name.
+    If a file with this path exists, it is taken, even if a shipped recipe has the same name.
 
     Raises:
-        ValueError: neither exists.
+        ValueError: there is no such file and no such shipped recipe.
     """
     path = Path(word)
     if path.is_file():

@@ -4,9 +4,9 @@
     {"answer": "42"}
 
 The JSON does not depend on the format in which a model writes calls, and equal calls give equal JSON. So answers that
-write the same calls in different words are the same action of the step graph, a stored run can be replayed, and an
-expert need not know the format. If rewards read the model's text, the JSON has this text too, in the entry `text`. A
-person may type `add(a=1, b=2)` or the text of an answer, and need not write JSON.
+write the same calls in different words are the same action of the step graph. A stored run can be replayed, and an
+expert does not have to know the format. If rewards read the model's text, the JSON also holds this text, in the entry
+`text`. A person may type `add(a=1, b=2)` or the text of a final answer instead of JSON.
 """
 
 import json
@@ -26,7 +26,8 @@ class Turn:
     Attributes:
         items: calls and malformed calls, in order.
         answer: the final answer; None if there are items.
-        text: the model's whole answer, if the action holds it. If the action is not such JSON, this is the action.
+        text: the model's whole answer, if the action holds it, else empty. If the action is not canonical JSON, `text`
+            is the action itself.
     """
 
     items: tuple[Call | Malformed, ...] = ()
@@ -35,7 +36,7 @@ class Turn:
 
 
 def call(name: str, /, **arguments: Any) -> str:
-    """The action of one call, for experts; an argument may be called `name` too."""
+    """The action of one call, for experts. An argument of the tool may be called `name` too."""
     return calls([(name, arguments)])
 
 
@@ -77,7 +78,8 @@ def _json(value: Any) -> str:
 def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
     """The content of an action; never raises.
 
-    A text that is no canonical action is a call if it is written as a call of a known tool, else a final answer.
+    A text that is no canonical action is a call if it begins as a Python call of a tool in `schemas`, else a final
+    answer. A call that cannot be read becomes a `Malformed`.
     """
     try:
         value = json.loads(action)

@@ -1,8 +1,8 @@
 """Runs code that a model wrote: the protocol of a sandbox, and its results.
 
 A catalogue file in `tools/` that can run code offers, besides `Config` and `make`, `runner(config) -> CodeRunner`.
-An environment names such a tool in its configuration and opens it with `open_runner`. So a user can replace a local
-sandbox by a remote sandbox or a test double without a change to the environment.
+An environment names such a tool in its configuration, and opens the tool's sandbox with `open_runner`. So a user can
+replace a local sandbox by a remote sandbox or a test double without a change to the environment.
 """
 
 import functools
@@ -17,23 +17,22 @@ from agentrl.tool.protocol import ToolFault, ToolFile
 
 @dataclass(frozen=True, kw_only=True)
 class CodeResult:
-    """The result of one execution. Untrusted code can influence every field, so no field alone may earn a reward.
+    """The result of one execution. Untrusted code can forge every field, so do not base a reward on one field alone.
 
     Attributes:
         stdout: the text that the code wrote to standard output, up to the sandbox's limit.
         stderr: the text that the code wrote to standard error, up to the sandbox's limit.
-        result_text: the value of the last expression, if the session echoes it; else empty.
+        result_text: the value of the last expression as text, if the session echoes it; else empty.
         error_name: the exception's type, such as ZeroDivisionError; empty if there was none.
-        error_value: the exception's message.
-        traceback: the formatted traceback, the sandbox's own frames left out.
+        error_value: the exception's message; empty if there was none.
+        traceback: the formatted traceback without the sandbox's own frames; empty if there was no exception.
         timed_out: the code was stopped because its time was up.
         exit_code: 0 for success, 1 for an exception, the number that the code passed to `sys.exit`, or minus the number
             of the signal that killed the code; None if the sandbox stopped the code.
         wall_s: seconds that the execution took.
         infra_error: why the sandbox itself failed, which is not the agent's fault (see `without_infra_error`); empty if
             the sandbox did not fail.
-        artifacts: contents of the files that the caller asked for, and of objects that a remote kernel displays, by
-            name.
+        artifacts: name -> content, of the files that the caller asked for and of objects that a remote kernel displays.
         backend: name of the sandbox that ran the code.
     """
 
@@ -58,18 +57,18 @@ class CodeResult:
 
 @runtime_checkable
 class CodeSession(Protocol):
-    """Runs code. A stateful session keeps variables from one `run` to the next, a stateless one starts afresh."""
+    """Runs code. A stateful session keeps variables from one `run` to the next; a stateless session does not."""
 
     backend: str
 
     def run(
         self, code: str, timeout_s: float | None = None, *, stdin: str = "", fetch: Sequence[str] = ()
     ) -> CodeResult:
-        """Run some Python.
+        """Run Python code.
 
         Args:
-            code: the program, or the cell.
-            timeout_s: seconds; None takes the session's own limit.
+            code: a program, or one cell of a stateful session.
+            timeout_s: largest number of seconds; None takes the session's own limit.
             stdin: the standard input of the code.
             fetch: files to return as `artifacts`, relative to the working folder; missing files are left out.
 
@@ -90,11 +89,11 @@ class CodeRunner(Protocol):
     backend: str
 
     def session(self, files: Mapping[str, str | bytes] | None = None, *, stateful: bool = True) -> CodeSession:
-        """A new session, cheap until its first run.
+        """A new session. It starts no process before its first run.
 
         Args:
             files: contents of the files that lie in the working folder at the start, by relative path.
-            stateful: keep variables and files from one run to the next.
+            stateful: if True, the session keeps variables and files from one run to the next.
         """
         ...
 
@@ -103,15 +102,15 @@ def open_runner(section: Mapping[str, Any], where: str = "sandbox") -> CodeRunne
     """The sandbox that a configuration names.
 
     Args:
-        section: `name` (a file of `tools/`, an entry point or a dotted path) and its options.
-        where: the section's name in error sentences.
+        section: `name` (a file of `tools/`, an entry point or a dotted path) and the options of this tool.
+        where: the section's name, for error messages.
 
     Raises:
         ValueError: the tool does not exist, cannot run code, or finds no safe sandbox on this machine.
     """
     entry = resolve(ToolFile, section, where)
     if entry.hooks.runner is None:
-        raise ValueError(f"{where}.name = {entry.name!r} runs no code: take python_sandbox, e2b or sandbox_fusion")
+        raise ValueError(f"{where}.name = {entry.name!r} runs no code: choose python_sandbox, e2b or sandbox_fusion")
     runner: CodeRunner = entry.hooks.runner(entry.config)
     return runner
 

@@ -1,10 +1,10 @@
 """Writes the result of code for a model, by a named convention, and finds the code in a model's answer.
 
-| name | source | words |
+| name | source | text |
 | --- | --- | --- |
 | `plain` | | output, value of the last expression, the traceback's last lines; a sentence if all are empty |
-| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; 128 characters at each end if longer than 256 |
-| `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" if time was up |
+| `torl` | ToRL, arXiv:2503.23383 | output, or an error's last line; of over 256 characters, the first and last 128 |
+| `retool` | ReTool, arXiv:2504.11536, verl's recipe | stdout, stderr, last value; "no stdout here" after a time-out |
 """
 
 import re
@@ -47,7 +47,7 @@ def _plain(result: CodeResult) -> str:
 
 
 def _errors(result: CodeResult) -> str:
-    """stderr as a shell would show it: with the traceback of an uncaught exception."""
+    """stderr as a shell would show it, that is with the traceback of an uncaught exception."""
     trace = result.traceback or (f"{result.error_name}: {result.error_value}\n" if result.error_name else "")
     return result.stderr + trace
 
@@ -60,7 +60,7 @@ def _torl(result: CodeResult) -> str:
     text = (_errors(result).strip().splitlines() or [""])[-1] if result.error_name else result.stdout.strip()
     text = text or result.result_text
     if result.timed_out or not text:
-        return "TimeoutError: the code printed nothing in its time"  # ToRL gives an empty output the same answer
+        return "TimeoutError: the code printed nothing in its time"  # as in ToRL, also for an empty output
     return text if len(text) <= 2 * SIDE else f"{text[:SIDE]}...{text[-SIDE:]}"
 
 
@@ -73,8 +73,8 @@ def fenced_code(text: str) -> str | None:
 def with_print(code: str) -> str:
     """ReTool's rewrite of code: the last line is put into print() unless it starts with print.
 
-    As in the recipe's own code, the result is broken if the last line is indented, a comment or an assignment. Sessions
-    that echo the last expression do not need this rewrite.
+    As in the recipe's own code, the new code is broken if the last line is indented, a comment or an assignment.
+    Sessions that echo the last expression do not need this rewrite.
     """
     lines = code.rstrip("\n").split("\n")
     if lines and lines[-1].strip() and not lines[-1].lstrip().startswith("print"):

@@ -11,7 +11,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def shared_loop() -> asyncio.AbstractEventLoop:
-    """The event loop, started on first use; a forked child, which lacks the loop's thread, starts a new loop."""
+    """The event loop. The first call starts it; a forked child lacks the loop's thread and starts a new loop."""
     global _loop
     with _lock:
         if _loop is None or not any(t.name == _name(_loop) for t in threading.enumerate()):
@@ -50,7 +50,7 @@ def run_all(work: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 def settled(value: Any) -> Any:
-    """The value; if it is awaitable, its result."""
+    """The result of the value if it is awaitable (this call waits for it), else the value itself."""
     if not inspect.isawaitable(value):
         return value
     (outcome,) = run_all([value])

@@ -3,12 +3,12 @@
 A catalogue file in `tools/` offers a frozen `Config` and `make(config) -> Tool` (or `Toolbox`). A file that can run
 code also offers `runner(config) -> CodeRunner` (`agentrl.tool.CodeRunner`).
 
-The signature and docstring of `__call__` become the JSON schema that a model sees; an exception becomes a message that
-the model can read, with status `tool_error`. `async def __call__` makes a tool that waits: several calls of such tools,
-one directly after the other in a turn, run at the same time.
+The signature and docstring of `__call__` become the JSON schema that a model sees. An exception (except `ToolFault`)
+becomes a message that the model can read, and the step gets the status `tool_error`. `async def __call__` makes a tool
+that waits: consecutive calls of such tools in one turn run at the same time.
 
-A tool with `reset()` keeps state for an episode. Every environment instance has its own tool of this kind: it resets
-the tool when an episode begins, and calls the tool's `close()`, if there is one, when the instance is closed. A tool
+A tool with `reset()` keeps state for an episode. Every environment instance makes such a tool for itself. The instance
+calls `reset()` when an episode begins, and the tool's `close()`, if it has one, when the instance is closed. A tool
 without `reset` is made once per process and shared by all episodes, so it must be safe to call from several threads.
 """
 
@@ -43,16 +43,17 @@ class Toolbox(Protocol):
 
 
 class ToolError(Exception):
-    """Raised by a tool if a call failed. The model reads only the message. Of other exceptions, except ToolFault, it
-    also reads the type."""
+    """Raised by a tool if a call failed. The model reads only the message.
+
+    If a tool raises another exception (except `ToolFault`), the model reads the type of the exception and the message.
+    """
 
 
 class ToolFault(RuntimeError):
     """Raised by a tool when its service is lost (no retriever, no sandbox), which is not the agent's fault.
 
     Environments that use tools, such as a `ToolEnv`, do not catch this exception. The episode is played again; if the
-    last retry fails too, the episode ends with `env_error` and is not scored. Every other exception becomes a message
-    that the model can read.
+    last retry fails too, the episode ends with `env_error` and is not scored.
     """
 
 
@@ -63,4 +64,4 @@ class ToolFile(CatalogueFile):
     KIND: ClassVar[str] = "tools"
 
     make: Callable[[Any], Any] = hook(help="(config) -> Tool or Toolbox")
-    runner: Callable[[Any], Any] | None = hook("", "(config) -> CodeRunner, of a tool that runs code", None)
+    runner: Callable[[Any], Any] | None = hook("", "(config) -> CodeRunner; for a tool that runs code", None)

@@ -12,7 +12,7 @@ from agentrl.tool.calls import function_of
 from agentrl.types import Observation
 
 ANSWERS = 0.3  # share of turns that give a final answer
-LARGEST = 10  # numbers are drawn from 0 to this where the schema sets no bounds
+LARGEST = 10  # if the schema sets no bounds, numbers are drawn from 0 to this number
 LONGEST = 3  # largest number of items of a list, unless the schema's `minItems` is larger
 DEPTH = 4  # values at this depth or deeper have no optional entries and only as many list items as the schema requires
 
@@ -60,7 +60,7 @@ def _value(schema: Mapping[str, Any], words: Sequence[str], rng: np.random.Gener
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """(smallest, largest) number of a schema; an exclusive bound is returned as it stands."""
+    """(smallest, largest) number of a schema; an exclusive bound is returned as if it were inclusive."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is None:
@@ -69,7 +69,7 @@ def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _whole(schema: Mapping[str, Any], rng: np.random.Generator) -> float:
-    """A multiple of `multipleOf` (default 1)."""
+    """A number in the range of the schema that is a multiple of its `multipleOf` (default 1)."""
     step, (low, high) = schema.get("multipleOf", 1), _bounds(schema)
     first, last = math.ceil(low / step), math.floor(high / step)
     first += "exclusiveMinimum" in schema and first * step == low

@@ -1,4 +1,4 @@
-"""Retrieval: passages, the protocol of every search tool, and the text of results."""
+"""Retrieval: passages, the protocol of every search tool, and the texts in which a model reads results."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Passage(NamedTuple):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Finds passages. Safe to call from several threads."""
+    """Finds passages. Several threads may call it at the same time."""
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
         """Up to `k` passages per query, best first; an empty list if no passage fits.
@@ -43,13 +43,13 @@ class Retriever(Protocol):
 
 
 def write_passages(passages: Sequence[Passage], form: Form) -> str:
-    """Search results as text, in one of several forms: a trained model expects the form of its training.
+    """Search results as text. A trained model expects the form that it saw in its training.
 
     Args:
         passages: the results, best first.
         form: `search_r1`: `Doc i(Title: t) text`, one per line (Search-R1, arXiv:2503.09516).
-            `verl`: JSON of `Doc i (Title: t)`, text, blank line.
-            `verl_agent`: JSON of `Doc i: contents`.
+            `verl`: a JSON object whose entry `result` has `Doc i (Title: t)`, the text and a blank line per passage.
+            `verl_agent`: a JSON object whose entry `result` has `Doc i: contents`, one per line.
             `brief`: `# title: text`, one per line, for small models.
     """
     if form == "brief":

@@ -1,9 +1,9 @@
 """JSON schemas and strict argument checks of tools, from the signature and docstring of a typed Python function.
 
-The schema that a model sees equals the result of `transformers.utils.get_json_schema` wherever that function works, so
-prompts agree with those of other frameworks. Tools that this function refuses or describes incompletely (with bounds,
-with dataclasses, without a docstring and the like) are accepted and described in full. Arguments that a model writes
-are checked strictly: no coercion, no unknown argument.
+If `transformers.utils.get_json_schema` accepts a tool and describes it completely, the schema that a model sees equals
+the result of that function, so prompts agree with those of other frameworks. This module also describes tools that the
+function refuses or describes incompletely, such as tools with bounds, with dataclasses or without a docstring.
+Arguments that a model writes are checked strictly: the text "2" is no integer, and an unknown argument is an error.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
 SHOWN_CHARS = 80  # largest number of characters of a wrong value in an error message
-MOST_PARTS = 20_000  # limit on the parts of a schema without references; n nested definitions can give 2^n parts
+MOST_PARTS = 20_000  # largest number of parts of a schema without references; n nested definitions can give 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,8 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     """The tool of a typed function, bound method, or object with a typed `__call__` (whose `name` names the tool).
 
     Raises:
-        ValueError: the function is an asynchronous generator, its name is not allowed for a tool, or an argument has no
-            type hint, has a hint that JSON cannot carry, or cannot be given by name. The sentence names the tool.
+        ValueError: the function is an asynchronous generator, or its name is not allowed for a tool; or an argument has
+            no type hint, has a hint that JSON cannot express, or cannot be given by name. The message names the tool.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     name = name or str(getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__))
@@ -91,7 +91,7 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
 
 
 def check_tool_name(name: str) -> None:
-    """Raises ValueError for a name that a chat template or an endpoint may refuse or read as something else."""
+    """Raises ValueError for a name that a chat template or an endpoint may refuse or misread."""
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r:.80} is no name for a tool: use letters, digits and _, at most 64, no digit first")
 
@@ -115,7 +115,7 @@ class _Check:
         self.tool, self.model = tool, model
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See ToolSpec.check. Arguments are JSON values: a list becomes a tuple, and a text an Enum, if hinted so."""
+        """See ToolSpec.check. A list becomes a tuple, and a text becomes an Enum member, if the type hint says so."""
         try:
             values = self.model.model_validate_json(json.dumps(arguments))
         except ValidationError as error:
@@ -160,7 +160,7 @@ def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any,
 
 
 def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[BaseModel]:
-    """The pydantic model of the arguments; its fields are named `argument_0`, ..., so an argument may have any name."""
+    """The pydantic model of the arguments. Its fields are named `argument_0`, ..., so arguments may have any names."""
     fields: dict[str, Any] = {}
     for number, (name, (hint, default)) in enumerate(parameters.items()):
         _, choices = _choices(descriptions.get(name, ""))
@@ -181,7 +181,7 @@ def _names(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _description(document: Any) -> str:
-    """The text of the docstring before its sections, with its line breaks."""
+    """The text of the docstring before sections such as `Args:`, with its line breaks."""
     blank = "\n\n" if document.blank_after_short_description else "\n"
     return blank.join(part for part in (document.short_description, document.long_description) if part).strip()
 
@@ -201,7 +201,7 @@ def _shown(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str,
 
 
 def _choices(words: str) -> tuple[str, list[Any]]:
-    """(an argument's description without its `(choices: [...])`, the list of choices)."""
+    """(an argument's description without `(choices: [...])` at its end, the list of these choices)."""
     start, end = words.lower().find(CHOICES), len(words.rstrip()) - 1
     if start < 0 or not words.endswith(")", 0, end + 1):
         return words, []
@@ -223,7 +223,7 @@ def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | N
 
 
 def shape(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a type hint, in the short form of chat templates if it has one, else pydantic's."""
+    """The JSON schema of a type hint: the short form of chat templates if there is one, else that of pydantic."""
     try:
         return _known(hint)
     except ValueError:
@@ -231,7 +231,7 @@ def shape(hint: Any) -> dict[str, Any]:
 
 
 def _known(hint: Any) -> dict[str, Any]:
-    """The schema that transformers' `_parse_type_hint` gives; ValueError if that would be missing or incomplete."""
+    """The schema that transformers' `_parse_type_hint` gives; ValueError if it gives none or an incomplete one."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is None:
         return _bare(hint)
@@ -285,7 +285,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A pydantic schema without titles and references; a recursive type keeps the references to itself.
 
     Raises:
-        ValueError: the schema has more than MOST_PARTS parts without references, or is nested too deeply.
+        ValueError: without references, the schema has more than MOST_PARTS parts or is nested too deeply.
     """
     definitions = schema.get("$defs", {})
     parts = 0
@@ -294,7 +294,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
         nonlocal parts
         parts += 1
         if parts > MOST_PARTS:
-            raise ValueError(f"the schema has more than {MOST_PARTS} parts once its references are followed")
+            raise ValueError(f"the schema has more than {MOST_PARTS} parts after its references are followed")
         if isinstance(node, list):
             return [walk(one, inside) for one in node]
         if not isinstance(node, dict):
@@ -322,8 +322,8 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 def as_words(value: object) -> str:
     """The result of a tool as text that can be encoded as UTF-8.
 
-    A text stays as it is, and None becomes an empty text. Other JSON values become JSON, and so do dataclasses, models,
-    arrays, sets and iterators, also inside lists and objects. Any other value becomes `str(value)`.
+    A text stays as it is, and None becomes an empty text. Other JSON values become JSON. So do dataclasses, pydantic
+    models, arrays, sets and iterators, also inside lists and objects. Any other value becomes `str(value)`.
     """
     if value is None:
         return ""
@@ -338,7 +338,7 @@ def as_words(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The nearest JSON value, without conversion of the values inside it; `str(value)` if there is none."""
+    """The JSON value that represents `value`; the values inside it are not converted. `str(value)` if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, BaseModel):

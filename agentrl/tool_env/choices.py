@@ -1,4 +1,4 @@
-"""Turns the actions that a tool environment's class writes (calls as in Python, or final answers) into JSON."""
+"""Turns the actions that a tool environment's class writes, such as `find("bolt")` or `42`, into canonical JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ CANONICAL = ('{"calls": ', '{"answer": ')  # how every text of `agentrl.tool.act
 
 
 def canonical(written: object, schemas: Sequence[Mapping[str, Any]], method: str) -> str:
-    """An action as `agentrl.tool.action` writes it, from such an action, a call as in Python, or a final answer.
+    """The canonical JSON of an action (`agentrl.tool.action`).
 
     Args:
-        written: `find("bolt")`, or `42` for a final answer.
+        written: a call as in Python, such as `find("bolt")`; a final answer, such as `42`; or canonical JSON.
         schemas: the schemas of the tools.
         method: the method of the user's class that wrote the action, for the error message.
 

@@ -16,8 +16,8 @@ UNLISTED = "this is none of the listed actions"
 class Compact:
     """Writes a call as the tool's name and the values of its arguments, `find bolt 3`; a final answer as `answer 42`.
 
-    A call cannot be read from these words alone, so an answer of the model chooses the listed action with the same
-    words. An environment that wants other words makes a subclass with its own methods `answer` and `plain`.
+    These words alone do not say which call is meant, so an answer of the model chooses the listed action that has the
+    same words. For other words, make a subclass with its own methods `answer` and `plain`.
 
     Args:
         system: the system message.
@@ -33,25 +33,25 @@ class Compact:
         return text
 
     def first(self, observation: Observation) -> str:
-        """The first message."""
+        """The text of the first observation, see `plain`."""
         return self.plain(observation.text)
 
     def turn(self, observation: Observation) -> str:
-        """The results of the tools after a space: with a space before it, a word is the same token everywhere."""
+        """A space and the results of the tools. After a space, a word is the same token as inside a text."""
         return f" {self.plain(observation.text)}"
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The first message, and the last actions with their results."""
+        """The first message, and one line per past turn: its action and the results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [f"{self.answer(p.action)} = {self.plain(text)}" for p, text in zip(past, seen, strict=True)]
         return "\n".join([self.first(first), *lines])
 
     def answer(self, action: str) -> str:
-        """The action in few words."""
+        """The action in few words; see the class."""
         return in_words(action)
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The listed action with the words of this answer; a malformed call if there is none."""
+        """The listed action that has the words of this answer; a malformed call if no listed action has them."""
         wanted = text.strip()
         for action in observation.actions:
             if self.answer(action) == wanted:

@@ -1,14 +1,14 @@
 """A tool environment from a plain class, or from functions: typed public methods are the tools.
 
     class Adder:
-        def reset(self, a: int, b: int) -> str: ...       # one row in, the first message out
+        def reset(self, a: int, b: int) -> str: ...       # gets the columns of one row, returns the first message
         def add(self, a: int, b: int) -> int: ...         # a tool
         def reward(self, answer: str) -> float: ...       # called when the episode ends
 
     Config, make, tasks, prompt = environment(Adder, rows=[{"a": 1, "b": 2}, ...])
 
 Every episode has a new object, so what a method stores in `self` is the state of the episode. See docs/tools.md, and
-docs/environments.md for a class that lists its actions (`_actions`) and plays itself (`_expert`).
+docs/environments.md for a class that lists its actions (`_actions`) and has an expert (`_expert`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,29 +56,31 @@ def environment(
 
     Args:
         owner: a class. `reset(**row)` returns the first message, and typed public methods are tools. `reward` and
-            `reward_NAME` return a number or a mapping of signals when the episode ends, `step_reward` after each turn.
-            `success(answer)`, `state_key()`, `close()` and an attribute `done` (True ends the episode) are optional.
+            `reward_NAME` return a number or a mapping of signals when the episode ends; `step_reward` and
+            `step_reward_NAME` do so after each turn. `success(answer)`, `state_key()`, `close()` and an attribute
+            `done` (True ends the episode) are optional.
             `_actions()` lists the actions that may be taken now, and `_expert()` gives the next action of an expert.
             Both write actions as calls in Python, such as `find("bolt")`, or as final answers.
-        rows: the data, one task per row: mappings, a JSONL, JSON or Parquet file beside the module, or a function of
-            the configuration that returns rows. None: 1000 rows with the seeds 0 to 999.
+        rows: the data, one task per row: a list of mappings, the name of a source that `agentrl.rows` reads (such as a
+            JSONL file beside the module), or a function config -> rows. None: 1000 rows with the seeds 0 to 999.
         tools: more tools: typed functions, or catalogue tools by name or as `{"name": ..., option: ...}`.
         reward: functions that score the final answer. The names of their parameters say which values they get:
             `answer`, `calls`, `turns`, `texts`, `seed` and the row's columns.
-        weights: weight of each signal in the reward, 1 if not given.
+        weights: signal -> its weight in the reward, 1 if not given.
         system: the system message.
         config: a subclass of ToolConfig with options of your own (`__init__(self, config)` receives them).
-        snapshots: objects of the class can be deep-copied, so that branches need no replay of the actions.
-        waits: tools may take long (networks, programs, computations). Episodes then run in threads, and no episode
-            waits for the tools of another episode. If False, all episodes run in one thread. The hook `HEAVY` and the
-            option `pool.kind` override this.
+        snapshots: True if objects of the class can be deep-copied; branches then need no replay of the actions.
+        waits: True if tools may take long (networks, programs, computations). Episodes then run in threads, and no
+            episode waits for the tools of another episode. If False, all episodes run in one thread. The hook `HEAVY`
+            and the option `pool.kind` override this.
         name: catalogue name, for an environment that an installed package adds by entry point; default: from `module`.
         module: name of the module that binds the hooks; default: the module of the class, else of the first reward,
             else of the first tool function.
-        defaults: other defaults of ToolConfig, such as call_format="fenced".
+        defaults: options of ToolConfig that get another default value, such as call_format="fenced".
 
     Raises:
-        ValueError: a tool has no type hints, a name occurs twice or is reserved, or a default is unknown.
+        ValueError: a tool lacks type hints, the name of a tool occurs twice or is reserved, or `defaults` names no
+            option.
     """
     rewards = {_name(one): one for one in ([reward] if callable(reward) else reward)}
     home = module or next(
@@ -102,7 +104,7 @@ def environment(
 
 
 def _with_defaults(config: type[ToolConfig], defaults: Mapping[str, Any], module: str) -> type[ToolConfig]:
-    """The configuration class with other defaults; ValueError names a default that is no option."""
+    """The configuration class with these default values; ValueError if a name is no option."""
     unknown = [name for name in defaults if name not in config.model_fields]
     if unknown:
         raise ValueError(f"a tool environment has no option {unknown[0]!r}{nearest(unknown[0], config.model_fields)}")
@@ -120,7 +122,7 @@ class _Environment(Setup):
     """A setup with the hooks `make` and `prompt`."""
 
     def sourced_functions(self) -> None:
-        """Raise ValueError for a wrong method or function when the module is imported, not in the first rollout."""
+        """Check methods and functions when the module is imported, before any rollout; ValueError if one is wrong."""
         functions = [source for source in self.sources if not isinstance(source, str | Mapping)]
         checked = Setup(**{**vars_of(self), "sources": tuple(functions)})
         checked.sourced(ToolConfig(), [])
@@ -130,7 +132,7 @@ class _Environment(Setup):
         return (SnapshotToolEnv if self.snapshots else ToolEnv)(self, config)
 
     def prompt(self, config: ToolConfig) -> Prompt:
-        """The prompt by which the environment speaks to a model.
+        """The prompt of the environment.
 
         Raises:
             ValueError: the configuration has `prompt = "compact"`, and the class lists no actions.
@@ -153,7 +155,7 @@ class _Environment(Setup):
 class Make:
     """The hook `make`, and further hooks that follow from the class (`agentrl.env.Offers`).
 
-    It holds the setup, which a worker process finds by the name to which the module binds the setup.
+    It holds the setup. A worker process finds the setup by its module and by the variable to which the module binds it.
     """
 
     def __init__(self, setup: _Environment) -> None:
@@ -166,14 +168,14 @@ class Make:
         return self.setup.make(config)
 
     def read_row(self, config: ToolConfig, row: Row, where: str) -> None:
-        """ValueError if a row lacks what `reset` and the rewards ask for, or has a value of another type."""
+        """ValueError if a row lacks a column that `reset` or a reward needs, or has a value of a wrong type."""
         self.setup.check_row(row, where)
 
     def expert(self, env: Env, name: str, seed: int) -> OwnExpert:
-        """The expert of this name."""
+        """The expert `name`, which plays `env`."""
         return OwnExpert(env, name, seed)
 
 
 def vars_of(setup: Setup) -> dict[str, Any]:
-    """The arguments with which a setup was made."""
+    """The arguments with which a setup was made, by name."""
     return {name: getattr(setup, name) for name in Setup.__dataclass_fields__ if not name.startswith("_")}

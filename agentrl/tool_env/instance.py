@@ -19,14 +19,16 @@ from agentrl.types import Message, Observation, Status, StepResult, Task
 OVER = "The episode is over."
 NOTHING = Turn()
 ERROR_CHARS = 2000  # largest number of characters of an exception's message in a result
-# Exceptions of a tool's code that become the call's result. ToolFault and others (an expired time limit) end `step`.
+# Exceptions of a tool's code that become the call's result. All others (such as an expired time limit) and ToolFault
+# leave `step`.
 TOOLS_RAISE = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Done(NamedTuple):
     """One call and its result, as rewards see it; `ok` is False if the result is an error message.
 
-    `raised_at` is the place in the user's code at which the tool raised, such as ` (shop.py:12, in buy)`; else empty.
+    `raised_at` is the place in the user's code at which the tool raised an exception other than `ToolError`, such as
+    ` (shop.py:12, in buy)`; else it is empty.
     """
 
     name: str
@@ -37,16 +39,16 @@ class Done(NamedTuple):
 
 
 class ToolEnv:
-    """An `Env` over one object of a user's class and its tools. Actions are those of `agentrl.tool.action`.
+    """An `Env` made of one object of a user's class, and of tools. Actions are those of `agentrl.tool.action`.
 
     Attributes:
-        lists: if True, every observation but the last lists the actions that the object's `_actions()` returns.
+        lists: if True, the observations of a running episode list the actions that the object's `_actions()` returns.
     """
 
     def __init__(self, setup: Setup, config: ToolConfig) -> None:
         self.setup, self.config = setup, config
         self.lists = setup.lists
-        self._stateful: list[Any] | None = None  # tools that keep state; None before they are made
+        self._stateful: list[Any] | None = None  # tools that keep state; None while no tools are made
         self._specs: dict[str, ToolSpec] = {}
         self._begin(Task(key="", env=setup.env_name))
         self.over = True
@@ -78,7 +80,7 @@ class ToolEnv:
         return self._first(first if first is not None else row.get("prompt"))
 
     def _first(self, first: Any) -> Observation:
-        """The first observation, from a text or from chat messages."""
+        """The first observation, from its text or from chat messages."""
         if isinstance(first, str):
             return self._observe(first)
         try:
@@ -151,7 +153,7 @@ class ToolEnv:
         return {"seed": self.task.seed, **self.task.params, **facts}
 
     def _judge(self, last: Scored) -> None:
-        """Set `success`: from the class's `success`; without one, True if the first signal of `last` is at least 1."""
+        """Set `success` from the class's `success`. Without it: True if the first signal of `last` is at least 1."""
         success = getattr(self.instance, "success", None)
         if callable(success):
             self.success = bool(settled(success(**pick(takes(success), self._values(), "success"))))
@@ -178,7 +180,7 @@ class ToolEnv:
         return results
 
     def _prepare(self, call: Call, spec: ToolSpec | None) -> Callable[[], Any] | Done:
-        """A function that makes the call with checked arguments, or an error result if they are wrong."""
+        """A function that makes the call with checked arguments; an error result if tool or arguments are wrong."""
         if spec is None:
             self._refused += 1
             return _complaint(call, f"there is no tool {call.name!r}{nearest(call.name, self._tools())}")
@@ -199,14 +201,15 @@ class ToolEnv:
             return _raised(call, error)
 
     def _finish(self, waiting: Sequence[tuple[Call, Any]]) -> list[Done]:
-        """The results of calls that wait; all of them run at the same time."""
+        """The results of calls of tools that wait; all these calls run at the same time."""
         values = run_all([work for _, work in waiting]) if waiting else []
         return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 
     def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
         """An observation. Its state key is the class's `state_key`.
 
-        Without one, the key is the beginning of the text and a digest of the task's key and all actions and texts.
+        Without `state_key`, the key is the beginning of the text, and a digest of the task's key and of all actions and
+        texts so far.
         """
         action = tool_action.write(Calls(items=done.items, answer=done.answer))
         history = "\0".join((self.digest, self.task.key if not self.digest else "", action, text))
@@ -216,7 +219,7 @@ class ToolEnv:
         tools = tuple(spec.schema for spec in self._tools().values())
         actions: tuple[str, ...] = ()
         if self.lists and self.config.prompt == "compact":
-            messages = ()  # the prompt writes the results itself, so that a word is the same token everywhere
+            messages = ()  # the prompt `Compact` writes the results itself
         if self.lists and not self.over:
             written = settled(self.instance._actions())
             actions = tuple(dict.fromkeys(canonical(choice, tools, "_actions") for choice in written))
@@ -236,10 +239,10 @@ class ToolEnv:
         self.instance = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the tools, which are made again; TypeError if tools keep state of a running episode.
+        """The state without the tools, which the copy makes again; TypeError if tools keep state of a running episode.
 
-        If the class's object cannot be pickled, for example because it has a database connection, the state holds the
-        task and the actions instead.
+        If the class's object cannot be pickled, for example because it has a database connection, the state lacks the
+        object too, and the copy carries out the actions again.
         """
         if self._stateful and not self.over:
             raise TypeError("an episode whose tools keep state of their own cannot be pickled")
@@ -247,7 +250,7 @@ class ToolEnv:
         return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; carry out the actions again if the class's object could not be pickled."""
+        """Take the state; if the class's object could not be pickled, carry out the actions again."""
         again = state.pop("_again", False)
         vars(self).update(state)
         if again:
@@ -255,19 +258,19 @@ class ToolEnv:
             self.reset(task)
             for action in actions:
                 self.step(action)
-            self.over = over  # `cut` may have ended it
+            self.over = over  # `cut` may have ended the episode
 
 
 class SnapshotToolEnv(ToolEnv):
-    """A tool environment whose objects can be copied."""
+    """A tool environment whose objects can be copied, so that branches need no replay of the actions."""
 
     KEPT = ("task", "over", "instance", "actions", "log", "texts", "answer", "digest", "success")
 
     def snapshot(self) -> dict[str, Any] | None:
         """A copy of the episode's state.
 
-        None if tools keep state or the object cannot be copied (a database connection, an open file, a lock): then
-        branches carry out the actions again.
+        None if tools keep state, or if the object cannot be copied, for example because it holds a database connection,
+        an open file or a lock. Branches then carry out the actions again.
         """
         if self._stateful:
             return None
@@ -278,7 +281,7 @@ class SnapshotToolEnv(ToolEnv):
         return {**copied, "seen": self._seen}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Observation:
-        """Go back to a snapshot."""
+        """Go back to a snapshot, and return its observation."""
         for name, value in copy.deepcopy({name: snapshot[name] for name in self.KEPT}).items():
             setattr(self, name, value)
         observation: Observation = snapshot["seen"]

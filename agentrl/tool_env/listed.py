@@ -13,13 +13,13 @@ from agentrl.types import Observation, StepResult, Task
 class Listed:
     """A wrapper that lists `choices()` as actions in every observation of a running episode, if `lists` is true.
 
-    A tool environment whose class has a method `_actions` needs no wrapper to list actions. This class serves to list
-    them under some configurations only, and to add entries to `info`.
+    A tool environment whose class has a method `_actions` lists actions without a wrapper. Use this class to list them
+    under some configurations only, or to add entries to `info`.
 
     Args:
         inner: the tool environment.
-        lists: list actions; if False, observations are those of `inner`.
-        info: further entries of every step's `info`.
+        lists: True lists the actions; False returns the observations of `inner` unchanged.
+        info: entries that are added to every step's `info`.
     """
 
     def __init__(self, inner: ToolEnv, *, lists: bool, info: Mapping[str, Any] | None = None) -> None:
@@ -53,7 +53,7 @@ class Listed:
         self.inner.close()
 
     def snapshot(self) -> Any:
-        """A snapshot of the inner environment; None if it has none."""
+        """A snapshot of the inner environment; None if this environment has no snapshots."""
         return self.inner.snapshot() if isinstance(self.inner, Snapshots) else None
 
     def restore(self, snapshot: Any) -> Observation:

@@ -17,16 +17,16 @@ EXPERTS = ("expert", "careless", "random")  # names of experts if the class has 
 class OwnExpert:
     """Plays the actions that the method `_expert` of the environment's class returns, or random actions.
 
-    `expert` takes the method's actions. `careless:0.3` takes a random action instead with probability 0.3 per turn, and
-    random actions are cloned too. `random` takes random actions only.
+    `expert` takes the method's actions. `careless:0.3` takes a random action instead with probability 0.3 per turn;
+    cloning imitates these random actions too. `random` takes random actions only.
 
     Args:
         env: an instance of the tool environment.
-        name: one of these names.
-        seed: seeds the random choices, together with the task's key.
+        name: `expert`, `careless`, `careless:P` with a probability P, or `random`.
+        seed: with the task's key, the seed of the random choices.
 
     Raises:
-        ValueError: there is no such expert, or the probability is wrong.
+        ValueError: the name is none of these.
     """
 
     def __init__(self, env: Env, name: str, seed: int) -> None:
@@ -41,7 +41,7 @@ class OwnExpert:
         self._rng = random.Random(f"{self._seed} {task.key}")
 
     def act(self, observation: Observation) -> Move:
-        """The next action."""
+        """The next move."""
         if self._slips and self._rng.random() < self._slips:
             if observation.actions:
                 return Move(self._rng.choice(observation.actions))

@@ -18,11 +18,11 @@ class ToolWords:
     Args:
         form: the format in which the model writes calls.
         schemas: the tools, as `Observation.tools` lists them.
-        system: text before the tools in the system message.
-        no_call: `answer`: an answer without a call is the final answer; `nudge`: it is invalid, and the model is asked
-            to call a tool.
+        system: the text that precedes the tools in the system message.
+        no_call: with `answer`, an answer without a call is the final answer. With `nudge`, it is invalid, and the next
+            observation asks the model to call a tool.
         keep_text: add the model's whole answer to the action, for rewards that read it.
-        show: False leaves the tools out of the prompt, for models that have learned them.
+        show: False leaves the tools out of the prompt, for models that were trained with these tools.
         native: the server takes the schemas and returns the calls as data. The policy writes these calls as text in
             the format `hermes`, so `form` must be `hermes`.
     """
@@ -56,9 +56,10 @@ class ToolWords:
         )
 
     def show(self, observation: Observation, chat: Chat | None) -> Shown:
-        """The tools: schemas for the chat template if it teaches this format, else a text in the system message.
+        """The tools: schemas if the chat template teaches the format, else a text in the system message.
 
-        The prompt gets neither of the two if it does not show tools, or if the server takes the schemas as data.
+        The result has neither schemas nor such a text if the prompt does not show tools, or if the server takes the
+        schemas as data.
         """
         if not self._show or not self.schemas or self.native:
             return Shown(self.system)
@@ -67,7 +68,7 @@ class ToolWords:
         return Shown("\n\n".join(part for part in (self.system, self.form.instructions(self.schemas)) if part))
 
     def first(self, observation: Observation) -> str:
-        """The first message."""
+        """The text of the first observation."""
         return observation.text
 
     def turn(self, observation: Observation) -> str:
@@ -75,7 +76,7 @@ class ToolWords:
         return observation.text
 
     def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The first message and the last turns as numbered calls and results; the last result is the observation."""
+        """The first message, and the last turns as numbered actions with results; `observation` is the last result."""
         start = done - len(past) + 1
         results = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [

@@ -18,7 +18,10 @@ class Scored(NamedTuple):
 
 
 def signal_of(name: str, kind: str) -> str | None:
-    """The signal of a reward method, such as `format` for `reward_format`; None if it is no reward of this kind."""
+    """The signal of a reward method, such as `format` for `reward_format`; `kind` is TERMINAL or STEP.
+
+    None if the method is no reward of this kind.
+    """
     if name == kind:
         return kind
     return name.removeprefix(f"{kind}_") if name.startswith(f"{kind}_") else None
@@ -30,7 +33,7 @@ def is_reward(name: str) -> bool:
 
 
 def takes(function: Callable[..., Any]) -> dict[str, bool]:
-    """Parameter name -> is it required? Without `self` and `cls`; `**` stands for any other name."""
+    """Parameter name -> is a value required? Without `self` and `cls`; `**` stands for any other name."""
     parameters = {}
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
         if position == 0 and parameter.name in ("self", "cls"):
@@ -43,7 +46,12 @@ def takes(function: Callable[..., Any]) -> dict[str, bool]:
 
 
 def pick(wanted: Mapping[str, bool], values: Mapping[str, Any], who: str) -> dict[str, Any]:
-    """The values a function asks for.
+    """The values that a function asks for.
+
+    Args:
+        wanted: the parameters of the function, see `takes`.
+        values: all values that there are, by name.
+        who: name of the function, for the error message.
 
     Raises:
         ValueError: a value that the function needs is missing.
@@ -60,7 +68,7 @@ def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], 
     Args:
         rewards: signal -> function; it returns a number, or a mapping of signals.
         values: values that the functions may ask for, by name.
-        weights: weight of each signal in the sum, 1 if not given; a signal of weight 0 is only a metric.
+        weights: signal -> its weight in the sum, 1 if not given; a signal with the weight 0 is only a metric.
 
     Raises:
         ValueError: a function returned something that is no finite number, or two functions gave the same signal.

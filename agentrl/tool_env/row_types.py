@@ -15,7 +15,7 @@ HOLDERS = (list, dict, Sequence, Mapping, typing.Union, types.UnionType)
 def complaint(name: str, value: Any, hint: Any) -> str:
     """What is wrong with the value of a column, such as `size['a'][0] = '3', and reset takes dict[str, list[int]]`.
 
-    Empty if the value has the type, or if the type is no type of JSON values, such as a class of the user.
+    Empty if the value has the type `hint`, or if `hint` is no type of JSON values, for example a class of the user.
     """
     if not _is_checked(hint):
         return ""
@@ -34,7 +34,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _is_checked(hint: Any) -> bool:
-    """Is it a type of JSON values?"""
+    """Is the hint a type of JSON values?"""
     origin = typing.get_origin(hint)
     if origin in HOLDERS:
         return all(map(_is_checked, typing.get_args(hint)))
@@ -42,7 +42,7 @@ def _is_checked(hint: Any) -> bool:
 
 
 def _place(value: Any, parts: Sequence[Any]) -> tuple[str, Any]:
-    """(the path to a value inside `value`, as Python writes it, and that value)."""
+    """(the path to an inner value of `value`, such as `['a'][0]`, that inner value)."""
     place = ""
     for part in parts:  # pydantic adds further parts, such as the types of a union
         try:

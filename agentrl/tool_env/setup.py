@@ -23,7 +23,7 @@ from agentrl.tool_env.tasks import RowTasks, Split, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have
-EPISODE_VALUES = ("answer", "calls", "turns", "texts")  # rewards may ask for these and for columns of the row
+EPISODE_VALUES = ("answer", "calls", "turns", "texts")  # rewards may ask for these values and for columns of the row
 ToolSource = Callable[..., Any] | ToolSpec | str | Mapping[str, Any]
 Rows = Sequence[Row] | str | Path | Callable[[Any], Sequence[Row]]
 
@@ -37,15 +37,15 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
             the actions are a few words, for small models that choose among listed actions; the class must have a
             method `_actions`. A model made from scratch gets `compact` if the class has `_actions` and no reward reads
             `texts`.
-        no_call: what an answer without a call is if the prompt is `chat`. `answer`: it is the final answer; `nudge`,
-            for tasks that a tool ends: it is invalid, and the model is asked to call a tool.
+        no_call: how the prompt `chat` reads an answer without a call. With `answer`, it is the final answer. With
+            `nudge`, it is invalid, and the next observation asks the model to call a tool; for tasks that a tool ends.
         show_tools: False leaves the tools out of the prompt, for models that were trained with these tools.
         rows: a file (JSONL, JSON, CSV, TSV, Parquet), a saved data set or a data set of the hub, whose rows replace the
             environment's own rows; see docs/data.md.
-        split: all tasks, or their training or test part; the name of a row (its column `key` or `id`, else its number)
-            decides the part of its task.
+        split: `all` tasks, or their `train` or `test` part. The name of a row (its column `key` or `id`, else its
+            number) decides to which part its task belongs.
         test_share: share of the test part in all tasks, between 0 and 1.
-        tools: options of catalogue tools, by the names of the tools.
+        tools: name of a catalogue tool -> its options.
     """
 
     call_format: str = "hermes"
@@ -71,12 +71,12 @@ class Setup:
         module: name of the module that binds the hooks; a worker process finds the setup in this module.
         owner: the class; None for functions.
         sources: tools besides the methods of the class.
-        rewards: reward functions by signal.
-        weights: weight of each signal in the reward.
+        rewards: signal -> reward function.
+        weights: signal -> its weight in the reward, 1 if not given.
         rows: the data of the tasks.
         system: the system message.
-        snapshots: instances of the class can be copied at any step.
-        waits: tools may wait, so that episodes run in threads.
+        snapshots: True if objects of the class can be copied at any step.
+        waits: True if tools may wait; episodes then run in threads.
         name: the catalogue name; empty takes the name of the module.
     """
 
@@ -103,7 +103,7 @@ class Setup:
 
     @functools.cached_property
     def methods(self) -> dict[str, ToolSpec]:
-        """The tools among the methods of the class, by name; the functions are not bound to an object."""
+        """The methods of the class that are tools, by name; their functions are not bound to an object."""
         if self.owner is None:
             return {}
         for name in ("close", "state_key"):
@@ -112,7 +112,7 @@ class Setup:
         return tool_specs([tool_spec(getattr(self.owner, name), name) for name in map(_allowed, names)])
 
     def _check_no_arguments(self, name: str) -> None:
-        """Raises ValueError if a method that the environment itself calls has the arguments of a tool."""
+        """Raises ValueError if a method that the environment calls without arguments needs arguments."""
         method = getattr(self.owner, name, None)
         needed = [key for key, required in takes(method).items() if required] if inspect.isfunction(method) else []
         if needed:
@@ -123,12 +123,12 @@ class Setup:
 
     @property
     def lists(self) -> bool:
-        """Does the class list the actions that may be taken, by a method `_actions`?"""
+        """Does the class have a method `_actions`, which lists the actions that may be taken?"""
         return callable(getattr(self.owner, "_actions", None))
 
     @property
     def has_expert(self) -> bool:
-        """Does the class have an expert, as a method `_expert`?"""
+        """Does the class have a method `_expert`?"""
         return callable(getattr(self.owner, "_expert", None))
 
     @functools.cached_property
@@ -147,7 +147,7 @@ class Setup:
         return {name: method for name, method in methods.items() if is_reward(name) or name == "success"}
 
     def sourced(self, config: ToolConfig, stateful: list[Any]) -> dict[str, ToolSpec]:
-        """All tools by name. Catalogue tools that keep state are made anew; the method appends them to `stateful`."""
+        """All tools by name. Each call makes new catalogue tools that keep state, and appends these to `stateful`."""
         specs: list[ToolSpec] = []
         for source in self.sources:
             if isinstance(source, str | Mapping):
@@ -159,7 +159,7 @@ class Setup:
         return tool_specs([*self.methods.values(), *specs])
 
     def shared_servers(self, config: ToolConfig) -> list[str]:
-        """Names of the toolboxes that all episodes share, such as a server, which may keep state."""
+        """Names of the toolboxes that all episodes share. Such a toolbox, for example a server, may keep state."""
         sections = [_section(source, config) for source in self.sources if isinstance(source, str | Mapping)]
         tools = {str(section["name"]): _shared(json.dumps(section, sort_keys=True)) for section in sections}
         return [name for name, tool in tools.items() if isinstance(tool, Toolbox) and not hasattr(tool, "reset")]
@@ -181,7 +181,7 @@ class Setup:
         return tuple(spec.schema for spec in specs.values())
 
     def tasks(self, config: ToolConfig) -> RowTasks:
-        """The rows as tasks. The first task must have the columns that `reset` and the rewards ask for.
+        """The rows as tasks. Only the first task is checked for the columns that `reset` and the rewards need.
 
         Raises:
             ValueError: the rows cannot be read, or lack a column.
@@ -207,7 +207,7 @@ class Setup:
         return read_rows(self.rows, Path(file).parent if file else None)
 
     def check_row(self, row: Row, where: str) -> None:
-        """ValueError if a row lacks what `reset` and the rewards ask for, or gives `reset` a value of another type."""
+        """ValueError if a row lacks a column that `reset` or a reward needs, or has a value of a wrong type."""
         values = {"seed": 0, **plain(row)}
         self._check_columns(values)
         reset = getattr(self.owner, "reset", None)
@@ -264,13 +264,13 @@ def _bound_name(setup: Setup) -> str:
 
 
 def _held(value: object) -> Setup | None:
-    """The setup in a hook `make`, or in the hooks that hold such a `make`."""
+    """The setup in a hook `make`, or in `Hooks` that hold such a `make`; None if `value` is neither."""
     found = getattr(value, "setup", None) or getattr(getattr(value, "make", None), "setup", None)
     return found if isinstance(found, Setup) else None
 
 
 def _public(owner: type | None) -> list[str]:
-    """Names of a class's public functions, those of base classes first, in the order of the class bodies."""
+    """Names of a class's public methods, in the order of the class bodies; base classes come first."""
     classes = (
         [one for one in reversed(owner.__mro__) if one.__module__ not in ("builtins", "abc", "typing")] if owner else []
     )
@@ -286,19 +286,19 @@ def _init(owner: type) -> dict[str, bool]:
 def _allowed(name: str) -> str:
     if name in RESERVED or is_reward(name):
         raise ValueError(
-            f"a tool cannot be named {name!r}, which means something else in a tool environment: rename it"
+            f"a tool cannot be named {name!r}, because the name has another meaning in a tool environment: rename it"
         )
     return name
 
 
 def _section(source: str | Mapping[str, Any], config: ToolConfig) -> dict[str, Any]:
-    """The section of a catalogue tool."""
+    """The section of a catalogue tool: its name and options, with the options of the configuration merged in."""
     section = {"name": source} if isinstance(source, str) else dict(source)
     return merge(section, config.tools.get(str(section.get("name")), {}))
 
 
 def _of_catalogue(source: str | Mapping[str, Any], config: ToolConfig, stateful: list[Any]) -> list[ToolSpec]:
-    """The tools of one catalogue entry, whose options are merged with those of the configuration."""
+    """The tools of one catalogue entry; see `_section` for its options."""
     section = _section(source, config)
     tool = _shared(json.dumps(section, sort_keys=True))
     if hasattr(tool, "reset"):

@@ -11,15 +11,15 @@ from agentrl.types import Task
 
 COLUMNS = ("key", "id")  # columns that may name a row; the first one with a value names it
 Split = Literal["all", "train", "test"]
-FEW = 20  # fewer values divide the rows too coarsely, unless the number of values is more than half that of the rows
+FEW = 20  # see `Division.uneven`
 
 
 class Division(NamedTuple):
     """How a column divides rows into train and test.
 
     Attributes:
-        column: its name.
-        values: number of its distinct values; rows with the same value stay together.
+        column: name of the column.
+        values: number of distinct values of the column; rows with the same value stay together.
         rows: number of rows.
         test: number of rows that are test rows.
         wanted: share of test rows that the configuration asks for (`test_share`).
@@ -33,22 +33,26 @@ class Division(NamedTuple):
 
     @property
     def uneven(self) -> bool:
-        """Has the column few values, or is the share of test rows far from the wanted one?"""
+        """Is the division coarse, or is the share of test rows far from the wanted share?
+
+        The division is coarse if the column has fewer than FEW values, and there are at least twice as many rows as
+        values. The share is far from the wanted one if the difference exceeds half of the smaller wanted part.
+        """
         few = self.values < FEW and 2 * self.values <= self.rows
         return few or abs(self.test / self.rows - self.wanted) > min(self.wanted, 1 - self.wanted) / 2
 
     def __str__(self) -> str:
         """The division as a sentence, with advice if the division is uneven."""
         told = (
-            f"the column {self.column!r} decides which rows are for training and which for tests, and rows with one "
-            f"value stay together: {self.values} values in {self.rows} rows; {self.test} rows "
+            f"the column {self.column!r} decides which rows are for training and which for tests, and rows with the "
+            f"same value stay together: {self.values} values in {self.rows} rows; {self.test} rows "
             f"({self.test / self.rows:.0%}) are test rows, and test_share is {self.wanted:.0%}"
         )
         if not self.uneven:
             return told
         return (
-            f"{told}; rename the column, such as to topic, if it does not name rows, or give the test rows as a source "
-            "of their own (eval.env.rows, docs/data.md)"
+            f"{told}; if the column does not name rows, rename it, such as to topic; or give the test rows as a "
+            "source of their own (eval.env.rows, docs/data.md)"
         )
 
 
@@ -59,9 +63,9 @@ class RowTasks(Sequence[Task]):
     the same name, the keys also hold the row numbers, and all these rows belong to one split.
 
     Args:
-        rows: one per task.
-        env: name of the environment; every key begins with it.
-        split: the part to take.
+        rows: one row per task.
+        env: name of the environment; every key begins with this name.
+        split: the part of the tasks.
         test_share: share of the test part, 0 to 1.
         column: the column that names the rows, for `division`; empty if no column does.
 
@@ -73,7 +77,7 @@ class RowTasks(Sequence[Task]):
         self._rows, self._env = rows, env
         self._column, self._test_share = column, test_share
         self.split = split
-        self._numbers: Sequence[int] = range(len(rows))  # of the rows in the split
+        self._numbers: Sequence[int] = range(len(rows))  # numbers of the rows in the split
         has_names = any(self._row(0).get(column) is not None for column in COLUMNS)
         times = Counter(map(self._name, self._numbers)) if has_names else {}
         self._shared = {name for name, count in times.items() if count > 1}
@@ -143,10 +147,10 @@ class PartRows(Sequence[Row]):
     """Rows of generated tasks, ordered by part and then by number; a row is made when it is read.
 
     Args:
-        make: (part, number) -> the row.
+        make: (name of the part, number) -> the row.
         parts: names of the parts, such as train and test.
         first: number of the first row of each part.
-        count: rows of each part.
+        count: number of rows of each part.
     """
 
     def __init__(self, make: Callable[[Any, int], Row], parts: Sequence[str], first: int, count: int) -> None:
@@ -163,5 +167,5 @@ class PartRows(Sequence[Row]):
 
 
 def share_of_key(key: str) -> float:
-    """A number from 0 to 1 that depends on the key alone."""
+    """A number from 0 to 1 that depends on the key alone, uniformly distributed over keys."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64

@@ -1,4 +1,4 @@
-"""Checks at the start of a run whether a chat template fits a prompt; if not, `agentrl.chat.Chat` works around it."""
+"""Remarks at the start of a run on a chat template that does not fit a prompt; `agentrl.chat.Chat` works around it."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from agentrl.types import Message
 
 
 def template_fit(chat: Chat, prompt: Prompt) -> str:
-    """What a user should know about this template, one remark per line; empty if it fits.
+    """Remarks for the user on this template, one per line; empty if the template fits the prompt.
 
     Args:
         chat: the template.
-        prompt: the environment's prompt; that of a tool environment has `form` and `schemas`.
+        prompt: the environment's prompt; the prompt of a tool environment has `form` and `schemas`.
     """
     lines = [template_report(chat)]
     form: Format | None = getattr(prompt, "form", None)
@@ -36,7 +36,9 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
         if chat.teaches(other.marks):
             others.append(name)
     better = (
-        f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use its own words" if others else ""
+        f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use the words of the template"
+        if others
+        else ""
     )
     return f"the chat template does not teach call_format={form.name}, so the system message has the tools{better}"
 
@@ -44,7 +46,7 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
 def _role_line(chat: Chat) -> str:
     if chat.has_tool_role:
         return ""
-    return "the chat template has no role for tools, so their answers become user messages"
+    return "the chat template has no role for tools, so the results of tools become user messages"
 
 
 def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
@@ -65,9 +67,9 @@ def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
 
 
 def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
-    """A remark on the first turn that a template changes when later turns follow; empty if it only appends.
+    """A remark on the first turn that the template changes when later turns follow; empty if it changes none.
 
-    A later prompt extends an earlier one after an assistant message, so the texts up to such a message are compared.
+    A later prompt extends an earlier prompt after an assistant message, so this compares texts that end there.
     """
     if not chat.has_tool_role:
         messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
@@ -83,7 +85,7 @@ def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
         prefix = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
         if not after.startswith(prefix):
             return (
-                f"the chat template rewrites turn {turn} once turn {turn + 1} begins; context `full` keeps what was "
-                "sampled, so the model sees its own words there (context `last_k` makes every prompt anew)"
+                f"the chat template rewrites turn {turn} as soon as turn {turn + 1} begins; the context `full` keeps "
+                "the sampled text of the turn (the context `last_k` makes every prompt anew)"
             )
     return ""

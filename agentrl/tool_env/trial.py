@@ -14,7 +14,7 @@ from agentrl.tool_env.setup import Setup
 from agentrl.types import Task
 
 WALKS, STEPS = 3, 20  # number of random episodes per task, and largest number of steps of each
-FEWEST = 3  # a tool with fewer calls gets no note
+FEWEST = 3  # a tool with fewer random calls gets no note
 # Beginnings of the results of calls in which the tool refused a value of its arguments.
 ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "error: IndexError")
 
@@ -22,8 +22,8 @@ ON_PURPOSE = ("error: ValueError", "error: LookupError", "error: KeyError", "err
 def trial_notes(entry: Entry[EnvironmentFile], tasks: int = 4) -> list[str]:
     """One sentence if the environment has no reward, and one per tool that raised in each call with random arguments.
 
-    A tool that raised only `ValueError`, `LookupError` or `ToolError` for its arguments gets no sentence, because
-    random arguments may never be right. Environments that are no tool environments have no notes.
+    A tool with arguments that raised only `ValueError`, `LookupError` or `ToolError` gets no sentence, because random
+    arguments may never be right. Environments that are no tool environments get no notes.
     """
     setup = getattr(entry.hooks.make, "setup", None)
     if not isinstance(setup, Setup):
@@ -54,7 +54,7 @@ def _is_on_purpose(result: str) -> bool:
     kind = result.removeprefix("error: ").partition(":")[0]
     return result.startswith(ON_PURPOSE) or not kind.endswith(
         ("Error", "Exception")
-    )  # a ToolError shows its text alone
+    )  # the result of a ToolError is its message alone
 
 
 def _calls(entry: Entry[EnvironmentFile], tasks: Sequence[Task]) -> dict[str, list[Done]]:

@@ -1,7 +1,7 @@
 """ALFWorld: household tasks in text, by a native engine equal to the genuine one.
 
 The genuine engine is TextWorld; the native engine writes the same texts in every game that it plays. Games are
-generated on the spot, or read from the published data or from files of your own: see the option `source`.
+generated when they are needed, or read from the published data or from files of your own; see the option `source`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

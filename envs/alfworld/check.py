@@ -1,4 +1,4 @@
-"""Plays the native and the genuine engine in lock step and reports the first difference of each walk."""
+"""Plays the same walks on the native and the genuine engine, and reports the first difference of each walk."""
 
 import random
 import sys

@@ -1,6 +1,6 @@
 """Random choices that are the same on every machine and under every version of Python.
 
-Words name a stream of choices: equal words give equal choices.
+A list of words names a stream of choices; equal words give equal choices.
 """
 
 from collections.abc import Sequence

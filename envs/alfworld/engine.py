@@ -2,9 +2,9 @@
 
 Quirks of the genuine engine that are kept on purpose:
 
-- The agent cannot go to where it stands, nor to another receptacle of the same place.
-- Of the objects, only the held one can be examined.
-- An object can be sliced at the place where it counts as lying, even inside a closed receptacle.
+- The agent cannot go to the receptacle at which it stands, nor to another receptacle at the same place.
+- The agent can examine only the object that it holds.
+- An object can be sliced at its place, even inside a closed receptacle.
 - A lamp can be turned on inside a closed receptacle, and no lamp can be turned off.
 - Heating, cooling and cleaning need no open door.
 - A game goes on after it is won, and its goal can stop holding.

@@ -1,17 +1,18 @@
 """The named players of ALFWorld: demonstrators to clone, baselines to compare with.
 
 expert: the exploring expert; words only, see `agentrl.envs.alfworld.explorer`.
-wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert with random admissible commands: with
-    probability 0.6 in place of a deed (take, open, heat, ...), with probability 0.2 in place of a walk. The random
-    commands have weight 1: cloning imitates them too.
-stray:0.5,0.3: as wander, but the random command is a walk, if a walk is admissible. So it interrupts what it was
-    doing, but as a rule it takes and opens only things that it needs.
-expert-noisy:0.2: the exploring expert, which gives a random admissible command instead of its own with probability 0.2.
-    The random commands have weight 0, so that cloning learns to recover from them and not to give them.
+wander:0.6,0.2: the imperfect demonstrator. It is the exploring expert with random admissible commands: with probability
+    0.6 in place of a deed (take, open, heat, ...), with probability 0.2 in place of a walk. The random commands have
+    weight 1: cloning imitates them too.
+stray:0.5,0.3: as wander, but the random command is a walk, if a walk is admissible. So random commands interrupt its
+    plan, but as a rule it takes and opens only things that it needs.
+expert-noisy:0.2: the exploring expert, but with probability 0.2 it gives a random admissible command instead of its
+    own. The random commands have weight 0, so that cloning learns to recover from them and not to give them.
 oracle: a plan made with full knowledge of the game; native engine only.
 random: each admissible command with the same probability.
 
-Numbers may be left out; those above are the defaults. For the same seed and task an expert plays the same episode.
+The numbers may be left out; the numbers above are the defaults. For the same seed and task an expert plays the same
+episode.
 """
 
 from typing import Protocol

@@ -1,8 +1,8 @@
 """The exploring expert: plays from what an agent sees, the game's answers and the admissible commands.
 
 All that it knows beforehand is common sense: which kinds of receptacles take which kinds of objects, which have doors,
-and where lamps stand. It next looks into the receptacle with the highest odds of holding the object, divided by the
-number of commands that the look costs.
+and where lamps stand. It looks next into the receptacle with the highest value of this quotient: the odds that the
+receptacle holds the object, divided by the number of commands that the look costs.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the agent sees of a state, and the state key that is made of it."""
+"""The facts of a state that the agent sees, and the state key that is made from them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

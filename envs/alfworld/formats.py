@@ -1,8 +1,8 @@
 """Recognises by hash which published domain and grammar a game file contains.
 
-A game file embeds its own rules. The native engine plays those whose rules and words it reproduces exactly,
-and recognises them by SHA-256. Differences that do not matter are removed first: comments, case and spacing of the
-domain; line ends, trailing blanks and the task sentence of the grammar.
+A game file contains its own rules. The native engine plays the files whose rules and words it reproduces exactly, and
+recognises these rules and words by SHA-256. Parts that do not matter are removed before hashing: comments, case and
+spacing of the domain; line ends, trailing blanks and the task sentence of the grammar.
 """
 
 import hashlib

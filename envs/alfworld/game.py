@@ -1,7 +1,7 @@
 """A game compiled once and shared by every engine that plays it.
 
-Objects, receptacles and places are numbered in the order of their mangled ids, which is the order of every
-listing the genuine engine prints; sets of numbers in ascending order are therefore ready to be printed.
+Objects, receptacles and places are numbered in the order of their mangled ids. The genuine engine prints every list in
+this order, so numbers in ascending order are in the order of printing.
 """
 
 from dataclasses import dataclass, field

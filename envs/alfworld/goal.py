@@ -1,4 +1,4 @@
-"""Grounds a game's goal: quantifiers and unchanging facts are worked out once, and small trees of tests remain.
+"""Grounds a game's goal: evaluates quantifiers and unchanging facts in advance, so that small trees of tests remain.
 
 A goal is a conjunction of clauses; each clause is satisfied by any of several conjunctions of changing facts.
 Alternatives that begin with the same tests share them in a tree, so that one look-up dismisses most of them.

@@ -1,4 +1,4 @@
-"""What an agent knows from the answers that it read and the commands that it was offered."""
+"""The knowledge of an agent from the game's answers and the admissible commands that it has read."""
 
 import re
 from collections import Counter

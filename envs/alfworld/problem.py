@@ -1,4 +1,4 @@
-"""Writes a furnished room as a game in the official format: PDDL problem, and grammar with the task."""
+"""Writes a furnished room as a game in the official format: a PDDL problem, and a grammar with the task."""
 
 from collections.abc import Iterable
 from functools import cache

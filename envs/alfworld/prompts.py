@@ -1,4 +1,4 @@
-"""How ALFWorld speaks to a model: the form that most published work uses, and short forms."""
+"""The prompts of ALFWorld: the form that most published work uses, and short forms."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which facts could ever become true, closed doors and full hands ignored.
+"""Computes which facts could ever become true if doors were never closed and hands never full.
 
 Before it plays a game, the genuine engine asks whether the goal could ever hold, and refuses the game if not. So does
 the native engine.

@@ -1,4 +1,4 @@
-"""Furnishes a room: which receptacles of a scene are kept, what lies where, and what is asked for."""
+"""Furnishes a room: chooses receptacles of a scene, places of objects, and the task."""
 
 from functools import cache
 from typing import NamedTuple

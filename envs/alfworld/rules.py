@@ -1,4 +1,4 @@
-"""Which commands are admissible in a state, and what they change."""
+"""The admissible commands of a state, and the changes that they make."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""In what situation of a household task a decision was made, for `agentrl diagnose`."""
+"""The situation of a household task in which a decision was made, for `agentrl diagnose`."""
 
 import re
 

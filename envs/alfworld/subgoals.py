@@ -1,9 +1,9 @@
 """Sub-goals of the six task types, read from what the agent sees: an optional reward on the way to the goal.
 
-Each is counted once per episode, in order, when it first holds. The reward is the difference of a potential (the number
-counted so far), so undoing a sub-goal and doing it again earns nothing. Winning counts all sub-goals that are left. So
-every win of a game earns the same, and a loss earns at most what the sub-goals before the last one earn. Success stays
-the measure.
+Each sub-goal is counted once per episode, in order, when it first holds. The reward is the difference of a potential
+(the number counted so far), so undoing a sub-goal and doing it again earns nothing. Winning counts all sub-goals that
+are left. So every win of a game earns the same, and a loss earns at most the reward of all sub-goals except the last.
+Success does not depend on sub-goals.
 """
 
 from collections.abc import Sequence

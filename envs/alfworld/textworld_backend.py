@@ -1,7 +1,8 @@
 """The genuine engine (TextWorld with fast-downward) behind the native engine's interface.
 
-It plays any game file, about a thousand times slower. Its load and reset are not thread-safe, replace `sys.argv` and
-redirect `sys.stdout`. So they run under one lock, and `sys.argv` and `sys.stdout` are put back afterwards.
+It plays any game file, about a thousand times slower than the native engine. Its load and reset are not thread-safe,
+replace `sys.argv` and redirect `sys.stdout`. So they run under one lock, and `sys.argv` and `sys.stdout` are put back
+afterwards.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The tool environment whose story is read line by line; `environment` tells it as a whole."""
+"""The tool environment in which the agent reads the story line by line; in `environment` it reads the whole story."""
 
 from agentrl.envs.calculator.problem import Config, Notebook
 from agentrl.tool_env import environment

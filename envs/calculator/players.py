@@ -3,11 +3,12 @@
 expert: writes the whole expression in one call (with the prompts compact and instruct: one operation per call), then
 answers with the result.
 stepwise: one operation per call.
-hasty:0.3: one operation per call; it forgets each event of the story with that probability.
-careless:0.4: as stepwise, but at each step it takes, with that probability, a random action that the compact form would
+hasty:0.3: one operation per call; it forgets each event of the story with probability 0.3.
+careless:0.4: as stepwise, but at each step it takes, with probability 0.4, a random action that the compact form would
 list.
 random: each action that the compact form would list, with the same probability.
-All except random know how the problem was made. No move has the weight 0, so that a warm-up may clone mistakes too.
+All players except random know the events from which the problem was made. No move has the weight 0, so a warm-up clones
+mistakes too.
 """
 
 import math

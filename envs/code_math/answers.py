@@ -1,7 +1,7 @@
 """Is an answer right? The final answer is found in the text, and compared as a number if it is a number.
 
-The final answer is the content of the last `\\boxed{}` (MATH, DAPO, ReTool). If there is none, it is what follows the
-last `####` (GSM8K); else what follows the last "answer is", "answer:" or "answer ="; else the whole text.
+The final answer is the content of the last `\\boxed{}` (MATH, DAPO, ReTool). If there is none, it is the text after the
+last `####` (GSM8K); else the text after the last "answer is", "answer:" or "answer ="; else the whole text.
 
 Units. A unit after a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
 `\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` after a number are removed too, unless they hold

@@ -1,4 +1,4 @@
-"""A problem and the interpreter to solve it with: options, the tool, the rewards."""
+"""A problem and a Python interpreter for it: the options, the tool, the rewards."""
 
 import hashlib
 import json

@@ -2,7 +2,7 @@
 
 Level 1 is one operation on two numbers, level 2 two operations, level 3 three operations in a short story. Level 4 asks
 about many numbers or a large power (sums, counts, digits, remainders), which a loop can compute. The numbers are so
-large that they are better computed than guessed.
+large that a model can hardly guess the result.
 """
 
 import math

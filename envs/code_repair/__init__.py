@@ -2,8 +2,8 @@
 
 A generated task has one or three of 48 small programs, with one or two mistakes in them. A mistake is a small change,
 as in mutation testing. Instead of generated tasks, the functions of HumanEval (arXiv:2107.03374) or MBPP
-(arXiv:2108.07732) or the rows of another file can be played. Code runs in a sandbox of `agentrl.tools`; each run of the
-tests gets a new sandbox, and so does the verdict (see `judge`).
+(arXiv:2108.07732) or the rows of another file can be played. Code runs in a sandbox of `agentrl.tools`. Each run of the
+tests gets a new sandbox, and the verdict gets new ones too (see `judge`).
 
 | piece | module |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""The corpus as programs: source, calls, and what the calls return."""
+"""The corpus as programs: the source, the calls, and the values that the calls return."""
 
 import ast
 import functools

@@ -43,8 +43,8 @@ class Config(ToolConfig, frozen=True):
         verdict together, and of each run of a hidden test program.
     rows: a file of tasks instead of generated tasks, with the columns of HumanEval, of MBPP, or statement, files and
         hidden.
-    mode: what the agent does with the functions of a file (`rows`) of HumanEval or MBPP: it writes them, or it repairs
-        them after a mistake was put in.
+    mode: task of the agent with the functions of a file (`rows`) of HumanEval or MBPP. `write`: it writes them;
+        `repair`: it gets each function with a mistake and repairs it.
     """
 
     level: Literal[0, 1, 2, 3] = 1

@@ -1,9 +1,9 @@
 """Repositories with failing tests, edited with file tools and a shell in a sandbox; hidden tests decide.
 
 The tasks have the form of those of SWE-bench (arXiv:2310.06770) at a smaller scale. A repository has one or two
-mistakes. They were put into pure-Python modules of the standard library, whose originals the sandbox hides, or into a
-user's git repositories (`agentrl envs code_repo prepare`). The result of an episode is a patch. Its similarity to the
-gold patch is a signal (SWE-RL, arXiv:2502.18449).
+mistakes. The mistakes were put into pure-Python modules of the standard library, whose originals the sandbox hides, or
+into a user's git repositories (`agentrl envs code_repo prepare`). The result of an episode is a patch. Its similarity
+to the gold patch is a signal (SWE-RL, arXiv:2502.18449).
 
 | piece | module |
 | --- | --- |

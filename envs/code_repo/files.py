@@ -1,4 +1,4 @@
-"""A repository as texts by path: protected files, patches, and the similarity of patches."""
+"""A repository as a mapping from path to text: protected files, patches, and the similarity of patches."""
 
 import difflib
 import hashlib

@@ -18,7 +18,7 @@ class Config(code_repair.Config, frozen=True):
         one mistake each) or 0 (all three levels).
     prompt: chat (tool calls), or compact (few words, for small models). Under compact the first observation shows the
         code, and the tester writes no tests; the listed actions are to run the given tests and to report.
-    reward: has no effect. A right report gets the reward 1, a wrong report or none gets 0.
+    reward: has no effect. A right report gets the reward 1; a wrong or missing report gets 0.
     timeout_s: largest number of seconds of one run of the tests. It is also the limit of all hidden calls of a verdict
         together, and of each run of a hidden test program.
     mode: which code is tested with a file (`rows`) of HumanEval or MBPP: `write` makes two tasks of

@@ -1,9 +1,9 @@
 """A service desk: tools over a database, a customer with requests, rules to obey; the final database decides.
 
 The form is that of tau-bench (arXiv:2406.12045), which calls the rules a policy. A task is solved if the conversation
-was ended, the database is as the right calls leave it, and the agent told the customer the facts that the task names.
-Tasks of two domains are generated; train, valid and test have no customer in common. tau-bench's own tasks, retail and
-airline, are read from its files.
+has ended, the database equals the database after the right calls, and the agent told the customer the facts that the
+task names. Tasks of two domains are generated; train, valid and test have no customer in common. tau-bench's own tasks,
+retail and airline, are read from its files.
 
 | piece | module |
 | --- | --- |

@@ -1,8 +1,9 @@
 """Flights and reservations: tau-bench's airline tables and tools. Its tasks are those of the published files alone.
 
 Source: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains", arXiv:2406.12045;
-github.com/sierra-research/tau-bench (MIT). Tables: flights, reservations, users. The tools check and change what
-those of the original do, its oddities included: a change of cabin does not change the reservation's `cabin`.
+github.com/sierra-research/tau-bench (MIT). Tables: flights, reservations, users. The tools check and change the same
+values as the original's tools, and keep its oddities; for example, a change of cabin does not change the reservation's
+`cabin`.
 """
 
 import copy

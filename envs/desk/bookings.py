@@ -1,4 +1,4 @@
-"""Bookings of hotel rooms. The tools do not check whether the rules (POLICY) allow a change: the agent must do it."""
+"""Bookings of hotel rooms. The tools do not check whether the rules (POLICY) allow a change; the agent must."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

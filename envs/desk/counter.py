@@ -1,4 +1,4 @@
-"""One conversation at the desk: the options, the database, the customer, what was said, and the score at the end."""
+"""One conversation at the desk: the options, the database, the customer, their words, and the score at the end."""
 
 import abc
 import copy
@@ -56,8 +56,8 @@ class Config(ToolConfig, frozen=True):
     rules: reported (a task can be solved without obeying the rules, as in tau-bench) or enforced (a task is solved only
         if the signal `obeyed` is 1). `obeyed` is 1 if before each change of a record its owner was identified and had
         agreed.
-    no_call: what an answer without a call is if the prompt is `chat`. `answer`: it is said to the customer; `nudge`: it
-        is invalid, and the model is asked to call a tool.
+    no_call: how the prompt `chat` reads an answer without a call. With `answer`, the customer gets its words. With
+        `nudge`, it is invalid, and the next observation asks the model to call a tool.
     rows: not allowed here; name tau-bench's files by `data`.
     data: tau-bench's folder `tau_bench/envs/retail` or `tau_bench/envs/airline`, instead of generated tasks.
     """

@@ -1,4 +1,5 @@
-"""The simulated user: what a customer wants, knows and says. It is a script, in which nothing is random.
+"""The simulated user: the wishes, the knowledge and the words of a customer. It is a script, in which nothing is
+random.
 
 A customer answers questions, confirms when asked to, repeats a question that was not answered, and states one request
 after the other. It ends the conversation with tau-bench's mark `###STOP###`.

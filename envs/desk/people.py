@@ -1,4 +1,4 @@
-"""Customers of generated tasks, the parts they belong to, and what a task is made of."""
+"""Customers of generated tasks, their division into train, valid and test, and the contents of a task."""
 
 import random
 from collections.abc import Mapping

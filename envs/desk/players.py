@@ -4,8 +4,8 @@ expert: identifies the customer, asks for what it needs, reads the records, obey
     understands the scripted customer of generated tasks and knows only what it was told and has read.
 careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
     action instead. If none is listed, it says that it refuses. All its episodes are cloned, failures included.
-oracle: knows the right calls and what must be told, in tau-bench's tasks too. In tau-bench's tasks, `expert` plays as
-    the oracle does, and so does `careless` in the steps that are not random.
+oracle: knows the right calls and the facts that the customer must be told, in tau-bench's tasks too. In tau-bench's
+    tasks, `expert` plays as the oracle does, and so does `careless` in the steps that are not random.
 random: takes a random listed action at each step. If none is listed, it says that it refuses.
 """
 

@@ -1,4 +1,4 @@
-"""How the environment speaks to a model in words: `say WORDS`, and calls as in Python or in few words."""
+"""The prompts in words: `say WORDS`, and calls as in Python or in few words."""
 
 import functools
 import re

@@ -1,9 +1,9 @@
 """Any Gymnasium environment that can be put in words, by its id: `agentrl eval gymnasium_text env.id=...`.
 
-`id` is what `gymnasium.make` takes, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. The agent writes an action
-of a Discrete space by its name or number, and each observation lists the actions; if `info` has an `action_mask`, only
-the actions that the mask allows. An action of a Text space is sent as it is written. Observations are texts (Text),
-numbers (Discrete, MultiDiscrete, MultiBinary, Box of at most 1000 numbers), or Tuple and Dict of these. If an
+`id` is an id of `gymnasium.make`, such as FrozenLake-v1, Blackjack-v1 or package:Name-v0. The agent writes an action of
+a Discrete space by its name or number, and each observation lists the actions. If `info` has an `action_mask`, the list
+has only the actions that the mask allows. An action of a Text space is sent as it is written. Observations are texts
+(Text), numbers (Discrete, MultiDiscrete, MultiBinary, Box of at most 1000 numbers), or Tuple and Dict of these. If an
 environment can render as text, its observations show this picture too. A task is a seed.
 """
 

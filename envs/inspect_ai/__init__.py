@@ -1,6 +1,6 @@
 """Tasks of the package inspect_ai, with their scorers as signals, for evaluations (docs/foreign.md).
 
-`task` is what `inspect eval` takes: FILE.py@TASK or PACKAGE/TASK; `options` are the arguments of the task. A turn
+`task` names a task as for `inspect eval`: FILE.py@TASK or PACKAGE/TASK; `options` are the arguments of the task. A turn
 answers a request to the model; after a malformed tool call, the next turn answers the same request. The last step gets
 the first value of the first scorer as its reward. `python` is the Python that has the package.
 """

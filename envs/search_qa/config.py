@@ -39,8 +39,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         structure_score: the signal em_format of a wrong answer in the right format. A right answer in a wrong format
             has 1 - structure_score.
         final_score: the signal em_format of a wrong answer in a wrong format.
-        retrieval_score: what is added to the signal em_format of a wrong answer in the right format if a right answer
-            was in the results.
+        retrieval_score: added to the signal em_format of a wrong answer in the right format, if a right answer was in
+            the results.
         state_key: what identifies a state. knowledge: the question and the passages seen; text: the text of the last
             observation.
         queries: what the listed searches ask for, in a world. names: a name; relations: a name alone, or a name with

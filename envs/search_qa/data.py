@@ -1,8 +1,8 @@
 """Questions from files: FlashRAG and Search-R1 Parquet (extra `data`), JSONL and whatever else `agentrl.rows` reads.
 
 A row has a question, in `question` or `env_kwargs.question`; its golden answers, in `golden_answers`, `answers`,
-`answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`. It may have a `prompt`, a text or a list of
-messages, which is then used as it is. Answers may be a list, a text or an array.
+`answer`, `reward_model.ground_truth.target` or `env_kwargs.ground_truth`. It may have a `prompt` (a text or a list of
+messages), which is then used unchanged. Answers may be a list, a text or an array.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ careless:0.3: the imperfect demonstrator: as the expert, but at each step, with 
 thinking:0.3: as careless, and every answer begins with a thought between <think> and </think>: what the passages have
     shown, and what it does next. The prompts compact and instruct have no thoughts: under them it is careless.
 oracle: searches the names of the question's chain, which it knows beforehand, and answers.
-random: each listed action with the same probability.
+random: takes each listed action with the same probability.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""How the search environment speaks to a model: the published words, and short forms for language and small models.
+"""The prompts of the search environment: the published words, and short forms for language models and small models.
 
 An action is `<search>query</search>` or `<answer>words</answer>`, with its tags.
 """

@@ -1,4 +1,4 @@
-"""Search-R1's published questions and corpus: names, sizes, checksums, and how to bring them here."""
+"""Search-R1's published questions and corpus: names, sizes, checksums, and how to fetch them."""
 
 from agentrl.env import PublishedFile
 

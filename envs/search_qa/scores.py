@@ -1,4 +1,4 @@
-"""How an answer is scored: exact match, substring match, F1, and exact match with a share for the format.
+"""The scores of an answer: exact match, substring match, F1, and exact match with a share for the format.
 
 Source: Search-R1 (arXiv:2503.09516) and its released scorers; normalisation is SQuAD's (arXiv:1606.05250).
 """

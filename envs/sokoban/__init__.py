@@ -40,12 +40,12 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         data: a file of levels in the usual notation, or a folder of .txt files, instead of generated levels.
         max_steps: number of moves after which an episode is truncated; None: no limit.
         reward: `dense` (that of gym-sokoban: -0.1 per move, +1 for a box pushed onto a target, -1 for a box pushed off
-            one, +10 when all are on targets), or `terminal` (1 when all boxes are on targets, else 0).
-        moves: `all` (the four moves are admissible) or `legal` (only moves that change something are
-            admissible; if no move does, all four are).
+            a target, +10 when all boxes are on targets), or `terminal` (1 when all boxes are on targets, else 0).
+        moves: `all` (the four moves are admissible) or `legal` (only moves that change something are admissible; if no
+            move changes anything, all four are admissible).
         moves_per_turn: largest number of moves per answer; further moves are ignored.
         end_when_lost: end an episode when a box is seen to be stuck: no target can be reached from its cell, or boxes
-            and walls block it. Not every level that cannot be solved any more is noticed.
+            and walls block it. Some levels that have become impossible to solve are not noticed.
         border: draw the walls around the room; without these walls, a small model reads about half as many tokens.
         prompt: `verl_agent` (the published form) or `instruct` (few tokens) for language models, `compact` for small
             models.

@@ -5,7 +5,7 @@ expert: plays a solution with the fewest moves. After a random move, it searches
 wander:0.3: the expert, but with this probability it makes a random move that changes something. All its moves are
     cloned.
 expert-noisy:0.2: as wander, but with another default probability, and random moves have weight 0 in cloning.
-random: each of the four moves with the same probability.
+random: makes each of the four moves with the same probability.
 """
 
 from hashlib import sha256

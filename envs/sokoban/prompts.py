@@ -1,4 +1,4 @@
-"""How Sokoban speaks to a model: in the form of published text agents, or in short forms."""
+"""The prompts of Sokoban: the form of published text agents, and short forms."""
 
 from collections.abc import Sequence
 

@@ -52,7 +52,7 @@ class Config(ToolConfig, frozen=True):
     max_rows: largest number of rows of a result that the agent sees. Under the compact prompt it sees at most 4.
     max_instructions: largest number of instructions of SQLite's virtual machine per query; a query that needs more ends
         with an error.
-    timeout_s: seconds that one query may take; a longer one ends with an error.
+    timeout_s: largest number of seconds of one query; a query that takes longer ends with an error.
     memory_mb: memory that SQLite may take for queries, in MiB; a query that needs more ends with an error.
     """
 

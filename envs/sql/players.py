@@ -1,12 +1,12 @@
 """The named players of the environment: demonstrators to clone, baselines to compare with.
 
-expert: lists the tables, reads the schemas of those that the question names, runs the query that the question asks for
-    and answers with it. It understands generated questions and knows only what it has read. For questions of
-    files it is given the right query.
+expert: lists the tables, reads the schemas of the tables that the question names, runs the query that the question asks
+    for and answers with this query. It understands generated questions and knows only what it has read. For questions
+    of files it knows the right query.
 careless:0.3: the imperfect demonstrator: as `expert`, but at each step, with this probability, it takes a random listed
     action instead. If none is listed, it answers with the number of rows of a random table. All its episodes are
     cloned, failures included.
-oracle: as `expert`, but it is given the right query of generated questions too.
+oracle: as `expert`, but it knows the right query of generated questions too.
 random: takes a random listed action at each step. If none is listed, it answers as `careless` does.
 """
 

@@ -1,4 +1,4 @@
-"""How the environment speaks to a model in words: `tables`, `schema NAME`, `query SQL` and `answer SQL`."""
+"""The prompts in words: `tables`, `schema NAME`, `query SQL` and `answer SQL`."""
 
 import functools
 import re

@@ -1,8 +1,8 @@
-"""Generated questions: a schema, a right query, the database that the agent sees, and others to test an answer on.
+"""Generated questions: a schema, a right query, the database that the agent sees, and further databases for tests.
 
-A question is kept if three things hold. Its right query finds something; it finds something else in another database,
-so that no constant is right; and each near miss gives another result in at least one of the databases. The other
-databases follow test-suite accuracy (Zhong, Yu and Klein, arXiv:2010.02840).
+A question is kept if three things hold. Its right query has a result that is not empty. The query has a different
+result in another database, so that no constant is right. Each near miss has a different result in at least one of the
+databases. The other databases follow test-suite accuracy (Zhong, Yu and Klein, arXiv:2010.02840).
 """
 
 import functools

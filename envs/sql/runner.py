@@ -1,8 +1,8 @@
 """The process that runs queries: reads one JSON request per line, writes one JSON reply per line.
 
-It is started as a file of its own and imports only the standard library. A query can read and nothing else: databases
-are opened read-only, an authorizer refuses every other action, and steps, memory, sizes and rows are limited. The
-sender of a query limits its time: it kills this process.
+It is started as a script and imports only the standard library. A query can only read: databases are opened read-only,
+an authorizer refuses every other action, and steps, memory, sizes and rows are limited. The sender of a query limits
+its time: it kills this process.
 """
 
 import json

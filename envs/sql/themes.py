@@ -1,7 +1,7 @@
 """The words of generated databases: themes, the tables they may have, columns and their values.
 
-A table's name is its theme and what it holds, such as club_member. Each such pair belongs to one part. So no table of a
-held-out database occurs in training, but every word of its name does.
+A table's name is its theme and the kind of its rows, such as club_member. Each such pair belongs to one split. So no
+table of a held-out database occurs in training, but every word of its name does.
 """
 
 import random

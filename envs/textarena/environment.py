@@ -1,4 +1,4 @@
-"""A game whose other players are called agents, and the one turn that a called player plays."""
+"""A game whose other players are agents that the game calls, and the environment of one turn of such a player."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,8 +2,8 @@
 Porter stems.
 
 The word-break rules are those of Unicode Standard Annex 29 at Unicode 9 with the emoji sequences of UTS 51; the table
-`word_classes.txt` freezes the character classes at those versions, because a newer table changes document lengths
-and with them the ranking.
+`word_classes.txt` has the character classes of these versions, because newer classes change document lengths and so the
+ranking.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""BM25 as Lucene 8.11 computes it, float for float: rounding decides which scores are equal, and so the pages.
+"""BM25 as Lucene 8.11 computes it, with the same rounding, which decides which scores are equal and so the pages.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, in the form of Lucene's
 BM25Similarity (k1 0.9, b 0.4 as in Anserini): no (k1 + 1) factor, document length kept in one byte.

@@ -2,7 +2,7 @@
 
 Texts are in lower case and without markup, and a product is named by its place on the page. The actions are
 `click[item 1]` to `click[item 5]` for the products of a page, `click[VALUE]` for options, and the original's buttons.
-`resolve` turns them into the original's actions.
+`resolve` turns these actions into the original's actions.
 """
 
 import re

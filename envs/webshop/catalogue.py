@@ -1,4 +1,4 @@
-"""A shop's stock: where it comes from, and how products are looked up."""
+"""A shop's stock: its source, and the look-up of products."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property

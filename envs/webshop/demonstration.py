@@ -1,4 +1,4 @@
-"""A session stored as a step graph: what a person (or a script) did, ready for cloning."""
+"""A session of a person or a script, stored as a step graph for cloning."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The environment: one goal per episode, text in and text out."""
+"""The environment: one goal per episode; actions and observations are texts."""
 
 import json
 from collections.abc import Mapping

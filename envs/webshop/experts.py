@@ -4,9 +4,10 @@ expert: knows the goal; searches, opens, picks options and buys for a full score
 careless:0.5,0.5: the imperfect demonstrator. It takes the expert's action if this action is listed. With the first
     probability it takes a random listed query or product instead. With the second probability, at each step on an item
     page, it buys the product with the options selected so far. All its actions have weight 1 in cloning.
-rule: the paper's rule baseline. random: each listed action with the same probability.
+rule: the paper's rule baseline. random: takes each listed action with the same probability.
 
-The numbers may be left out; those above are the defaults. For the same seed and task a player plays the same episode.
+The numbers may be left out; the numbers above are the defaults. For the same seed and task a player plays the same
+episode.
 """
 
 import random

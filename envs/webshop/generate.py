@@ -1,7 +1,7 @@
 """The generated catalogue `webshop-gen`: a realistic shop from a seed, so that nothing has to be downloaded to start.
 
-Pages, search and reward are WebShop's. The goods and the goals are our own, so results are reported as `webshop-gen`
-and never compared with results on the real data. Goals have three levels:
+Pages, search and reward are WebShop's. The goods and the goals are agentrl's own, so results are reported as
+`webshop-gen` and never compared with results on the real data. Goals have three levels:
 
     easy    names the brand and one attribute, no option
     medium  two attributes that stand in the title, one option

@@ -1,7 +1,7 @@
-"""Reads a large JSON array or object entry by entry, without holding the file.
+"""Reads a large JSON array or object entry by entry, without the whole file in memory.
 
-The standard library decodes the entries from a moving window over the file. Each entry comes with the offset of its
-end, from which a later run can go on.
+The standard library decodes the entries from a moving window over the file. With each entry comes the offset of its
+end, at which a later run can continue.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the sessions of one configuration share: stock, pages, goals, prices, nouns. Opened once per process."""
+"""The shared data of all sessions of one configuration: stock, pages, goals, prices, nouns. Opened once per process."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Nouns of product titles, which the reward compares; the original tags them with spaCy's en_core_web_sm.
 
-The tagger changes only the score of a purchase of another product than the goal's. Every report names the tagger.
+The tagger matters only for the score of a purchase of a product that is not the goal's. Every report names the tagger.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""The page machine: what each action does to a session, with every quirk of the original.
+"""The page machine: the effect of each action on a session, with every quirk of the original.
 
 A session's state is one immutable value; a step returns the next state. As in the original, substrings of the URL
 decide on which kind of page an action acts, so a query such as `search_results` changes what `< prev` does.

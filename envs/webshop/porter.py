@@ -1,8 +1,8 @@
 """The Porter stemmer, as Lucene has it.
 
 Source: Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the author's two later changes
-("bli" -> "ble", "logi" -> "log"). Words of one or two UTF-16 units are left alone; everything that is not a vowel
-counts as a consonant, digits and other scripts too.
+("bli" -> "ble", "logi" -> "log"). Words of one or two UTF-16 units stay unchanged. Every character that is not a vowel
+counts as a consonant, also digits and letters of other scripts.
 """
 
 _STEP_2 = (

@@ -1,7 +1,7 @@
-"""How WebShop speaks to a model: the plain form, a compact one for small models, and the published ones.
+"""The prompts of WebShop: the plain form, a compact form for small models, and the published forms.
 
 Sources: verl-agent (arXiv:2505.10978) for `verl_agent`, axon-rl/gem for `gem`. Structure and parsing rules are those of
-the sources, the sentences are our own.
+the sources; the sentences are agentrl's own.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The original's files: names, sizes, checksums, and how to bring them here.
+"""The original's files: names, sizes, checksums, and how to fetch them.
 
 Sizes and checksums of the small set and of the instructions are those that the mirror Ricardo-H/webshop-data on the
-Hugging Face hub states; sizes of the full set are rounded, and no checksum of it is known to us.
+Hugging Face hub states; sizes of the full set are rounded, and its checksums are not known.
 """
 
 from agentrl.env import PublishedFile

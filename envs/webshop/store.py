@@ -1,6 +1,6 @@
-"""A prepared catalogue: files mapped into memory, so that every worker shares one copy and starts at once.
+"""A prepared catalogue: files mapped into memory, so that all workers share one copy and need not load it.
 
-`prepare` writes it; `store.json` is written last, so a folder that has it is complete.
+`prepare` writes the files, and `store.json` last, so a folder that has `store.json` is complete.
 
 | file | content |
 | --- | --- |

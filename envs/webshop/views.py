@@ -1,4 +1,4 @@
-"""What a page shows, as a list of visible segments in document order, and the forms in which it is written.
+"""The content of a page as a list of visible segments in document order, and the forms in which it is written.
 
 A segment's kind says how `text_rich` marks it: plain text, button, option label or product link.
 """

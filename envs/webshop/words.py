@@ -1,4 +1,4 @@
-"""An instruction's own words, and search queries made from them."""
+"""The words of an instruction, and search queries made from these words."""
 
 import re
 from functools import lru_cache

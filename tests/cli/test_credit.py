@@ -136,7 +136,7 @@ def test_compares_methods(steps, capsys):
     )
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "most apart, grpo and gigpo:" in out and "each divided by its method's root mean square" in out
+    assert "most apart, grpo and gigpo:" in out and "each is divided by its method's root mean square" in out
     # turn 1 of a: 0.5 / 0.5 - 0.5 / sqrt((0.75^2 + 0.5^2 + 0.75^2) / 3) = 1 - 0.7385
     assert "  +0.5000   +0.5000    0.26  a turn 1: t ->" in out
 
@@ -149,7 +149,7 @@ def test_equal_methods_have_no_steps_apart(tmp_path, steps, monkeypatch, capsys)
     assert main(["grpo", "twice_grpo", "--steps", steps]) == 0
     out = capsys.readouterr().out
     assert "most apart" not in out and "columns:" not in out
-    assert "grpo and twice_grpo are equal on all 3 steps, but for a factor" in out
+    assert "grpo and twice_grpo are equal on all 3 steps, apart from a factor" in out
 
 
 def test_a_method_of_the_working_folder_is_compared_wherever_it_stands(tmp_path, steps, monkeypatch, capsys):

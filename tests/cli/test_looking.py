@@ -61,7 +61,7 @@ def test_compare_takes_runs_and_says_which_minus_which(run, tmp_path, capsys):
     assert main(["compare", str(run), str(other), "--mode", "sampled"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"A {run / 'evaluations' / 'end-sampled.json'}: ") and "A minus B: +0.0%" in text
-    assert "has the same outcome in both: the two may be one policy" in text and "[+0.0%" not in text
+    assert "has the same outcome in both: A and B may be one policy" in text and "[+0.0%" not in text
     assert "note: " not in text  # the mode was asked for, and both runs have the same limits
     config = other / "config.toml"
     config.write_text(re.sub(r"(?m)^turns = \d+", "turns = 99", config.read_text()))

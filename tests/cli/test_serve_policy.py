@@ -52,7 +52,7 @@ def test_two_programs_become_two_copies_of_a_task(tmp_path):
             _, words_of_end = server.communicate(timeout=60)
         finally:
             server.kill()
-    assert f"2 episodes are in {out}, 1 in progress are not" in words_of_end and "Traceback" not in words_of_end
+    assert f"2 episodes are stored in {out}, 1 in progress are lost" in words_of_end and "Traceback" not in words_of_end
     graph = read_graph(out)
     assert graph.names["group"] == ("sum",) and graph.rollout.tolist() == [0, 0, 1, 1]
     assert graph.tokens.context.tolist() == [-1, 0, -1, 2] and graph.reward.tolist() == [0, 1, 0, 0]

@@ -61,7 +61,7 @@ def test_crashes_of_every_kind_at_once_cost_their_own_episodes(monkeypatch):
 @pytest.mark.fault
 def test_an_answer_that_would_fill_the_trainers_memory_is_a_fault(pool):
     large, other = play_all(player(ON, pool, limits=LIMITS), [faulty.task(0, "info_huge"), faulty.task(1)])
-    assert "step returned 257 MB, the limit of a worker's answer is 256 MB" in large.fault and not other.fault
+    assert "step returned 257 MB, and the limit of a worker's answer is 256 MB" in large.fault and not other.fault
 
 
 @pytest.mark.fault

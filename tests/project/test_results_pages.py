@@ -46,7 +46,10 @@ def seeds(found: dict[str, Any]) -> list[float]:
     return list(found["by_seed"].values())
 
 
-@pytest.mark.parametrize("name", ["smollm2-search", "smollm2-calculator", "smollm2-alfworld"])
+PRETRAINED = ("smollm2-search", "smollm2-calculator", "smollm2-calculator-full", "smollm2-alfworld")
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
 def test_the_runs_of_the_pretrained_model_are_quoted_as_they_were_measured(name):
     lines = plain("pretrained.md").splitlines()
     head = next(line for line in lines if f"`{name}`" in line and line.startswith("| success"))
@@ -57,9 +60,8 @@ def test_the_runs_of_the_pretrained_model_are_quoted_as_they_were_measured(name)
     for mode in ("sampled", "greedy"):
         for side, words in {"clone": "its clone", "rl": "after RL", "control": "control: cloning alone"}.items():
             if side in found[mode]:
-                shares = [*seeds(found[mode][side]), *found[mode][side]["interval"]]
-                low, high = map(percent, shares[-2:])
-                assert cells[f"{words}, {mode}"] == f"{percent(shares[0])} ({low} to {high})"
+                shares, (low, high) = map(percent, seeds(found[mode][side])), map(percent, found[mode][side]["interval"])
+                assert cells[f"{words}, {mode}"] == f"{', '.join(shares)} ({low} to {high})"
         for other in {"clone", "demonstrator", "control"} & found[mode].keys():
             low, high = (f"{100 * x:.1f}" for x in found[mode]["differences"][f"rl - {other}"]["interval"])
             mean = 100 * found[mode]["differences"][f"rl - {other}"]["mean"]

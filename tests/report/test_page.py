@@ -75,7 +75,7 @@ def test_several_methods_may_simply_be_named(steps, tmp_path, capsys):
         (["gigpo", "--html", "."], "--html . is a folder: name the file to write"),
         (["gigpo", "--html", "nowhere/x.html"], "there is no folder nowhere"),
         (["gigpo", "--html", "x.html", "--group", "4"], "there is no group 4"),
-        (["gigpo", "--group", "0"], "--group chooses what --html shows"),
+        (["gigpo", "--group", "0"], "--group chooses the groups that --html shows"),
         (["gigpu", "--html", "x.html"], "did you mean gigpo"),
         (["gigpo", "gama=1", "--html", "x.html"], "did you mean gamma"),
     ],

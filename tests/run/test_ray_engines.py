@@ -226,7 +226,7 @@ def test_a_cancelled_request_is_dropped_by_its_actor():
         ),
         (
             {"rollout": {"name": "chain", "provision": 1.5}, "cluster": LOCAL},
-            r"with cluster\.engines = 2 that depends on timing: set run\.deterministic=false",
+            r"with cluster\.engines = 2 their order depends on timing: set run\.deterministic=false",
         ),
         ({"cluster": {**LOCAL, "engines": 0}}, r"cluster\.engines = 0 and learner\.processes = 1: raise one of them"),
     ],

@@ -173,8 +173,8 @@ def test_a_long_search_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
         ("credit", [("source", "iteration:../../../etc/passwd")], 404, "the run has stored no such steps"),
         ("credit", [("source", "/etc/passwd")], 404, "the run has stored no such steps"),
         ("credit", [], 404, "the run has stored no such steps"),
-        ("../config.toml", [], 404, "there is no '../config.toml' here"),
-        ("config.toml", [], 404, "there is no 'config.toml' here"),
+        ("../config.toml", [], 404, "this server has no route '../config.toml'"),
+        ("config.toml", [], 404, "this server has no route 'config.toml'"),
         ("credit", [("source", "iteration:1"), ("source", "iteration:0")], 400, "give it once"),
         (
             "credit",
@@ -266,7 +266,7 @@ def test_an_answer_that_takes_too_long_is_ended_and_the_next_one_comes(tmp_path)
     served = serving(stored_run(tmp_path / "run", 1), seconds=0.05)
     client = next(served)
     status, answer = client.get("credit", ("source", "iteration:0"))  # the process alone takes longer to start
-    assert status == 503 and "it took longer than 0.05 s, so it was ended" in answer["error"]
+    assert status == 503 and "the request took longer than 0.05 s, so it was ended" in answer["error"]
     assert client.get("run")[0] == 200
     served.close()
 

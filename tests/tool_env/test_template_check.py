@@ -43,7 +43,7 @@ FORGETS = QWEN.replace(
 
 
 def test_the_turn_that_is_rewritten_is_named():
-    assert "rewrites turn 0 once turn 1 begins" in template_fit(Chat(tokenizer(FORGETS)), words("hermes"))
+    assert "rewrites turn 0 as soon as turn 1 begins" in template_fit(Chat(tokenizer(FORGETS)), words("hermes"))
     thinking = template_fit(Chat(tokenizer(TEMPLATES["thinking"])), words("hermes"))
     assert "drops the thinking of turn 0" in thinking and "rewrites turn" not in thinking
 

@@ -181,7 +181,7 @@ def test_a_servers_regular_expression_is_matched_in_linear_time(mode, key):
 
 @pytest.mark.fault
 def test_a_server_that_never_comes_to_the_end_of_its_list():
-    with pytest.raises(ValueError, match="does not come to the end of its tools"):
+    with pytest.raises(ValueError, match="does not end its list of tools"):
         raw("endless", start_s=3.0)
 
 

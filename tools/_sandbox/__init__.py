@@ -2,12 +2,12 @@
 
 | piece | module |
 | --- | --- |
-| what runs inside: the exec loop, and how a process gives up its rights | `kernel`, `jail` |
+| the code inside: the exec loop, and how a process gives up its rights | `kernel`, `jail` |
 | the filter of system calls | `bpf` |
-| what each backend starts | `launch` |
+| the command line of each backend | `launch` |
 | pipes, time limits, the end of a sandbox | `process` |
-| which processes a sandbox has, and what they use | `family`, `usage` |
+| the processes of a sandbox, and the memory and disk that they use | `family`, `usage` |
 | sessions | `session` |
-| which backend holds on this machine | `probe` |
-| which Python runs inside, and which files it sees | `interpreter` |
+| the test whether a backend confines code on this machine | `probe` |
+| the Python that runs inside, and the files that it sees | `interpreter` |
 """

@@ -1,4 +1,4 @@
-"""Which Python runs inside, and which files of this machine it needs; it sees only these files.
+"""Chooses the Python that runs inside, and the files of this machine that it needs; it sees only these files.
 
 Installed packages are hidden, and so are agentrl's own sources, which contain the answers to its generated tasks.
 Packages that the user names are shown.

@@ -1,9 +1,9 @@
 """How a process gives up its rights before it runs a model's code.
 
 The source of this module is sent to the process before the source of `kernel`. The process sets its limits and, if root
-started it, changes its user id. What else it does depends on the backend:
+started it, changes its user id. The further steps depend on the backend:
 
-- bwrap: if an ordinary user started it, it divides (`divide`).
+- bwrap: if an ordinary user started it, it forks (`divide`).
 - unshare: it mounts a temporary folder of its own, restricts itself with Landlock (landlock(7)) and loads the filter of
   system calls.
 - landlock: it starts a supervisor (`supervise`), restricts itself with Landlock and loads the filter of system calls.

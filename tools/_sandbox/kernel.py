@@ -1,8 +1,9 @@
-"""The exec loop inside the sandbox. A bare interpreter gets its source, so it imports little, and nothing of agentrl.
+"""The exec loop inside the sandbox. A bare interpreter gets the source of this module, which therefore imports little,
+and nothing of agentrl.
 
 Commands come as length-prefixed marshal on one pipe (the parent is trusted). Replies go as lines on another pipe, each
-beginning with the call's nonce. Text without the nonce that a cell writes there is skipped; at worst a cell spoils its
-own episode.
+beginning with the call's nonce. If a cell writes a line without the nonce to this pipe, the parent skips the line; at
+worst a cell spoils its own episode.
 
 Limit: cells run in this process and can forge their own replies, so a reply alone must never decide a reward.
 """

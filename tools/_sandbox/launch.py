@@ -1,4 +1,4 @@
-"""What each backend starts: a command line, and the rules by which the process inside confines itself."""
+"""The command line that each backend starts, and the rules by which the process inside confines itself."""
 
 import fcntl
 import functools

@@ -1,4 +1,4 @@
-"""Tests whether a backend holds on this machine: code inside a sandbox tries what must not work there."""
+"""Tests whether a backend confines code on this machine: code inside a sandbox tries actions that must fail there."""
 
 import functools
 import os

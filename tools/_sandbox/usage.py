@@ -1,6 +1,6 @@
 """Counts what processes and folders of a sandbox use, from outside, by the host's /proc and by open folders.
 
-Hostile code can try to hide what it uses: if the main thread has ended, /proc shows no memory for the process; a folder
+Hostile code can try to hide its use. If the main thread has ended, /proc shows no memory for the process; a folder
 without rights hides its files; a deleted file occupies the disk as long as a process holds it.
 """
 

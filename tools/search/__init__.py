@@ -1,4 +1,4 @@
-"""Search: passages for a query, from a corpus of your own (BM25, dense) or from any server of the Search-R1 protocol.
+"""Search: passages for a query, from a corpus of your own (BM25, dense) or from a server with the Search-R1 protocol.
 
     {name = "search", bm25 = {corpus = "wiki.jsonl"}}
     {name = "search", backend = "http", http = {urls = ["http://127.0.0.1:8000/retrieve"]}}

@@ -1,4 +1,4 @@
-"""The folders of indexes beside a corpus: such a folder is complete or absent."""
+"""The folders of indexes beside a corpus. Such a folder is complete or absent, never half written."""
 
 import json
 import os

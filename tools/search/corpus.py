@@ -1,4 +1,4 @@
-"""A corpus: a JSONL file of passages. Only the places of its lines are kept in memory."""
+"""A corpus: a JSONL file of passages. Only the offsets of its lines are kept in memory."""
 
 import json
 import os
@@ -15,7 +15,8 @@ class Corpus:
 
     Args:
         path: the file.
-        places: [N + 1, 2] int64, (offset in bytes, line number from 1) of each passage; at last (the file's size, 0).
+        places: [N + 1, 2] int64, (offset in bytes, line number from 1) of each passage; the last row is (size of the
+            file, 0).
     """
 
     def __init__(self, path: Path, places: np.ndarray) -> None:

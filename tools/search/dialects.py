@@ -1,15 +1,15 @@
 """The requests and answers of servers that speak the Search-R1 protocol or a related one.
 
-| dialect | asks | answers |
+| dialect | fields of a request | answer |
 | --- | --- | --- |
 | search_r1 | `queries`, `topk`, `return_scores` | a list of `{"document": {...}, "score": x}` for each query |
 | skyrl | one `query`, `topk`, `return_scores` (SkyRL, verl-agent) | one such list |
-| gem | the fields of search_r1 and skyrl, for one query, in msgpack (axon-rl/gem) | one such list, or a list of it |
+| gem | the fields of search_r1 and skyrl, for one query, in msgpack (axon-rl/gem) | one such list, or a list with it |
 | rerank | `queries`, `topk_retrieval`, `topk_rerank`, `return_scores` | for each query a list of plain texts |
 | serp | `queries` alone (Google and SERP proxies) | for each query any number of documents without scores |
 
-`return_scores` is always true, because the reference server fails if it is false. Any of these forms of answer is
-accepted in every dialect; but an answer in msgpack is read in the dialect gem alone, which reads no JSON.
+`return_scores` is always true, because the reference server fails if it is false. Every dialect accepts each of these
+forms of answer. Only the dialect gem reads msgpack, and it does not read JSON.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """A retriever on a server, over HTTP. Connections stay open, answers are stored, concurrent queries share a request.
 
-A request is tried again, at the next address if there are several, after a failure that may pass: a lost connection, a
-time-out, the status 408, 425, 429 or 5xx, or a body that is no answer. If no try succeeds, a `ToolFault` is raised; a
-failure never becomes an empty result.
+After a failure that may pass, the client tries the request again, at the next address if there are several. Such
+failures are a lost connection, a time-out, the status 408, 425, 429 or 5xx, and a body that is no answer. If no try
+succeeds, the client raises a `ToolFault`; a failure never becomes an empty result.
 """
 
 import itertools
@@ -34,11 +34,11 @@ class HttpConfig(BaseModel, frozen=True, extra="forbid"):
         retries: largest number of further tries after the first one; each address is tried at least once.
         backoff_s: when every address has failed n times, the client waits n times this many seconds before the next
             tries.
-        rest_s: number of seconds for which an address that failed is tried last.
+        rest_s: number of seconds in which the client tries an address that failed after all other addresses.
         max_batch: largest number of queries per request; further queries go into another request.
         connections: largest number of requests at once; further requests wait.
-        cache: largest number of stored answers, by query and number of passages; beyond it the answers that were not
-            used for the longest time are dropped; 0 stores none.
+        cache: largest number of stored answers, by query and number of passages; if there are more, the answers that
+            were not used for the longest time are dropped. 0 stores no answers.
     """
 
     urls: tuple[str, ...] = ("http://127.0.0.1:8000/retrieve",)

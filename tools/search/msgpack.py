@@ -1,4 +1,4 @@
-"""The part of msgpack that a retriever speaks: None, bool, int, float, text, list, dict. https://msgpack.org"""
+"""The part of msgpack that retrievers use: None, bool, int, float, text, list, dict. https://msgpack.org"""
 
 import struct
 from typing import Any

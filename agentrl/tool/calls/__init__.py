@@ -1,6 +1,6 @@
 """Formats in which a model writes tool calls. Each file is one format and offers `make(schemas) -> Format`.
 
-Parsers never raise: text that cannot be read becomes a `Malformed`, whose message tells the model what to write.
+Parsers never raise. Text that cannot be read becomes a `Malformed`, whose message tells the model what to write.
 Spans are character positions in the answer.
 """
 
@@ -26,7 +26,7 @@ NOWHERE = Span(0, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One well-formed call; the environment checks whether the tool exists and takes these arguments."""
+    """One well-formed call; the environment checks whether the tool exists and accepts these arguments."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class Format(Protocol):
 
     Attributes:
         name: name of the format's file.
-        marks: a chat template that teaches this format contains all of these strings; empty if no template does.
-        stop: strings that may end an answer and stay part of the answer; for `sampling.stop`.
-        joint: text between two calls.
+        marks: a chat template that teaches this format contains all of these strings; empty if no template teaches it.
+        stop: strings that may end an answer and remain part of it; for `sampling.stop`.
+        joint: the text between two calls of one answer.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Format(Protocol):
         ...
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """A description of the tools and the format, if the chat template does not teach this format."""
+        """A description of the tools and the format, for chat templates that do not teach this format."""
         ...
 
 
@@ -141,7 +141,7 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
 def after_thinking(text: str) -> int:
     """The position where the answer begins: after the first `</think>`, at the end if `<think>` is not closed, else 0.
 
-    Limit: if an answer without a thought has `</think>` in an argument, only the text after it is read.
+    Limit: if an answer without a thought has `</think>` in an argument, only the text after this tag is read.
     """
     closed = text.find("</think>")
     if closed >= 0:

@@ -14,10 +14,10 @@ LITERALS = {"true": True, "false": False, "null": None}
 
 
 def read_expression(text: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
-    """The call that a Python expression means; arguments without a name take names from the tool's schema, in order.
+    """The call that a Python expression means; arguments without a name get names from the tool's schema, in order.
 
     Raises:
-        ValueError: the text is no call; the sentence says why.
+        ValueError: the text is no call; the message says why.
     """
     try:
         with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _shown(node: ast.expr) -> str:
-    """At most 40 characters of an expression; its node type if it is nested too deeply or a number is too long."""
+    """At most 40 characters of an expression; its node type if it is nested too deeply or holds too long a number."""
     try:
         return ast.unparse(node)[:40].encode("utf-8", "replace").decode()
     except (ValueError, RecursionError, MemoryError):

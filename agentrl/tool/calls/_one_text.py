@@ -7,7 +7,7 @@ from agentrl.tool.calls import function_of, properties_of
 
 
 def text_arguments(schemas: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Tool name -> its text argument, for every tool that can be called with one text alone."""
+    """Tool name -> name of its text argument, for every tool that can be called with one text alone."""
     arguments = {}
     for schema in schemas:
         properties = properties_of(schema)
@@ -20,7 +20,7 @@ def text_arguments(schemas: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def one_text_tool(schemas: Sequence[Mapping[str, Any]], format_name: str) -> tuple[str, str]:
-    """(tool, argument) of the only tool, which takes one text; ValueError otherwise."""
+    """(name of the only tool, name of its text argument); ValueError if there is no such single tool."""
     known = text_arguments(schemas)
     if len(schemas) != 1 or len(known) != 1:
         listed = ", ".join(str(function_of(schema)["name"]) for schema in schemas) or "none"

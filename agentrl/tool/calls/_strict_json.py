@@ -1,6 +1,6 @@
 """Strict JSON: no NaN, no number too large for a float, no duplicate key, no half of a surrogate pair.
 
-Errors are sentences of one line.
+The messages of errors have one line.
 """
 
 import json
@@ -43,7 +43,7 @@ def read_json(text: str, start: int) -> Read:
     """The JSON value that begins at `start` or after the white space there.
 
     Raises:
-        ValueError: there is no JSON value; the sentence says what is wrong and where.
+        ValueError: there is no JSON value; the message says what is wrong and where.
     """
     while start < len(text) and text[start] in " \t\r\n":
         start += 1

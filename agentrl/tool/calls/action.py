@@ -1,4 +1,4 @@
-"""`<action>...</action>` around a call as in Python, `add(a=1, b=2)`.
+"""`<action>...</action>` around a call that is written as in Python, such as `add(a=1, b=2)`.
 
 If there is one tool and it takes one text, the tags may also stand around that text alone.
 
@@ -58,7 +58,7 @@ class Action:
         return Call(name=call.name, arguments=call.arguments, span=span)
 
     def render(self, call: Call) -> str:
-        """See Format. An end tag inside a text is escaped."""
+        """See Format. If a text argument contains `</action>`, its slash is escaped."""
         return f"{OPEN}{write_expression(call).replace(CLOSE, ESCAPED)}{CLOSE}"
 
     def answer(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""A fenced block of code is a call of the only tool; the code is the tool's text argument (ToRL, gem, ReTool)."""
+"""A fenced block of Python is a call of the only tool; the code is its text argument (as in ToRL, gem, ReTool)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Fenced:
         return text
 
     def instructions(self, schemas: Sequence[Mapping[str, Any]]) -> str:
-        """How to write code, and what runs it."""
+        """How to write code, with the name and description of the tool that runs it."""
         return INSTRUCTIONS % (self.tool, function_of(schemas[0]).get("description", ""))
 
 

@@ -11,7 +11,7 @@ from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_think
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MOST_ERRORS = 100  # after this number of invalid calls, the rest of an answer is not read
+MOST_ERRORS = 100  # after this number of invalid calls, the parser does not read the rest of the answer
 BLANKS = re.compile(r"\s*")
 WANTED = 'write <tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 INSTRUCTIONS = """\
@@ -44,7 +44,8 @@ class Hermes:
         items: list[Call | Malformed] = []
         errors = 0
         while (begin := text.find(OPEN, at)) >= 0:
-            if errors == MOST_ERRORS:  # each error costs a pass over the text before it: the JSON reader counts lines
+            # An error costs a pass over the text before it, because the JSON reader counts lines.
+            if errors == MOST_ERRORS:
                 why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
                 items.append(Malformed(message=why, span=Span(begin, len(text))))
                 break
@@ -90,7 +91,7 @@ def _broken(text: str, begin: int) -> Span:
 
 
 def call_of(value: Any, key: str, span: Span, wanted: str) -> Call | Malformed:
-    """The call that a JSON value means; `key` is the entry with the arguments. `wanted` ends each error message."""
+    """The call that a JSON value means. `key` names the entry with the arguments; error messages end with `wanted`."""
     if not isinstance(value, dict):
         why = f"it is {_kind(value)}, not an object"
     elif not isinstance(value.get("name"), str) or not value["name"]:

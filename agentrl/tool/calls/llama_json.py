@@ -61,7 +61,7 @@ class LlamaJson:
         return Calls(items=tuple(items))
 
     def _item(self, text: str, begin: int) -> tuple[Call | Malformed, bool]:
-        """The item at a position, and whether it is taken for a call if the text has no tag and begins with it."""
+        """(the item at a position, is it meant as a call?). The second value matters only for a first item."""
         try:
             value, end = read_json(text, begin)
             after = _skip(text, end)

@@ -2,8 +2,8 @@
 
 Only the first pair of tags in the text counts.
 
-Source: Search-R1 (arXiv:2503.09516) and its released generation loop. The name of any tool that takes one text can be
-a tag.
+Source: Search-R1 (arXiv:2503.09516) and its released generation loop. Besides `search`, the name of any other tool
+that takes one text can be a tag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class SearchR1:
     joint: str = "\n"
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
-        """arguments: tool name -> its text argument."""
+        """arguments: tool name -> name of its text argument."""
         self.arguments = dict(arguments)
         self._tags = (*self.arguments, "answer")
         self.stop: tuple[str, ...] = tuple(f"</{tag}>" for tag in self._tags)

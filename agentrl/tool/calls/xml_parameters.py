@@ -1,7 +1,7 @@
 """Qwen3-Coder and Qwen3.5: `<tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>`.
 
 A value is written without quotes; the tool's schema says whether it is a text, a number, a list and so on.
-Source: the chat templates of those models.
+Source: the chat templates of these models.
 """
 
 import re
@@ -81,7 +81,11 @@ class XmlParameters:
         return Call(name=name, arguments=arguments, span=span)
 
     def _value(self, name: str, key: str, text: str) -> Any:
-        """The value without one newline at each end; read as JSON, unless the schema asks for a text or is unknown."""
+        """The value of a parameter, from the text without one newline at each end.
+
+        If the schema asks for a text or is unknown, or if the text is no JSON, the value is the text itself. Otherwise
+        the text is read as JSON. The text `null` becomes None if the schema allows null.
+        """
         text = text.removeprefix("\n").removesuffix("\n")
         schema = self._types.get(name, {}).get(key, {})
         if text == "null" and schema.get("nullable"):
