@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from agentrl.engines import HfEngine, Sampling
 from agentrl.types import Observation, Request
@@ -86,6 +86,16 @@ def make_model(folder: Path | None = None, dtype: str = "float32") -> Any:
         initializer_range=0.06, bos_token_id=None, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     return Qwen3ForCausalLM(config).eval()
+
+
+def make_tokenizer(folder: Path | None = None) -> Any:
+    """The tokenizer of a folder; or one of as many words as the random model has tokens."""
+    if folder is not None:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    from agentrl.chat.word_tokenizer import build_word_tokenizer
+
+    special = len(build_word_tokenizer(["w0 w1"])) - 2
+    return build_word_tokenizer([" ".join(f"w{i}" for i in range(VOCAB - special))])
 
 
 def run_generate(model: Any, load: Load) -> np.ndarray:
@@ -210,7 +220,7 @@ def choosing(model: Any, load: Load, count: int, repeats: int) -> dict[str, Any]
     }
 
 
-def beside_vllm(model: Any, folder: Path, python: Path, load: Load, count: int, repeats: int) -> dict[str, Any]:
+def beside_vllm(model: Any, folder: Path | None, python: Path, load: Load, count: int, repeats: int) -> dict[str, Any]:
     """vLLM on the same load (see vllm_peer.py); the numbers of tokens must be those of the embedded engine."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # the project; `benchmarks` is not installed
     from benchmarks import vllm_peer
@@ -218,7 +228,7 @@ def beside_vllm(model: Any, folder: Path, python: Path, load: Load, count: int, 
     sets = listed(load, count) if count else None
     found = vllm_peer.measure(
         model,
-        folder,
+        make_tokenizer(folder),
         python,
         lambda engine, choices: run_engine(engine, load, choices),
         sets,
@@ -292,15 +302,13 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="folder of a pretrained model")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of --model's weights")
     parser.add_argument("--choices", type=int, default=0, help="number of listed answers; 0: none")
-    parser.add_argument("--vllm-python", type=Path, help="interpreter with vLLM for the CPU; needs --model")
+    parser.add_argument("--vllm-python", type=Path, help="interpreter with vLLM for the CPU")
     parser.add_argument("--where", action="store_true", help="where the engine spends its time")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
     as_json, repeats, choices = given.pop("json"), given.pop("repeats"), given.pop("choices")
     folder, python, dtype = given.pop("model"), given.pop("vllm_python"), given.pop("dtype")
     parts = given.pop("where")
-    if python and not folder:
-        parser.error("--vllm-python needs --model: a server starts from a folder with a tokenizer")
     torch.set_num_threads(1)
     model = make_model(folder, dtype)
     load = Load(**given)

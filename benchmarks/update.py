@@ -287,11 +287,20 @@ def gains(tokens: Tokens) -> np.ndarray:
     return np.where(tokens.sampled, advantage, 0.0) / tokens.sampled.sum()
 
 
-def where(learner: Learner) -> Iterator[dict[str, object]]:
-    """Shares of the CPU time of one packed update of the shape "chat", optimiser step included."""
+def where(learner: Learner, repeats: int) -> Iterator[dict[str, object]]:
+    """Shares of the CPU time of one packed update of the shape "chat", optimiser step included; best of the repeats."""
     tokens = token_table(CHAT)
-    gain, words = gains(tokens), learner.network.config.vocab_size
+    gain = gains(tokens)
     packed_loss(learner, tokens, gain)
+    spent = min((parts(learner, tokens, gain) for _ in range(repeats)), key=lambda found: sum(found.values()))
+    total = sum(spent.values())
+    for kind, seconds in sorted(spent.items(), key=lambda one: -one[1]):
+        yield {"part": kind, "cpu_s": round(seconds, 2), "share": round(seconds / total, 3)}
+
+
+def parts(learner: Learner, tokens: Tokens, gain: np.ndarray) -> dict[str, float]:
+    """CPU seconds of the parts of one packed update."""
+    words = learner.network.config.vocab_size
     spent: dict[str, float] = {}
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
         packed_loss(learner, tokens, gain)
@@ -309,10 +318,7 @@ def where(learner: Learner) -> Iterator[dict[str, object]]:
         spent[kind] = spent.get(kind, 0.0) + event.self_cpu_time_total / 1e6
     with profile(activities=[ProfilerActivity.CPU]) as found:
         learner.step()
-    spent["optimiser"] = sum(event.self_cpu_time_total for event in found.key_averages()) / 1e6
-    total = sum(spent.values())
-    for kind, seconds in sorted(spent.items(), key=lambda one: -one[1]):
-        yield {"part": kind, "cpu_s": round(seconds, 2), "share": round(seconds / total, 3)}
+    return spent | {"optimiser": sum(event.self_cpu_time_total for event in found.key_averages()) / 1e6}
 
 
 def measure(name: str, repeats: int, learner: Learner) -> Iterator[dict[str, object]]:
@@ -387,7 +393,7 @@ def main() -> None:
     rows = (
         crossover(learner, options.repeats)
         if options.crossover
-        else where(learner)
+        else where(learner, options.repeats)
         if options.where
         else (line for name in wanted for line in measure(name, options.repeats, learner))
     )

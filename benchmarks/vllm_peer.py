@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from agentrl.engines import Sampling, Serving
 from agentrl.engines import vllm as entry
 
@@ -24,7 +22,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def measure(
     model: Any,
-    folder: Path,
+    tokenizer: Any,
     python: Path,
     play: Callable[[Any, Any], list[Any]],
     sets: Any,
@@ -37,7 +35,7 @@ def measure(
 
     Args:
         model: the model of the embedded engine.
-        folder: folder of the model, for its tokenizer.
+        tokenizer: the model's tokenizer, which the server loads with the weights.
         python: interpreter of the environment that has vLLM.
         play: plays the load with an engine, and with listed answers or None; returns the answers of each trajectory.
         sets: the listed answers, or None.
@@ -48,7 +46,6 @@ def measure(
     Raises:
         ValueError: the server cannot be started.
     """
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     with tempfile.TemporaryDirectory() as weights:
         config = entry.Config(
             python=str(python),

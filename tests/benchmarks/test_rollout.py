@@ -51,8 +51,7 @@ def test_cpu_seconds_of_a_child_count_while_it_lives():
     assert during >= 0.3
 
 
-def test_vllm_needs_a_model_with_a_tokenizer(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["rollout.py", "--vllm-python", "python"])
-    with pytest.raises(SystemExit, match="2"):
-        rollout.main()
-    assert "--vllm-python needs --model" in capsys.readouterr().err
+def test_the_random_model_has_a_tokenizer_with_a_word_for_each_of_its_tokens():
+    tokenizer = rollout.make_tokenizer()
+    assert len(tokenizer) == rollout.make_model().config.vocab_size
+    assert tokenizer.decode(tokenizer.encode(" w7 w4000", add_special_tokens=False)) == " w7 w4000"

@@ -60,7 +60,10 @@ def test_the_runs_of_the_pretrained_model_are_quoted_as_they_were_measured(name)
     for mode in ("sampled", "greedy"):
         for side, words in {"clone": "its clone", "rl": "after RL", "control": "control: cloning alone"}.items():
             if side in found[mode]:
-                shares, (low, high) = map(percent, seeds(found[mode][side])), map(percent, found[mode][side]["interval"])
+                shares, (low, high) = (
+                    map(percent, seeds(found[mode][side])),
+                    map(percent, found[mode][side]["interval"]),
+                )
                 assert cells[f"{words}, {mode}"] == f"{', '.join(shares)} ({low} to {high})"
         for other in {"clone", "demonstrator", "control"} & found[mode].keys():
             low, high = (f"{100 * x:.1f}" for x in found[mode]["differences"][f"rl - {other}"]["interval"])
