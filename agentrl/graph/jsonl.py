@@ -22,8 +22,8 @@ def read_steps(path: Path) -> StepGraph:
     """The step graph of a file. Rows are grouped by episode; the column `line` [N] holds each row's line in the file.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or a line is not a step; the message then names line
-            and field.
+        ValueError: the file cannot be read or is empty, or a line is not a step. In the last case, the message names
+            the line and the field.
     """
     try:
         lines = path.read_text("utf-8").split("\n")  # strings may hold U+2028, at which splitlines would cut them
@@ -50,8 +50,8 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
 def arrange(rows: Sequence[Row]) -> list[Row]:
     """The rows, sorted: the rows of one episode together and in time order.
 
-    An episode comes after the episode from which it branches off and the episodes that call it. Apart from this, the
-    order of the input stays.
+    An episode comes after the episode from which it branches off and after the episodes that call it. Apart from this,
+    the order of the input stays.
 
     Raises:
         ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a
@@ -119,7 +119,11 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """The episodes in the given order, but each after the episodes to which it refers; ValueError on a cycle."""
+    """The episodes in the given order, except that each comes after the episodes to which it refers.
+
+    Raises:
+        ValueError: the references form a cycle.
+    """
     done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:
@@ -136,7 +140,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
                 continue
             other, row, name = unplaced[0]
             if other in done:
-                raise ValueError(f"line {row.line}: {name}: a cycle, that step's episode refers to this one")
+                raise ValueError(f"line {row.line}: {name}: a cycle, the episode of that step refers to this episode")
             stack.append(other)
     return order
 
@@ -177,7 +181,8 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
+    If a line lacks `next_state`, the next state of its step is the state of the step's first child that has one. A
+    called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
     to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
     `tree`.
     """

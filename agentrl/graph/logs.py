@@ -66,7 +66,7 @@ def _verl_columns(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _first(path: Path) -> Any:
-    """The first value of a JSONL file; None if the file cannot be read; `read_steps` then raises the error."""
+    """The first value of a JSONL file; None if the file cannot be read, so that `read_steps` raises the error."""
     try:
         return next((value for _, value in read_jsonl(path, "file of steps")), None)
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Values on merged graphs. The nodes of a merged graph are the states of a group, its edges the executed steps.
+"""Values on merged graphs. The nodes of a merged graph are the states of a group; its edges are the executed steps.
 
 Letters: E edges (steps), K nodes.
 """

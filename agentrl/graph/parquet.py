@@ -18,7 +18,7 @@ from agentrl.graph.step_graph import StepGraph, check
 from agentrl.graph.tokens import Tokens
 
 FORMAT, VERSION = "agentrl.step_graph.parquet", 1
-HEAD = b"agentrl"  # the metadata entry of each file: format, version, note, and texts that Parquet cannot hold
+HEAD = b"agentrl"  # the entry of each file's metadata: format, version, note, and texts that Parquet cannot hold
 TABLES = ("steps", "names", "tails")
 TEXT, TOKEN, NAME = "text.", "token.", "_name"  # two prefixes and a suffix of column names
 OFFSETS, ALLOWED = "tail_offsets", "allowed_ids"
@@ -140,7 +140,7 @@ def _held(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[st
     """(the columns, with lists of words as text columns; words that Parquet cannot hold, by column and row).
 
     Parquet cannot hold a word with half of a surrogate pair. The column has "?" in place of the half, and the file's
-    metadata keep the word.
+    metadata hold the whole word.
     """
     pa = _pyarrow()
     held, broken = {}, dict[str, dict[str, str]]()
