@@ -1,4 +1,4 @@
-"""The evaluations that a run has stored: their files, in order, and the two to compare."""
+"""Finds the evaluations that a run has stored, sorts them by age, and chooses two of them to compare."""
 
 import os
 import re
