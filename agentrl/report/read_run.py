@@ -1,4 +1,4 @@
-"""Reads the data of a run's page from the run's folder, and from the folder of another run to compare with."""
+"""Reads the data of a run's page from the run's folder, and from the folder of a run with which it is compared."""
 
 import contextlib
 import inspect
@@ -65,8 +65,8 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     """Everything on the page of a run, finished or not.
 
     Args:
-        run: its folder.
-        against: the folder of another run, to compare with.
+        run: the folder of the run.
+        against: the folder of a run with which this run is compared; None for no comparison.
         budget: how many steps to show, and how much of their texts; default: `Budget()`.
 
     Raises:
@@ -173,7 +173,7 @@ def _decisions(
 
 
 def _span(iterations: Sequence[int]) -> str:
-    """Such as "iteration 150 to 159"; empty for none."""
+    """The iterations in words, such as "iteration 150 to 159"; empty if there are none."""
     if not iterations:
         return ""
     return f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
@@ -197,7 +197,7 @@ def _parts(
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
     budget: Budget,
 ) -> tuple[list[PartData], list[int]]:
-    """The parts that the page can open, the last iteration first; and a number per part.
+    """The parts that the page can open, and a number per part. Iterations come first, the last iteration before others.
 
     The number of a training part is its iteration. The number of evaluation n, counted from 0, is -1 - n.
     """
@@ -233,7 +233,9 @@ def _training_kinds(files: Sequence[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in files:
         stored = None
-        with contextlib.suppress(ValueError):  # the file is sound, because its graph was read; it may have no note
+        with contextlib.suppress(
+            ValueError
+        ):  # the graph in the file was read, so the file is whole; but it may have no note
             stored = read_note(file).get(TASK_KINDS)
         if isinstance(stored, dict):
             found |= {str(task): printable(str(kind)) for task, kind in stored.items()}
@@ -326,15 +328,15 @@ def _left_out(
 ) -> Iterator[str]:
     trained = sum(row["stage"] == "train" for row in rows)
     if len(curve.iteration) < trained:
-        yield f"{len(curve.iteration)} of {trained} iterations stand in the curves."
+        yield f"The curves show {len(curve.iteration)} of {trained} iterations."
     shown = len(shown_iterations([*files]))
     if shown < len(files):
         yield (
             f"Steps of {shown} of {len(files)} stored iterations are shown, whole groups of each; agentrl credit "
-            f"METHOD --steps {run_word(run)}/graphs/NNNNNN.safetensors --html OUT shows any other."
+            f"METHOD --steps {run_word(run)}/graphs/NNNNNN.safetensors --html OUT shows the steps of another iteration."
         )
     if trained and not files:
         yield "No steps are stored, so no credit is shown: train with run.graphs_every of 1 or more."
     without = [evaluation_rank(path) for path, graph in held_out.values() if graph is None]
     if without:
-        yield "Of held-out episodes only the outcomes are stored (an older version wrote this run)."
+        yield "Only the outcomes of held-out episodes are stored, and not their steps: an older agentrl wrote this run."

@@ -14,7 +14,10 @@ from agentrl.settings import Settings
 
 Row = Mapping[str, Any]
 ENTRIES = ("env", "engine", "context", "sampler", "rollout", "credit", "loss")  # sections that name a catalogue entry
-OF_THE_RUN = ("run.name", "run.folder")  # keys that name the run and say nothing about it
+OF_THE_RUN = (
+    "run.name",
+    "run.folder",
+)  # these keys only name the run; a difference in them is no difference of recipes
 
 
 def about_data(

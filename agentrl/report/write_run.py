@@ -18,7 +18,9 @@ BUDGETS = (  # the first budget whose page fits is used; if no page fits, the la
 
 
 def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_BYTES) -> tuple[RunData, bytes]:
-    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes`, or the last.
+    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes` bytes.
+
+    If no page is small enough, the last of `BUDGETS` is used.
 
     Raises:
         ValueError: a folder holds no run, or a file in it is damaged.
