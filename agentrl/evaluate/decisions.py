@@ -26,9 +26,9 @@ class SituationRow:
         decisions: number of steps.
         entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it. Otherwise an
             estimate of it, the mean of -log p(answer) over the steps; NaN if no log-probabilities are stored.
-        episodes, won: number of episodes with such a step, and number of these episodes that succeeded.
-        others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
-        groups: number of groups with such a step in a state in which the group decided at least twice.
+        episodes, won: number of episodes with a step in this situation, and number of these episodes that succeeded.
+        others, others_won: number of the agent's other episodes, and number of these that succeeded.
+        groups: number of groups with a step in this situation in a state in which the group decided at least twice.
         varied: number of these groups in which, in such a state, a decision of another situation was also made. So
             the group had the same choice several times in that state and did not always choose the same.
         chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
@@ -123,7 +123,7 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
 def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
     """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
-    If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
+    If a situation does not occur in an iteration, all episodes of the iteration count as other episodes (`others`).
     If the iteration has several agents, only the episodes of the agent with the most episodes are counted in this way.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)

@@ -237,7 +237,7 @@ async def evaluate(
     Raises:
         TooManyFaults: more than `Limits.fault_share` of all episodes are lost. It is raised as soon as this is certain.
             Without `known`, it is also raised at the end if environment errors ended more than this share of all
-            chains, those of called agents included.
+            chains, chains of called agents included.
         ValueError: the first prompt of a task does not fit the model's context.
     """
     began, outcomes, lost = time.monotonic(), dict(known), 0

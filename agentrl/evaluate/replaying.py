@@ -142,7 +142,7 @@ class _Again:
             await walk.run(handle)
             broken = False
         except EnvFault as fault:
-            walk.differences = [walk.difference(0, "the environment", "without a fault", str(fault))]
+            walk.differences = [walk.difference(0, "the environment's fault", "none", str(fault))]
         finally:
             stage.pool.release(handle, broken=broken)
         return walk
@@ -214,7 +214,7 @@ class _Walk:
         if not chains and self.ending == Status.DEPTH_LIMIT:
             return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
         if len(chains) != len(errands):  # also if a chain ended before its first step and left no row
-            self.differences.append(self.difference(turn, "agents called", len(chains), len(errands)))
+            self.differences.append(self.difference(turn, "the number of called agents", len(chains), len(errands)))
             return None
         walks = await asyncio.gather(*map(self.again.answer, errands, chains))
         self.differences += [difference for walk in walks for difference in walk.differences]

@@ -218,7 +218,7 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
 
 
 def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns of values [N]. A column of `NUMERIC` is NaN where a line lacks the field.
+    """Columns of values [N]. A column of `NUMERIC` is NaN for lines without the field.
 
     If all lines lack the field, there is no such column.
     """
@@ -244,19 +244,19 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
     if "segment_start" in present:
         columns["segment_start"] = flags(rows, "segment_start", False)
     if "matched" in present:
-        columns["matched"] = numbers(rows, "matched")  # 1 or 0, NaN where a line lacks the field
+        columns["matched"] = numbers(rows, "matched")  # 1 or 0, NaN for lines without the field
     if "score" in present:
         columns["score"] = scores(rows, ids["episode"], columns["reward"])
     return columns
 
 
 def numbers(rows: Sequence[Row], name: str) -> np.ndarray:
-    """[N] float64, the field `name` of each row; NaN where a row lacks it."""
+    """[N] float64, the field `name` of each row; NaN for rows without the field."""
     return np.array([row.fields.get(name, np.nan) for row in rows], np.float64)
 
 
 def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
-    """[N] bool, the field `name` of each row; `default` where a row lacks it."""
+    """[N] bool, the field `name` of each row; `default` for rows without the field."""
     return np.array([row.fields.get(name, default) for row in rows], bool)
 
 
@@ -287,7 +287,7 @@ def token_table(rows: Sequence[Row], parent: np.ndarray) -> Tokens | None:
 
     A step has `observation_tokens` tokens (default 0) that were not sampled, then `n_tokens` sampled tokens (default:
     one per entry of `token_value`). The context of a step is its parent. If any line has `token_value`, the table has
-    the column `token_value` [S], NaN where no value is given.
+    the column `token_value` [S], NaN for tokens without a given value.
     """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
         return None

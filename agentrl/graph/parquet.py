@@ -91,7 +91,9 @@ def _steps(graph: StepGraph, pa: Any) -> dict[str, Any]:
     """[N] columns: numbers, words of ids, texts, and lists per token."""
     taken = next((name for name in ("graph", "row") if name in graph.columns), None)
     if taken is not None:
-        raise ValueError(f"the steps have a column {taken!r}, which the table needs for itself: rename it, then export")
+        raise ValueError(
+            f"the steps have a column {taken!r}, but the table needs this name: rename the column, then export"
+        )
     columns: dict[str, Any] = {"row": pa.array(np.arange(len(graph)))}
     columns |= {name: pa.array(values) for name, values in graph.columns.items()}
     for name, words in graph.names.items():

@@ -39,7 +39,7 @@ def count(key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
 
 
 def mean(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Weighted mean over each row's group, [N]; NaN where the weights sum to 0."""
+    """Weighted mean over each row's group, [N]; NaN for groups whose weights sum to 0."""
     w = np.ones(len(x)) if weight is None else weight
     with np.errstate(invalid="ignore", divide="ignore"):
         mu: np.ndarray = (np.bincount(key, w * x, minlength=1) / np.bincount(key, w, minlength=1))[key]  # [N]

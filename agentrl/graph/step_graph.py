@@ -55,7 +55,7 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
 
 
 class Columns(NamedTuple):
-    """Columns to add to a graph, by name: those of `steps` are [N], those of `tokens` are [S]."""
+    """Columns to add to a graph, by name: `steps` holds columns [N], `tokens` holds columns [S]."""
 
     steps: Mapping[str, np.ndarray] = MappingProxyType({})
     tokens: Mapping[str, np.ndarray] = MappingProxyType({})

@@ -138,7 +138,7 @@ def append_rows(
     Args:
         tokens: N rows, S tokens.
         pieces: M arrays, the token ids of each new row.
-        sampled: M arrays of flags, true for the tokens whose log-prob or value is wanted.
+        sampled: M arrays of flags, true for the tokens whose log-prob or value is to be computed.
         context: [M] the row whose path each new row continues, -1 for none.
         context_tokens: [M] how many tokens of that path the new row keeps.
     """

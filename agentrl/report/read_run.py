@@ -52,7 +52,7 @@ from agentrl.settings import Settings
 # Failures and situations are counted over this many of the newest stored iterations. To find decisions that became
 # certain too early, the same number of the oldest stored iterations is read as well.
 RECENT = 10
-SITUATIONS = 15  # largest number of situations on the page, which shows the most frequent ones
+SITUATIONS = 15  # the page shows at most this many situations, the most frequent first
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
@@ -103,7 +103,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics; ValueError if a line is not what a run writes."""
+    """The rows of a run's metrics; ValueError if a line does not have the form that a run writes."""
     path = run / "metrics.jsonl"
     rows = printable(read_metrics(path))
     for line, row in enumerate(rows, 1):
@@ -155,7 +155,7 @@ def _situation(config: Mapping[str, Any]) -> Situation:
 
 
 def _words_of(situation: Situation) -> str:
-    """The first two paragraphs of the documentation of the environment's hook `situation`, which explain its names."""
+    """The first two paragraphs of the documentation of the environment's hook `situation`, which explain the names."""
     paragraphs = (inspect.getdoc(situation) or "").split("\n\n")[:2] if situation else []
     return printable(" ".join(" ".join(paragraphs).split()))
 

@@ -90,7 +90,7 @@ def _facts(config: Mapping[str, Any], rows: Sequence[Row], curve: CurveData) -> 
 
 
 def recipe_difference(config: Mapping[str, Any]) -> list[OptionData] | None:
-    """The keys whose value differs from the default under the same environment, model and catalogue entries.
+    """The keys whose value differs from the default that holds for the same environment, model and catalogue entries.
 
     None if the environment, the model or an entry cannot be loaded.
     """

@@ -87,7 +87,7 @@ def failures_of_graphs(
 
 
 def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> FailureData:
-    """Failures in an evaluation whose outcomes are stored, but not its steps."""
+    """Failures in an evaluation of which only the outcomes are stored, and not the steps."""
     cells: Counter[tuple[str, str]] = Counter()
     won: Counter[tuple[str, str]] = Counter()
     for one in outcomes:

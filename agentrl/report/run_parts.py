@@ -185,8 +185,9 @@ def _about(name: str, own: Entry[CreditMethod] | None) -> str:
 def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:
     """Numbers of the groups to show, ascending, and the reason for each.
 
-    These are the first group in which all copies succeeded, the first group in which all copies failed, and then groups
-    with the widest spreads of credit until `at_most` steps are reached.
+    These are the first group in which all copies succeeded, the first group in which all copies failed, and then
+    groups in the order of their spread of credit, widest first, as long as the page shows at most `at_most` steps. The
+    group with the widest spread is always shown.
     """
     numbers = np.unique(graph.group).tolist()
     played = graph.kind == PLAYED

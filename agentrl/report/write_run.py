@@ -28,7 +28,7 @@ def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_
     for number, budget in enumerate(BUDGETS):
         data = run_data(run, against, budget)
         if number:
-            fewer = f"Fewer and shorter steps are shown, so that the page has at most {most_bytes / 1e6:g} MB."
+            fewer = f"Fewer steps and shorter texts are shown, so that the page has at most {most_bytes / 1e6:g} MB."
             data = data.model_copy(update={"left_out": [*data.left_out, fewer]})
         page = run_page(data).encode()
         if len(page) <= most_bytes:
