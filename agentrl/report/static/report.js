@@ -197,7 +197,7 @@ function drawPassed(list) {
   if (!passed.length) return;
   const more = node(list.parentElement, "details", { id: "passed" });
   list.after(more);
-  node(more, "summary", {}, `The ${passed.length} rules that hold`);
+  node(more, "summary", {}, `The ${passed.length} rules that are met`);
   const kept = node(more, "ul");
   for (const [rule, words] of passed) node(kept, "li", {}, `✓ ${rule} would warn if ${words}.`);
 }
