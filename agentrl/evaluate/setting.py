@@ -39,12 +39,12 @@ def evaluated_entry(
 
 
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
-    """The options that select the held-out tasks; empty if the configuration needs no change or allows none.
+    """The options that select the held-out tasks.
 
     The result is empty in these cases:
 
     - the environment has no option `split`, or does not say which tasks are held out;
-    - the option `split` was set to another value than `train` and the default;
+    - the option `split` has another value than `train` and the default;
     - `games` names files of the user; or `rows` does, and the split is not `train`.
     """
     split = getattr(entry.config, "split", None)

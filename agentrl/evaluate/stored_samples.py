@@ -25,7 +25,7 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
     """
     at = ends(graph)
     rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L'] the last rows of the scored episodes
-    chosen = np.isin(at.row, rows)  # [L] of all last rows, those of the scored episodes
+    chosen = np.isin(at.row, rows)  # [L] is the path a scored episode?
     sampled = np.zeros(len(graph))  # [N]
     if graph.tokens is not None:
         sampled = np.diff(np.append(0, np.cumsum(graph.tokens.sampled))[graph.tokens.offsets])

@@ -181,10 +181,11 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    If a line lacks `next_state`, the next state of its step is the state of the step's first child that has one. A
-    called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
+    A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
     to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
     `tree`.
+
+    If the line of a step lacks `next_state`, the next state of the step is the state of its first child with a state.
     """
     index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
     n = len(rows)

@@ -43,7 +43,7 @@ def read_log(path: Path) -> StepGraph:
 
 
 def _converter(row: Any) -> Callable[[Rows], list[dict[str, Any]]] | None:
-    """The function that turns rows of this form into steps; None if they are steps, or of an unknown form."""
+    """The function that turns rows of this form into steps; None if the rows are steps or have an unknown form."""
     keys = set(row) if isinstance(row, Mapping) else set()
     if "messages" in keys:
         return from_messages

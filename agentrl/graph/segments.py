@@ -313,8 +313,8 @@ def whiten(
     """[N] (x - mean) / sqrt(variance + eps) over all rows. A single row gives 0: its sample variance is undefined.
 
     A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64, the rows of each
-    key are whitened with their own mean and variance. For example, the agent can be the key, because
-    scores of different agents have different meanings.
+    key are whitened with their own mean and variance. For example, the agent can be the key, because scores of
+    different agents have different meanings.
     """
     x = np.asarray(x, np.float64)
     if len(x) == 0:

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
         "truncated": np.bool_,
         "valid": np.bool_,
         "status": np.int8,  # Status of the step
-        "ending": np.int8,  # Status of the episode's end on its last row, 0 elsewhere
+        "ending": np.int8,  # on an episode's last row, the Status with which it ended; 0 elsewhere
         "weight": np.float64,  # how often the row counts in statistics and in the loss
         "version_oldest": np.int64,
         "version_newest": np.int64,

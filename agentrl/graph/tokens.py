@@ -16,7 +16,7 @@ Glossary:
     rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
     episode: one agent's chain of steps in a rollout.
     tree: the episodes that grew from one root prompt.
-    leaf: a row that no step continues; each root-to-leaf path ends in one.
+    leaf: a row that no step continues; each root-to-leaf path ends in a leaf.
 """
 
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ class TokenData(NamedTuple):
 
 
 class AllowedSet(BaseModel, frozen=True):
-    """The tokens that were allowed at one place of an answer: their number, and the texts of the first ones."""
+    """The tokens that were allowed at one place of an answer: their number, and the texts of the first of them."""
 
     size: int
     words: Sequence[str]

@@ -57,7 +57,8 @@ NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of 
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # endings of the names of numbers
+# A name with one of these endings is the name of a number.
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")
 Situation = Callable[..., str] | None
 
 
@@ -117,7 +118,7 @@ def _wrong_in(row: Any) -> str:
     if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
         return "it needs a stage and a step"
     texts, numbers = NEEDED.get(row["stage"], ((), ()))
-    if "guided_share" in row:  # a guide may have helped every chain
+    if "guided_share" in row:  # if a guide helped every chain, the line has no reward
         numbers = tuple(name for name in numbers if name != "reward")
     for key in texts:
         if not isinstance(row.get(key), str):

@@ -37,7 +37,7 @@ class AboutData(BaseModel, frozen=True):
         defaults: True if the defaults are known. False if a part of the recipe cannot be loaded here, such as an
             environment whose file is missing.
         versions: the versions of Python and of the packages, as the run stored them.
-        command: the command that trains such a run again.
+        command: the command that trains a run with the same recipe.
         seconds: CPU seconds by phase, over all lines of timings.
     """
 
