@@ -209,7 +209,6 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
 
 def following(x: np.ndarray, parent: np.ndarray, end: np.ndarray | float = 0.0) -> np.ndarray:
     """[N] float64, x of the next row of the chain; `end` ([N] or one number) on last rows.
-
     If a row has several children, the result is x of the last child.
     """
     y = np.array(np.broadcast_to(np.asarray(end, np.float64), x.shape))  # [N]
@@ -266,7 +265,6 @@ def gae(
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
     """[N] bool, did the step lead to a state that its path had visited before?
-
     The state in which the step began counts as visited.
 
     Args:
