@@ -18,8 +18,8 @@ class Attack:
     Attributes:
         family: one of FAMILIES.
         name: a description of the answer in a few words.
-        text: the answer; QUESTION, OBSERVATION and MANY stand for the task's words, the last observation, and a list of
-            answers, which contains the right answer if the environment tells it.
+        text: the answer. QUESTION stands for the task's words, OBSERVATION for the last observation, and MANY for a
+            list of answers; the list contains the right answer if the environment reveals it.
     """
 
     family: str

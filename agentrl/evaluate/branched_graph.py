@@ -15,7 +15,7 @@ from agentrl.rollout import EpisodeRecord, build_graph, rows_of_graph
 
 
 def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
-    """The graph of the place, with the steps that the continuations played as further rows.
+    """The graph of the place, with further rows: the steps that the continuations played.
 
     Args:
         place: the step of the stored graph from whose state the continuations were played.
@@ -83,7 +83,7 @@ def _columns(
     names: dict[str, list[str]],
     at: int,
 ) -> dict[str, np.ndarray]:
-    """The columns [N + M] of the graph with branches; `names` gets the new words."""
+    """The columns [N + M] of the graph with branches; the texts of new ids are added to `names`."""
     new: dict[str, np.ndarray] = {}
     group = int(graph.group[at])
     for kind in ("agent", "policy"):
@@ -100,7 +100,7 @@ def _columns(
     new["group"], new["tree"] = (np.full(len(rows), graph.columns[k][at]) for k in ("group", "tree"))
     for name in ("parent", "caller"):
         new[name] = place_of[fresh.columns[name][rows]]
-    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # used if the stored graph has the columns
+    new[OWN], new["env_score"] = fresh.reward[rows], fresh.score[rows]  # used only if the graph has these columns
     columns: dict[str, np.ndarray] = {}
     for name in {**graph.columns, **fresh.columns}:
         old = graph.columns[name] if graph.has(name) else _nothing(fresh.columns[name], len(graph))
@@ -116,7 +116,7 @@ def _nothing(like: np.ndarray, count: int) -> np.ndarray:
 
 
 def _known(graph: StepGraph, columns: Sequence[str], rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
-    """Word -> id, for the words that occur in `rows` of these columns; the columns share one table of names."""
+    """Text -> id, for the ids that occur in `rows` of these columns; the columns share one table of names."""
     words = graph.names[columns[0]]
     ids = np.unique(np.concatenate([graph.columns[name][rows] for name in columns]))
     return {words[i]: i for i in ids.tolist()}
@@ -132,7 +132,7 @@ def _words(
 ) -> list[np.ndarray]:
     """The named columns of the fresh graph, each [M], with the ids of the stored graph.
 
-    New words are added to `names` and `known`.
+    Texts that the stored graph does not have are added to `names` and `known`.
     """
     id_columns = []
     for name in columns:

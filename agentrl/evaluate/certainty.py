@@ -1,6 +1,6 @@
 """The health rule for decisions that became certain too early.
 
-Nearly all copies then decide alike, and credit has no other decision to compare with.
+Nearly all copies of a task then decide alike, and credit has no other decision with which it could compare this one.
 """
 
 from collections.abc import Sequence
@@ -8,23 +8,24 @@ from collections.abc import Sequence
 from agentrl.evaluate.decisions import SituationRow, pooled
 from agentrl.evaluate.finding import Finding
 
-CERTAIN_ITERATIONS = 10  # number of iterations at the run's start, and of the latest iterations, that are compared
-# Smallest number of groups with several decisions in one state, at the start and in the latest iterations.
+CERTAIN_ITERATIONS = 10  # the first ten iterations of a run are compared with its latest ten
+# Smallest number of groups with several decisions in one state: needed at the start, and in the latest iterations.
 ENOUGH_GROUPS = 20
-# Smallest number of times that the decision, and that its alternatives, were chosen at the start where copies differed.
+# In the states where copies differed at the start: the decision was made at least this number of times, and its
+# alternatives together were made at least this number of times.
 ENOUGH_DECISIONS = 20
 CERTAIN, OPEN = 0.1, 0.3  # share of groups in which the decision varies: at most CERTAIN now, at least OPEN at first
 SOLVED = 0.9  # a decision whose episodes reach this success rate is no finding
 
 CERTAIN_IN_WORDS = (
     f"a decision that varied in at least {OPEN:.0%} of the groups of the first {CERTAIN_ITERATIONS} iterations varied "
-    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, though it did no better than its "
-    f"alternatives and less than {SOLVED:.0%} of its episodes succeed"
+    f"in at most {CERTAIN:.0%} of the groups of the last {CERTAIN_ITERATIONS}, although it did no better than "
+    f"its alternatives and less than {SOLVED:.0%} of its episodes succeed"
 )
 
 
 def certain_too_early(rows: Sequence[SituationRow]) -> list[Finding]:
-    """The kinds of decisions that have become certain although their episodes still fail too often.
+    """A finding for each kind of decision that has become certain although its episodes still fail too often.
 
     "Groups" are here the groups with two or more decisions in one state (`SituationRow.groups`). A group varies in a
     decision if, in one such state, some copies made the decision and other copies did not. A decision is a finding if
@@ -85,8 +86,8 @@ def _sentence(late: SituationRow, early: SituationRow) -> str:
     return (
         f'the decision "{late.situation}" has become certain: copies that had the same choice differed in {varied}, '
         f"{late.won / late.episodes:.0%} of its episodes succeed now, and where copies differed at the start, "
-        f"{chosen:.0%} of the episodes with it succeeded and {instead:.0%} of the others; copies hardly try anything "
-        "else now, so no return can show what is better: let the prompt or the order of the answer's words show what "
-        "this decision depends on, clone with smaller steps (lower warmup.optim.lr), or let it vary for longer (lower "
-        "optim.lr, update.entropy_coef above 0)"
+        f"{chosen:.0%} of the episodes with it succeeded and {instead:.0%} of the episodes with an alternative; copies "
+        "hardly try an alternative now, so no return can show whether one is better: show in the prompt, close to the "
+        "answer, what this decision depends on, let the answer name it first, clone with smaller steps (lower "
+        "warmup.optim.lr), or let the decision vary for longer (lower optim.lr, update.entropy_coef above 0)"
     )

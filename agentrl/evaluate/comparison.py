@@ -16,7 +16,7 @@ MOST_WITHOUT_ANSWER = 0.5  # if at least this share of the answers is empty, cut
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Read a report with episodes; ValueError if the file is not one.
+    """Read a report with episodes; ValueError if the file is not such a report.
 
     If a report in the folder `evaluations` of a run has no `limits`, it gets the limits of the run's `config.toml`.
     """
@@ -84,10 +84,10 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def caveats(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A", "B")) -> list[str]:
-    """Sentences that name reasons, other than the policies, for which the success in two reports may differ.
+    """Sentences on reasons, other than the policies, why the success rates of two reports may differ.
 
-    The reasons are many empty, cut-off or refused answers in a report, and different limits. The list is empty if there
-    is no such reason.
+    There are two such reasons: at least `MOST_WITHOUT_ANSWER` of the answers in a report are empty, cut off or refused;
+    or the limits differ. The list is empty if neither holds.
 
     Args:
         a, b: the reports, see `read_report`.
@@ -98,8 +98,8 @@ def caveats(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A",
         lost = without_answer(report.get("failures", {}), MOST_WITHOUT_ANSWER)
         if lost:
             found.append(
-                f"in {letter}, {lost}, so its success may say little about how well the policy plays: read the answers "
-                f"with agentrl view {name} --failed, mend the cause, and evaluate it again"
+                f"in {letter}, {lost}, so this success rate may say little about how well the policy plays: read the "
+                f"answers with agentrl view {name} --failed, mend the cause, and evaluate the policy again"
             )
     x, y = a.get("limits"), b.get("limits")
     if x and y:

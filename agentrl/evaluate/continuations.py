@@ -54,7 +54,7 @@ class Place:
 
 
 def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
-    """The step of an episode at a turn, which may be a step that the episode shares with other episodes.
+    """The step of an episode at a turn. The episode may share this step with other episodes.
 
     Raises:
         ValueError: there is no such episode or turn, the graph has no texts, or the episode called agents before this
@@ -77,8 +77,8 @@ def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
     at = turns.index(turn)
     if np.isin(graph.caller, path[:at]).any() or (graph.caller[path] >= 0).any():
         raise ValueError(
-            f"episode {episode} calls other agents or is called by one, and cannot be continued alone: name an episode "
-            "of one agent"
+            f"episode {episode} calls agents before this turn or is called by one, and cannot be continued alone: name "
+            "an earlier turn, or an episode in which one agent plays alone"
         )
     return Place(graph=graph, before=path[:at], row=path[at], after=path[at:])
 
@@ -124,8 +124,8 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
         history.now, history.read = result.observation, 0
         if result.terminated or result.truncated:
             raise ValueError(
-                f"played again, the episode ends at turn {len(steps)}, before the stored one: the environment or its "
-                "options have changed"
+                f"played again, the episode ends at turn {len(steps)}, earlier than the stored episode: the "
+                "environment or its options have changed"
             )
     agree(graph, place.row, history.now)
     sampled = sum(len(step.generation.token_ids) for step in steps)
@@ -158,7 +158,7 @@ def answer_ids(player: Player, text: str) -> np.ndarray:
 
 
 def agree(graph: StepGraph, row: int, observation: Observation) -> None:
-    """Raises ValueError unless the observation is the one stored at a row."""
+    """Raises ValueError if the observation differs from the observation that is stored at a row."""
     turn = graph.turn[row]
     for what, now, stored in (
         ("text", observation.text, graph.texts["observation"][row]),
@@ -166,7 +166,7 @@ def agree(graph: StepGraph, row: int, observation: Observation) -> None:
     ):
         if now != stored:
             raise ValueError(
-                f"played again, turn {turn} shows {what} {now!r:.80}, stored is {stored!r:.80}: "
+                f"played again, turn {turn} shows {what} {now!r:.80}, but {stored!r:.80} is stored: "
                 "the environment or its options have changed"
             )
 
@@ -207,7 +207,7 @@ async def play_on(place: Place, task: Task, player: Player, count: int, *, exact
     that the graph already has from this state. A later call therefore samples with other noise.
 
     Raises:
-        ValueError: the state cannot be reached again; no continuation could be played.
+        ValueError: the state cannot be reached again, or no continuation could be played.
     """
     handle = player.pool.acquire()
     broken = True

@@ -11,7 +11,7 @@ from agentrl.graph import PLAYED, StepGraph, keys, revisits, token_rows
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 
-Situation = Callable[[Observation, str], str]  # (observation, action) -> name of the situation and of what was done
+Situation = Callable[[Observation, str], str]  # (observation, action) -> name of what was done, and where
 _WORD = re.compile(r"\w+")
 
 
@@ -21,13 +21,14 @@ class SituationRow:
 
     Attributes:
         situation: name of the situation, from the environment's hook `situation`, or the kind of action.
-        iteration: iteration of the rollouts; the last one if the rollouts of several iterations are counted together.
+        iteration: iteration of the rollouts; if the rollouts of several iterations are counted together, the last of
+            these iterations.
         decisions: number of steps.
         entropy: mean entropy in nats per step: the mean of the column `entropy` if the rollouts have it. Otherwise an
             estimate of it, the mean of -log p(answer) over the steps; NaN if no log-probabilities are stored.
-        episodes, won: number of episodes with such a step, and number of these episodes that succeeded.
-        others, others_won: number of the agent's episodes without such a step, and number of these that succeeded.
-        groups: number of groups with such a step in a state in which the group decided at least twice.
+        episodes, won: number of episodes with a step in this situation, and number of these episodes that succeeded.
+        others, others_won: number of the agent's other episodes, and number of these that succeeded.
+        groups: number of groups with a step in this situation in a state in which the group decided at least twice.
         varied: number of these groups in which, in such a state, a decision of another situation was also made. So
             the group had the same choice several times in that state and did not always choose the same.
         chosen, chosen_won: in the states where the group's decisions differed, number of decisions of this situation,
@@ -122,8 +123,8 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
 def pooled(rows: Iterable[SituationRow]) -> list[SituationRow]:
     """One `SituationRow` per situation, from the rows of several iterations; the most frequent situation first.
 
-    If a situation does not occur in an iteration, all episodes of the iteration count as episodes without such a step.
-    If the iteration has several agents, these are the episodes of the agent with the most episodes.
+    If a situation does not occur in an iteration, all episodes of the iteration count as other episodes (`others`).
+    If the iteration has several agents, only the episodes of the agent with the most episodes are counted in this way.
     """
     by_name: dict[str, list[SituationRow]] = defaultdict(list)
     episodes: dict[int, tuple[int, int]] = {}  # iteration -> number of episodes, and of successful ones
@@ -145,7 +146,7 @@ def _pool(name: str, same: Sequence[SituationRow], episodes: dict[int, tuple[int
 
 
 def situation_names(graph: StepGraph, rows: np.ndarray, situation: Situation | None = None) -> list[str]:
-    """The situation's name of each of the rows [R] of a stored graph; see `situation_rows`."""
+    """The name of the situation in each of the rows [R] of a stored graph; see `situation_rows`."""
     actions, states = graph.names["action"], graph.names["state"]
     texts = graph.texts.get("observation", [""] * len(graph))
     several = len(np.unique(graph.agent[rows])) > 1

@@ -33,7 +33,8 @@ class EpisodeFiles:
     Args:
         folder: the folder; `begin` makes it.
         setting: what is played, as JSON values.
-        secrets: texts that stay out of the files. Values of environment variables that look like keys always stay out.
+        secrets: texts that stay out of the files. The values of environment variables whose names end in KEY, TOKEN or
+            the like (`agentrl.secret.scrubbed`) always stay out.
     """
 
     def __init__(self, folder: Path, setting: Mapping[str, Any], secrets: Iterable[str] = ()) -> None:
@@ -42,7 +43,7 @@ class EpisodeFiles:
         self.seconds = 0.0  # wall-clock time of the sessions before this one
 
     def begin(self) -> None:
-        """Write what is played, and remove the episodes of an earlier evaluation."""
+        """Remove the episodes of an earlier evaluation, and write `setting.json`."""
         for path in stored_episodes(self.folder):
             path.unlink()
         self._write(self.seconds)
@@ -112,7 +113,7 @@ def transcript_graph(record: EpisodeRecord) -> StepGraph:
 
 
 def _without_secrets(graph: StepGraph, secrets: Iterable[str]) -> StepGraph:
-    """The graph without secrets in its texts: tools and servers may repeat keys that they were given."""
+    """The graph with its texts scrubbed, because tools and servers may repeat keys that they were given."""
     tables = {
         kind: {name: [scrubbed(one, secrets) for one in words] for name, words in getattr(graph, kind).items()}
         for kind in ("names", "texts")
@@ -161,7 +162,9 @@ def outcome_of(path: Path) -> Outcome:
     try:
         return Outcome(**{key: value for key, value in dict(values or {}).items() if key in known})
     except (TypeError, ValueError):
-        raise ValueError(f"{path} holds no outcome of an episode: remove it, and it is played again") from None
+        raise ValueError(
+            f"{path} holds no outcome of an episode: remove the file, and --resume plays the episode again"
+        ) from None
 
 
 class StoredEpisode(NamedTuple):

@@ -1,4 +1,4 @@
-"""Evaluation of a policy: every task of a panel is played and every ending is counted; rates have intervals."""
+"""Evaluation of a policy: plays every task of a panel, counts every ending, and gives each success rate an interval."""
 
 import time
 from collections import Counter
@@ -51,8 +51,8 @@ class Outcome:
         tool_errors: number of steps in which a tool failed.
         signals: signals by name, each summed over the steps.
         sample: number of the task's sample, from 0.
-        reason: why the last request got no answer, if that ended the episode.
-        failures: the kinds of failed answers, as `agentrl.evaluate.failures.Example`s.
+        reason: why the last request got no answer, if the missing answer ended the episode.
+        failures: kind of failed answer -> its `agentrl.evaluate.failures.Example`.
         said: the beginning of the first answer that is not empty; empty if the episode has a tool call.
     """
 
@@ -86,7 +86,7 @@ class Report:
         policy: description of the policy.
         outcomes: the episodes, in the order of the panel; the samples of a task follow one another.
         panel: hash of the panel's task keys (`panel_hash`).
-        facts: further facts of the environment.
+        facts: further facts of the environment, each with its name.
         samples: how often each task was played.
         wall_seconds: wall-clock time of the evaluation.
     """
@@ -232,12 +232,12 @@ async def evaluate(
         iteration: part of the noise keys.
         samples: how often each task is played; the samples differ in their noise keys.
         known: (position of the task, number of the sample) -> outcome, for episodes that were played before.
-        on_episode: called with each record that ends, and its outcome.
+        on_episode: called when an episode ends, with its record and its outcome.
 
     Raises:
         TooManyFaults: more than `Limits.fault_share` of all episodes are lost. It is raised as soon as this is certain.
             Without `known`, it is also raised at the end if environment errors ended more than this share of all
-            chains, those of called agents included.
+            chains, chains of called agents included.
         ValueError: the first prompt of a task does not fit the model's context.
     """
     began, outcomes, lost = time.monotonic(), dict(known), 0
@@ -275,6 +275,6 @@ async def evaluate(
 def _too_many(lost: int, episodes: int, share: float, last: Outcome) -> str:
     return (
         f"{lost} of {episodes} episodes were lost to the environment or to the policy's endpoint, the limit is "
-        f"{share:.0%}: repair what failed, or raise limits.fault_share; the last fault, on task {last.task}: "
-        f"{last.fault}"
+        f"{share:.0%}: repair the environment or the endpoint, or raise limits.fault_share; the last fault, on task "
+        f"{last.task}: {last.fault}"
     )

@@ -1,6 +1,6 @@
 """Counts failed answers and episodes by kind.
 
-Each kind has an example and, where there is something to do, advice such as an option to change.
+Each kind has an example and, if the user can do something about the failure, advice such as an option to change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ def _shown(kind: str, step: StepRecord) -> str:
     answer = step.generation
     text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
     words = " ".join(text.split())
-    if kind == "cut":  # the end of the text shows where the answer was cut off
+    if kind == "cut":  # show the end of the text, because the answer was cut off there
         return words if len(words) <= EXAMPLE_CHARS else "..." + words[-EXAMPLE_CHARS:]
     return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
 
@@ -213,7 +213,9 @@ def _advice(kind: str, total: Example) -> str:
     """The advice on failed answers of a kind."""
     if kind == "no_format":
         lost = "; the server took the reasoning out of the text" if total.thoughts else ""
-        return f"missing is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"
+        return (
+            f"the missing part is {total.missing}{lost}: the action was carried out, and the answer counts as invalid"
+        )
     if kind == "cut":
         return _more_tokens(total)
     if kind != "empty":

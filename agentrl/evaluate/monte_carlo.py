@@ -57,9 +57,9 @@ def branch_summary(
 
 
 def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
-    """r + V(next) - V of the step, with the Monte Carlo values V; V(next) is 0 after a terminated step.
+    """r + V(next) - V of the step, with the Monte Carlo values V of its state and of the next state.
 
-    None if one of the two states has no Monte Carlo value.
+    V(next) is 0 after a terminated step. The result is None if one of the two states has no Monte Carlo value.
     """
     row, following = place.row, place.after[1:2]
     values = graph.columns.get("mc_value")

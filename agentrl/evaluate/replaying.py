@@ -82,7 +82,7 @@ async def replay(
         graph: a step graph with the texts of observations and actions, as runs store it.
         pool, limits: pool and limits of the agent that gets the tasks; see `Stage`.
         tasks: tasks by key.
-        called: agent name -> `Stage`, for the agents that this agent may call.
+        called: agent name -> `Stage`, for every agent that another agent may call.
     """
     walks = [rows for rows in _paths(graph) if (graph.kind[rows] == PLAYED).all() and graph.caller[rows[0]] < 0]
     failed = graph.failed()
@@ -116,7 +116,7 @@ def _paths(graph: StepGraph) -> list[np.ndarray]:
 
 
 class _Again:
-    """The data that all walks (`_Walk`) of one replay share.
+    """The data that all walks (`_Walk`: the replay of one path) of one replay share.
 
     Attributes:
         signals: recomputed signals [N] by name.
@@ -142,7 +142,7 @@ class _Again:
             await walk.run(handle)
             broken = False
         except EnvFault as fault:
-            walk.differences = [walk.difference(0, "the environment", "sound", str(fault))]
+            walk.differences = [walk.difference(0, "the environment's fault", "none", str(fault))]
         finally:
             stage.pool.release(handle, broken=broken)
         return walk
@@ -173,8 +173,8 @@ class _Walk:
     async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare.
 
-        Stops at the first observation that differs, or at the first action that calls more or fewer agents than it
-        called in the stored rollout.
+        The walk stops at the first observation that differs, or at the first action that calls more or fewer agents
+        than the same action called in the stored rollout.
         """
         shown, score, info = (await handle.reset(self.task)).text, 0.0, dict[str, Any]()
         for turn, row in enumerate(self.rows.tolist()):
@@ -203,7 +203,8 @@ class _Walk:
         """Carry out the recorded action and return the environment's result.
 
         If the action calls agents, their chains are played again, and the result is what the environment returns when
-        it gets their replies. None if the action calls another number of agents than in the stored rollout.
+        it gets the replies of these agents. None if the action calls another number of agents
+        than in the stored rollout.
         """
         result = await handle.step(self.action(row))
         errands: tuple[Errand, ...] = result.info.get("errands", ())
@@ -213,14 +214,17 @@ class _Walk:
         if not chains and self.ending == Status.DEPTH_LIMIT:
             return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
         if len(chains) != len(errands):  # also if a chain ended before its first step and left no row
-            self.differences.append(self.difference(turn, "agents called", len(chains), len(errands)))
+            self.differences.append(self.difference(turn, "the number of called agents", len(chains), len(errands)))
             return None
         walks = await asyncio.gather(*map(self.again.answer, errands, chains))
         self.differences += [difference for walk in walks for difference in walk.differences]
         return await handle.step(tuple(walk.reply for walk in walks))
 
     def never_carried_out(self) -> bool:
-        """Was the last action not carried out, because its answer was cut off or exceeded `limits.calls`?"""
+        """Was the last action not carried out, because its answer was cut off or exceeded `limits.calls`?
+
+        If the episode has a final observation, the action of a cut-off answer was carried out.
+        """
         if self.ending == Status.CALL_LIMIT:
             return True
         cut = self.limits.cut_turn == "end" and self.ending in (Status.TURN_TOKEN_LIMIT, Status.TOKEN_LIMIT)

@@ -1,4 +1,4 @@
-"""The evaluations that a run has stored: their files, in order, and the two to compare."""
+"""Finds the evaluations that a run has stored, sorts them by age, and chooses two of them to compare."""
 
 import os
 import re
@@ -21,11 +21,12 @@ def evaluation_rank(path: Path) -> tuple[int, int]:
 
 
 def chosen_evaluations(a: Path, b: Path, mode: str | None) -> tuple[Path, Path]:
-    """Two report files to compare, the later first if they are evaluations of one run.
+    """Two report files to compare, the later one first if they are evaluations of one run.
 
     Args:
         a, b: report files or run folders. Of a run folder, the last evaluation is taken.
-        mode: mode of the evaluations of run folders; None: greedy if every run folder has one, else sampled.
+        mode: mode of the evaluations of run folders; None: greedy if every run folder has a greedy evaluation,
+            else sampled.
 
     Raises:
         ValueError: no mode has an evaluation in every run folder, or `mode` is given and neither path is a folder.

@@ -57,8 +57,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed: int = 0) -> float:
     """The probability that the most frequent answer of k samples is right; equally frequent answers count equally.
 
-    Source: Wang et al., "Self-Consistency", arXiv:2203.11171. The mean over all subsets of k samples, or over SUBSETS
-    drawn subsets if there are more. Samples without an answer are not counted; a subset without any answer counts as 0.
+    Source: Wang et al., "Self-Consistency", arXiv:2203.11171. The result is the mean over all subsets of k samples. If
+    there are more than SUBSETS subsets, it is the mean over SUBSETS subsets, drawn at random. Samples without an answer
+    are not counted; a subset without any answer counts as 0.
 
     Args:
         answers: [n] the answers of the samples of one task.
@@ -106,10 +107,11 @@ def by_task(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
 def pass_curve(samples: Sequence[Sample], ks: Sequence[int] = ()) -> dict[str, dict[str, object]]:
     """k -> mean over tasks of pass@k and majority@k, with 95% intervals over tasks.
 
-    Majority@k is left out at k unless the answer of every successful sample is known.
+    The result for k has majority@k only if the answer of every successful sample is known.
 
     Args:
-        samples: scored episodes. A task with fewer than k samples is left out at k, and `tasks` says how many stay.
+        samples: scored episodes. A task with fewer than k samples is left out at this k; `tasks` is the
+            number of the other tasks.
         ks: values of k; default: the largest number of samples that every task has, and the powers of two below it.
     """
     tasks = by_task(samples)
@@ -146,7 +148,8 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
     Args:
         samples: scored episodes.
         cost: the field of a sample that is its cost: tokens, actions or price.
-        points: largest number of budgets; the budgets are the different quantiles of the costs.
+        points: largest number of budgets. The budgets are the quantiles 1/points, 2/points, ..., 1 of the costs, each
+            different value one time.
 
     Returns:
         One row per budget with `budget`, `success` (share of all episodes) and `within` (share of episodes that end
@@ -164,7 +167,7 @@ def cost_curve(samples: Sequence[Sample], cost: str, points: int = 10) -> list[d
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, object]:
-    """Pass and majority curves; for each known cost, success against it, and the total divided by the successes."""
+    """Pass and majority curves; for each known cost, the cost curve and the total cost per successful episode."""
     won = sum(one.success for one in samples)
     costs: Mapping[str, list[dict[str, float]]] = {
         name: curve for name in ("tokens", "actions", "price") if (curve := cost_curve(samples, name))

@@ -39,10 +39,13 @@ def evaluated_entry(
 
 
 def held_out(entry: Entry[EnvironmentFile]) -> Mapping[str, Any]:
-    """The options that select the held-out tasks; empty if the configuration stays as it is.
+    """The options that select the held-out tasks.
 
-    It stays as it is if the split is neither `train` nor the default, if `games` names files of the user, if `rows`
-    does and the split is not `train`, or if the environment does not say which tasks are held out.
+    The result is empty in these cases:
+
+    - the environment has no option `split`, or does not say which tasks are held out;
+    - the option `split` has another value than `train` and the default;
+    - `games` names files of the user; or `rows` does, and the split is not `train`.
     """
     split = getattr(entry.config, "split", None)
     field = type(entry.config).model_fields.get("split")

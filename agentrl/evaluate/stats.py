@@ -34,6 +34,8 @@ def wilson(successes: float, n: int, z: float = Z95) -> Interval:
 def mcnemar(only_a: int, only_b: int) -> float:
     """Exact two-sided p-value of the hypothesis that a discordant pair favours a as often as b (McNemar 1947).
 
+    A pair holds the outcomes of a and b on one task; it is discordant if only one of the two succeeded.
+
     Args:
         only_a, only_b: number of tasks on which only a, or only b, succeeded.
     """
@@ -48,8 +50,8 @@ def minimum_detectable(difference: np.ndarray, power: float = 0.8) -> float:
     """The smallest true difference that a comparison of n tasks finds with probability `power`, at p < 0.05.
 
     (z_0.975 + z_power) s / sqrt(n), where s is the standard deviation of the paired differences (Cohen 1988, section
-    2.3, for paired means). If no task is discordant, s would be 0 even for few tasks; the upper 95% bound of the share
-    of discordant tasks then replaces s^2.
+    2.3, for paired means). If the two policies have the same outcome on every task, s would be 0 even for few tasks.
+    Then the upper 95% bound (Wilson) of the share of tasks with different outcomes replaces s^2.
 
     Args:
         difference: [n] differences of the outcomes of two policies on the same n tasks, each from -1 to 1.
@@ -69,7 +71,7 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, *, seed: int = 0, samples: in
     """95% percentile interval of mean(a - b) over resampled tasks.
 
     Args:
-        a, b: [n] outcomes of two policies on the same n tasks; or [runs, n], and then tasks and runs are resampled.
+        a, b: [n] outcomes of two policies on the same n tasks; or [runs, n]: then runs are resampled as well as tasks.
     """
     difference = np.atleast_2d(np.asarray(a, float) - np.asarray(b, float))  # [R, n]
     rng = np.random.default_rng(seed)

@@ -15,7 +15,8 @@ from agentrl.graph import StepGraph
 
 
 def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
-    """The scored episodes of a graph. An episode is a path from a root to its last step; `actions` counts the steps.
+    """The scored episodes of a graph. An episode is here a path from a root to a last step; `actions` counts the
+    steps of this path.
 
     Args:
         graph: a step graph as a run stores it.
@@ -23,8 +24,8 @@ def samples_of_graph(graph: StepGraph, name: str = "") -> list[Sample]:
             because different policies played them.
     """
     at = ends(graph)
-    rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L']
-    chosen = np.isin(at.row, rows)  # [L]
+    rows = at.row[(at.weight > 0) & (graph.caller[at.row] < 0)]  # [L'] the last rows of the scored episodes
+    chosen = np.isin(at.row, rows)  # [L] is the path a scored episode?
     sampled = np.zeros(len(graph))  # [N]
     if graph.tokens is not None:
         sampled = np.diff(np.append(0, np.cumsum(graph.tokens.sampled))[graph.tokens.offsets])

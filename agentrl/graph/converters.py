@@ -45,7 +45,7 @@ def from_messages(trajectories: Iterable[Mapping[str, Any]]) -> list[Row]:
         rewards = trajectory.get("rewards", [0.0] * (len(turns) - 1) + [trajectory.get("reward")])
         if not isinstance(rewards, list) or len(rewards) != len(turns) or rewards[-1] is None:
             raise ValueError(
-                f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or as many `rewards`"
+                f"trajectory {number}: rewards: {len(turns)} assistant messages need `reward`, or one number each"
             )
         steps = [
             {
@@ -89,7 +89,7 @@ def _action(message: Mapping[str, Any]) -> str:
 
 
 def from_verl(batch: Mapping[str, Sequence[Any]]) -> list[Row]:
-    """Steps of a verl-style row batch: one row per step (prompt and response), in time order inside a trajectory.
+    """Steps of a batch as verl holds it: one row per step (prompt and response), in time order inside a trajectory.
 
     Args:
         batch: columns of one length R: `uid` (the group), `traj_uid` (the episode), and `token_level_rewards` [R, T]
@@ -144,8 +144,8 @@ def from_verl_rollouts(rollouts: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Steps of verl's stored rollouts (`trainer.rollout_data_dir`), one step per rollout.
 
     Args:
-        rollouts: each with `input` (the prompt), `output` and `score`; maybe `step`. Rollouts of one prompt in one step
-            of training are a group.
+        rollouts: each with `input` (the prompt), `output` and `score`; maybe `step`, the number of verl's training
+            step. Rollouts with equal prompts and equal `step` are a group.
 
     Raises:
         ValueError: a rollout lacks `input`, `output` or `score`, or its score is no number.
@@ -156,14 +156,14 @@ def from_verl_rollouts(rollouts: Sequence[Mapping[str, Any]]) -> list[Row]:
     ]
 
 
-OF_TRL = ("mode", "step", "prompt", "completion", "advantage", "images", "image")  # columns that are no reward
+OF_TRL = ("mode", "step", "prompt", "completion", "advantage", "images", "image")  # columns that hold no reward
 
 
 def from_trl(completions: Sequence[Mapping[str, Any]], rewards: Sequence[str] = ()) -> list[Row]:
     """Steps of TRL's logged completions (`log_completions=True`, completions_NNNNN.parquet).
 
     A completion that is a text is one step. In a completion that is a list of messages, each assistant message is one
-    step. Completions of one prompt in one step of training are a group.
+    step. Completions with equal prompts and equal `step` (the number of TRL's training step) are a group.
 
     Args:
         completions: each with `prompt` and `completion` (text, or messages) and a column per reward function; maybe
@@ -207,7 +207,7 @@ def _group(prompt: str, step: Any) -> str:
 
 
 def _prompt_text(prompt: Any) -> str:
-    """The text of a prompt. If the prompt is a list of messages, their texts without system messages, one per line."""
+    """The text of a prompt; for a list of messages, the texts of all except system messages, one per line."""
     if not isinstance(prompt, list):
         return str(prompt)
     return "\n".join(_text(message.get("content")) for message in _messages(prompt) if message["role"] != "system")

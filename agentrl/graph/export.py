@@ -28,7 +28,8 @@ def to_networkx(
     Args:
         graph: any step graph.
         group, episode: the id of the group or of the episode to export; give exactly one of the two.
-        advantage: [N] float, NaN where a step has none; default: the graph's own column, if it has one.
+        advantage: [N] float, NaN for steps without an advantage; default: the graph's column `advantage`, if it has
+            this column.
 
     Raises:
         ValueError: group and episode are both given or both missing, or the graph has no such id.

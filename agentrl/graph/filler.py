@@ -1,9 +1,10 @@
 """Fillers compute columns of a step graph after the rollout and before credit.
 
-Such columns need, for example, the policy, data from earlier iterations, or numbers that an answer holds. The file of a
-credit method or of a context that needs such columns offers `filler(config) -> Filler`. A filler sees the graph and the
-policy that produced it. It may keep data between iterations: if it has `state_dict` and `load_state_dict`, the run's
-checkpoints store these data. A filler uses NumPy only; it gets the policy's log-probabilities from a `PolicyReader`.
+To compute them, a filler may need the policy, data from earlier iterations, or numbers that an answer holds. The file
+of a credit method or of a context that needs such columns has the hook `filler(config) -> Filler`. A filler sees the
+graph and the policy that produced it. It may keep data between iterations: if it has `state_dict` and
+`load_state_dict`, the run's checkpoints store these data. A filler uses NumPy only; it gets the policy's
+log-probabilities from a `PolicyReader`.
 """
 
 from typing import Any, Protocol

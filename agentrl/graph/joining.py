@@ -11,7 +11,7 @@ import numpy as np
 from agentrl.graph.step_graph import StepGraph
 from agentrl.graph.tokens import Tokens, take_rows
 
-_NAMED = {  # names -> the columns with their ids
+_NAMED = {  # table of names -> the columns that hold ids of this table
     "group": ("group",),
     "state": ("state", "next_state"),
     "action": ("action",),
@@ -19,7 +19,7 @@ _NAMED = {  # names -> the columns with their ids
     "policy": ("policy",),
     "episode": ("episode",),
 }
-_ABSENT = {"f": np.nan, "b": False, "i": -1}  # the entry of a column that one of the graphs does not have
+_ABSENT = {"f": np.nan, "b": False, "i": -1}  # kind of dtype -> the entry on the rows of a graph that lacks the column
 
 
 def extract(graph: StepGraph, rows: np.ndarray) -> StepGraph:
@@ -27,8 +27,8 @@ def extract(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 
     Args:
         graph: any step graph.
-        rows: [n] ascending. It holds all rows of an episode or none of them, and for each row also the rows that the
-            row continues.
+        rows: [n] ascending. With one row of an episode it holds all rows of the episode, and with each row all
+            ancestors of the row.
     """
     part = graph.take(rows)
     columns, episodes = dict(part.columns), np.unique(part.episode)
@@ -49,7 +49,7 @@ def _compact(columns: dict[str, np.ndarray], names: Mapping[str, Sequence[str]])
         used = used[used >= 0]
         for source in sources:
             columns[source] = np.where(columns[source] >= 0, np.searchsorted(used, columns[source]), -1)
-        # Ids without a word, such as states without a description, come after those with a word.
+        # Ids without a text, such as states without a description, come after the ids with a text.
         kept[name] = [names[name][number] for number in used[used < len(names[name])].tolist()]
     return kept
 
@@ -129,7 +129,10 @@ def _joined(graph: StepGraph, groups: list[str], into: Mapping[int, int]) -> dic
 
 
 def _shifted(graphs: Sequence[StepGraph], at: int) -> dict[str, np.ndarray]:
-    """The columns of a graph, with rows, rollouts, episodes and trees numbered after those of the graphs before it."""
+    """The columns of a graph, with rows, rollouts, episodes and trees numbered after those of the graphs before it.
+
+    If any of the graphs has a column `score`, the scores are a column of the result.
+    """
     graph, before = graphs[at], graphs[:at]
     columns = dict(graph.columns)
     if any(one.has("score") for one in graphs):

@@ -22,8 +22,8 @@ def read_steps(path: Path) -> StepGraph:
     """The step graph of a file. Rows are grouped by episode; the column `line` [N] holds each row's line in the file.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or a line is not a step; the message then names line
-            and field.
+        ValueError: the file cannot be read or is empty, or a line is not a step. In the last case, the message names
+            the line and the field.
     """
     try:
         lines = path.read_text("utf-8").split("\n")  # strings may hold U+2028, at which splitlines would cut them
@@ -50,8 +50,8 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
 def arrange(rows: Sequence[Row]) -> list[Row]:
     """The rows, sorted: the rows of one episode together and in time order.
 
-    An episode comes after the episode from which it branches off and the episodes that call it. Apart from this, the
-    order of the input stays.
+    An episode comes after the episode from which it branches off and after the episodes that call it. Apart from this,
+    the order of the input stays.
 
     Raises:
         ValueError: a step occurs twice, a parent is unknown or misplaced, a caller is unknown, or references form a
@@ -119,7 +119,11 @@ def check_branch(first: Row, steps: Mapping[tuple[Key, int], Row]) -> None:
 
 
 def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key]:
-    """The episodes in the given order, but each after the episodes to which it refers; ValueError on a cycle."""
+    """The episodes in the given order, except that each comes after the episodes to which it refers.
+
+    Raises:
+        ValueError: the references form a cycle.
+    """
     done: dict[Key, bool] = {}  # True: in `order`; False: the episodes that it refers to are being placed
     order: list[Key] = []
     for start in above:
@@ -136,7 +140,7 @@ def topological(above: Mapping[Key, Sequence[tuple[Key, Row, str]]]) -> list[Key
                 continue
             other, row, name = unplaced[0]
             if other in done:
-                raise ValueError(f"line {row.line}: {name}: a cycle, that step's episode refers to this one")
+                raise ValueError(f"line {row.line}: {name}: a cycle, the episode of that step refers to this episode")
             stack.append(other)
     return order
 
@@ -180,6 +184,8 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
     A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
     to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
     `tree`.
+
+    If the line of a step lacks `next_state`, the next state of the step is the state of its first child with a state.
     """
     index = {(row.episode, row.turn): i for i, row in enumerate(rows)}
     n = len(rows)
@@ -213,7 +219,7 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
 
 
 def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns of values [N]. A column of `NUMERIC` is NaN where a line lacks the field.
+    """Columns of values [N]. A column of `NUMERIC` is NaN for lines without the field.
 
     If all lines lack the field, there is no such column.
     """
@@ -239,19 +245,19 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
     if "segment_start" in present:
         columns["segment_start"] = flags(rows, "segment_start", False)
     if "matched" in present:
-        columns["matched"] = numbers(rows, "matched")  # 1 or 0, NaN where a line lacks the field
+        columns["matched"] = numbers(rows, "matched")  # 1 or 0, NaN for lines without the field
     if "score" in present:
         columns["score"] = scores(rows, ids["episode"], columns["reward"])
     return columns
 
 
 def numbers(rows: Sequence[Row], name: str) -> np.ndarray:
-    """[N] float64, the field `name` of each row; NaN where a row lacks it."""
+    """[N] float64, the field `name` of each row; NaN for rows without the field."""
     return np.array([row.fields.get(name, np.nan) for row in rows], np.float64)
 
 
 def flags(rows: Sequence[Row], name: str, default: bool) -> np.ndarray:
-    """[N] bool, the field `name` of each row; `default` where a row lacks it."""
+    """[N] bool, the field `name` of each row; `default` for rows without the field."""
     return np.array([row.fields.get(name, default) for row in rows], bool)
 
 
@@ -282,7 +288,7 @@ def token_table(rows: Sequence[Row], parent: np.ndarray) -> Tokens | None:
 
     A step has `observation_tokens` tokens (default 0) that were not sampled, then `n_tokens` sampled tokens (default:
     one per entry of `token_value`). The context of a step is its parent. If any line has `token_value`, the table has
-    the column `token_value` [S], NaN where no value is given.
+    the column `token_value` [S], NaN for tokens without a given value.
     """
     if not any("n_tokens" in row.fields or "token_value" in row.fields for row in rows):
         return None

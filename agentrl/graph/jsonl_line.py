@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agentrl.types import Status
 
 LARGEST = sys.float_info.max
-MOST = 2**62  # turns are stored as int64
+MOST = 2**62  # whole numbers must be smaller, because turns are stored as int64
 
 
 class Kind(NamedTuple):
@@ -58,7 +58,7 @@ Key = tuple[str, str]  # (group, episode)
 
 
 class Row(NamedTuple):
-    """One line: its number from 1, and its fields without nulls."""
+    """One line: its number, counted from 1, and its fields that are not null."""
 
     line: int
     fields: Mapping[str, Any]

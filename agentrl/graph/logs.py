@@ -43,7 +43,7 @@ def read_log(path: Path) -> StepGraph:
 
 
 def _converter(row: Any) -> Callable[[Rows], list[dict[str, Any]]] | None:
-    """The function that turns rows of this form into steps; None if they are steps, or of an unknown form."""
+    """The function that turns rows of this form into steps; None if the rows are steps or have an unknown form."""
     keys = set(row) if isinstance(row, Mapping) else set()
     if "messages" in keys:
         return from_messages
@@ -66,7 +66,7 @@ def _verl_columns(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _first(path: Path) -> Any:
-    """The first value of a JSONL file; None if the file cannot be read; `read_steps` then raises the error."""
+    """The first value of a JSONL file; None if the file cannot be read, so that `read_steps` raises the error."""
     try:
         return next((value for _, value in read_jsonl(path, "file of steps")), None)
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Values on merged graphs. The nodes of a merged graph are the states of a group, its edges the executed steps.
+"""Values on merged graphs. The nodes of a merged graph are the states of a group; its edges are the executed steps.
 
 Letters: E edges (steps), K nodes.
 """
@@ -23,8 +23,8 @@ def graph_values(
 
     Args:
         u, v: [E] int64 nodes in 0..K-1; parallel edges count as often as they occur.
-        fixed: [K] float, the known value of a node, NaN where the value is to be computed. For distances, the nodes
-            whose entry is not NaN are the goals, and their value is 0.
+        fixed: [K] float, the known value of a node; NaN for a node whose value is to be computed. For distances, the
+            nodes whose entry is not NaN are the goals, and their value is 0.
         how: `distance`: the number of edges on the shortest path to a goal, inf if there is none.
             `bellman`: V(u) = mean over the edges out of u of gain + gamma * V(v), 0 for nodes that no edge leaves.
         gamma: discount, for `bellman`.

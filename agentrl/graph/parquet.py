@@ -18,7 +18,7 @@ from agentrl.graph.step_graph import StepGraph, check
 from agentrl.graph.tokens import Tokens
 
 FORMAT, VERSION = "agentrl.step_graph.parquet", 1
-HEAD = b"agentrl"  # the metadata entry of each file: format, version, note, and texts that Parquet cannot hold
+HEAD = b"agentrl"  # the entry of each file's metadata: format, version, note, and texts that Parquet cannot hold
 TABLES = ("steps", "names", "tails")
 TEXT, TOKEN, NAME = "text.", "token.", "_name"  # two prefixes and a suffix of column names
 OFFSETS, ALLOWED = "tail_offsets", "allowed_ids"
@@ -91,7 +91,9 @@ def _steps(graph: StepGraph, pa: Any) -> dict[str, Any]:
     """[N] columns: numbers, words of ids, texts, and lists per token."""
     taken = next((name for name in ("graph", "row") if name in graph.columns), None)
     if taken is not None:
-        raise ValueError(f"the steps have a column {taken!r}, which the table needs for itself: rename it, then export")
+        raise ValueError(
+            f"the steps have a column {taken!r}, but the table needs this name: rename the column, then export"
+        )
     columns: dict[str, Any] = {"row": pa.array(np.arange(len(graph)))}
     columns |= {name: pa.array(values) for name, values in graph.columns.items()}
     for name, words in graph.names.items():
@@ -140,7 +142,7 @@ def _held(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[st
     """(the columns, with lists of words as text columns; words that Parquet cannot hold, by column and row).
 
     Parquet cannot hold a word with half of a surrogate pair. The column has "?" in place of the half, and the file's
-    metadata keep the word.
+    metadata hold the whole word.
     """
     pa = _pyarrow()
     held, broken = {}, dict[str, dict[str, str]]()

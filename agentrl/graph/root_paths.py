@@ -10,9 +10,9 @@ from agentrl.graph.tokens import Tokens
 
 
 class Paths(NamedTuple):
-    """The rows of all paths, one path after another, each from its root to its leaf, as two arrays of one length.
+    """The rows of all paths, one path after another, each from its root to its leaf, as two arrays of equal length.
 
-    Below, [P rows] is the shape of an array with one entry per row of these arrays.
+    In this module, the shape [P rows] means: one entry per entry of these two arrays.
 
     Attributes:
         row: row of the graph.
@@ -72,10 +72,10 @@ def select(graph: StepGraph, rows: np.ndarray) -> StepGraph:
 
 
 def expand(graph: StepGraph, on: Paths) -> StepGraph:
-    """A graph with one episode per root-to-leaf path, which holds copies of the path's rows and all their rewards.
+    """A graph with one episode per root-to-leaf path; each episode holds copies of the path's rows with their rewards.
 
     A path belongs to the rollout of its leaf and, if there is a `score` column, takes the score of its leaf's episode.
-    Where branches start from different states, `next_state` is set per path. Tokens, token columns, texts and tails are
+    If branches start from different states, `next_state` is set per path. Tokens, token columns, texts and tails are
     dropped, and every `caller` is -1.
     """
     start = np.ones(len(on.row), bool)

@@ -1,5 +1,6 @@
-"""Segment primitives with which credit methods are written: pure NumPy, float64, and no loops over rows
-except in `revisits`.
+"""Statistics over groups of rows, and sums along chains and trees, with which credit methods are written.
+
+The functions use NumPy and float64. Only `revisits` loops over rows in Python.
 
 Letters: N rows (steps), K groups. A *key* is a dense int64 id per row; equal ids mean the same group.
 """
@@ -38,7 +39,7 @@ def count(key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
 
 
 def mean(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Weighted mean over each row's group, [N]; NaN where the weights sum to 0."""
+    """Weighted mean over each row's group, [N]; NaN for groups whose weights sum to 0."""
     w = np.ones(len(x)) if weight is None else weight
     with np.errstate(invalid="ignore", divide="ignore"):
         mu: np.ndarray = (np.bincount(key, w * x, minlength=1) / np.bincount(key, w, minlength=1))[key]  # [N]
@@ -182,7 +183,7 @@ def levels(parent: np.ndarray) -> list[np.ndarray]:
 
 
 def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.ndarray:
-    """y[t] = x[t] + decay[t] * y[next(t)], backwards along each chain: discounted returns, GAE.
+    """y[t] = x[t] + decay[t] * y[next(t)], backwards along each chain; for example, discounted returns or GAE.
 
     Args:
         x: [N] float.
@@ -207,7 +208,9 @@ def scan(x: np.ndarray, decay: np.ndarray | float, parent: np.ndarray) -> np.nda
 
 
 def following(x: np.ndarray, parent: np.ndarray, end: np.ndarray | float = 0.0) -> np.ndarray:
-    """x of the next row of each chain, [N] float64; `end` ([N] or one number) on last rows."""
+    """[N] float64, x of the next row of the chain; `end` ([N] or one number) on last rows.
+    If a row has several children, the result is x of the last child.
+    """
     y = np.array(np.broadcast_to(np.asarray(end, np.float64), x.shape))  # [N]
     inner = parent >= 0
     y[parent[inner]] = x[inner]
@@ -235,7 +238,7 @@ def tree_up(x: np.ndarray, parent: np.ndarray, how: Literal["mean", "sum", "max"
 
 
 def tree_down(x: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """Sum of x from the root to each row of a forest, both included: [N] float64."""
+    """[N] float64, the sum of x over the path from the root to each row of a forest; root and row are included."""
     y = np.array(x, np.float64)  # [N]
     for rows in levels(parent)[1:]:
         y[rows] += y[parent[rows]]
@@ -250,18 +253,19 @@ def gae(
     Source: Schulman et al., arXiv:1506.02438, Eq. 16.
 
     Args:
-        reward: [N], on leaving the row's state.
+        reward: [N], the reward of the row's step.
         value: [N], V of the row's state.
         after: [N], V of the state after the row: the next row's value, or the bootstrap value on last rows.
         parent: [N], the previous row of the chain.
-        gamma: discount per row.
-        lam: lambda per row.
+        gamma: the discount, a factor per row.
+        lam: lambda of GAE, a factor per row.
     """
     return scan(reward + gamma * after - value, gamma * lam, parent)
 
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
-    """[N] bool, did the step lead to a state that its path had visited before? The state that the step left counts.
+    """[N] bool, did the step lead to a state that its path had visited before?
+    The state in which the step began counts as visited.
 
     Args:
         state, next_state: [N] ids of the states before and after each step, equal where the states are equal.
@@ -279,7 +283,7 @@ def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> n
 def context_key(state: np.ndarray, parent: np.ndarray, k: int) -> np.ndarray:
     """[N] dense id of each row's last k states, the row's own state included.
 
-    A history of fewer than k states never gets the id of a longer history.
+    A path with fewer than k states never gets the id of a path with k states or more.
 
     Source: HGPO (arXiv 2602.22817), the context of length k.
     """
@@ -307,7 +311,7 @@ def whiten(
     """[N] (x - mean) / sqrt(variance + eps) over all rows. A single row gives 0: its sample variance is undefined.
 
     A row of weight 0 is left out of the statistics and still whitened by them. With `key` [N] int64, the rows of each
-    key are whitened with their own mean and variance. For example, the agent serves as the key, because scores of
+    key are whitened with their own mean and variance. For example, the agent can be the key, because scores of
     different agents have different meanings.
     """
     x = np.asarray(x, np.float64)

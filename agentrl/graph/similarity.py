@@ -38,8 +38,8 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
 def first_fit(groups: list[int], texts: list[str], threshold: float) -> np.ndarray:
     """[N] int64 cluster number of each text inside its group, in the given order.
 
-    A text that occurs again in its group joins the same cluster as before, because the same earlier clusters refuse it.
-    Each distinct text is therefore compared only once.
+    If a text occurs in its group again, it joins the same cluster as the first time: comparing it again would give the
+    same result. Each distinct text is therefore compared only once.
     """
     known: dict[int, dict[str, int]] = defaultdict(dict)
     clusters: dict[int, list[Representative]] = defaultdict(list)
@@ -60,7 +60,8 @@ def first_fit(groups: list[int], texts: list[str], threshold: float) -> np.ndarr
 class Representative:
     """A text prepared for comparison: hashed counts of its characters and trigrams, and its anchors.
 
-    Hashing can only merge counts, which may raise a bound and never lowers it.
+    Hashing can merge counts of different characters or trigrams. This may raise an upper bound and never lowers it, so
+    the bounds stay correct.
     """
 
     def __init__(self, text: str) -> None:
@@ -94,7 +95,7 @@ class Representative:
         return rare
 
     def accepts(self, new: "Representative", threshold: float) -> bool:
-        """Is ratio(new, self) >= threshold? Upper bounds are tried before any match is sought."""
+        """Is ratio(new, self) >= threshold? Cheap upper bounds of the ratio are compared with the threshold first."""
         total = len(self.text) + len(new.text)
         if not total:
             return threshold <= 1.0
@@ -107,11 +108,13 @@ class Representative:
     def matched_at_most(self, new: "Representative") -> int:
         """Upper bound on the number of matched characters.
 
-        Matched characters are shared characters, which gives the first bound. They also lie in disjoint blocks. Each
-        block holds a shared anchor, except perhaps one block at the beginning of both texts: a block without an anchor
-        can only start where no block ended before it, because a block is extended to the right as far as it goes. A
-        block of n characters holds n - 2 shared trigrams, so the second bound is the number of shared trigrams plus two
-        per block.
+        First bound: the number of characters that the texts share, because every matched character is shared.
+
+        Second bound: matched characters lie in disjoint blocks, and a block of n characters holds n - 2 shared
+        trigrams. So there are at most as many matched characters as shared trigrams plus two per block. A block
+        without an anchor can start only at the beginning of both texts or directly after another block. The second case
+        does not occur, because each block is extended to the right as far as the texts agree. The number of blocks is
+        therefore at most the number of shared anchors plus one.
         """
         shared = np.minimum(self.characters, new.characters)  # [CHARACTERS]
         blocks = int(shared[self.rare].sum()) + 1

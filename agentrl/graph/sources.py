@@ -22,7 +22,7 @@ def read_any(steps: Path) -> StepGraph:
 
 
 def newest_graph(run: Path) -> Path:
-    """The newest graph file of a run folder; ValueError if it has none."""
+    """The newest graph file of a run folder; ValueError if the folder has no graph file."""
     stored = sorted((run / "graphs").glob("*.safetensors"))
     if not stored:
         raise ValueError(f"{run} has no graphs/*.safetensors: give a run folder with stored rollouts, or a file")

@@ -1,7 +1,8 @@
-"""The step graph: rollouts produce it, credit and training read it. A struct of arrays with one row per step.
+"""The step graph, which rollouts produce, and which credit and training read: a struct of arrays, one row per step.
 
 Columns store three relations: time and branching (`parent`, `tree`), sameness (`state`, `action`, `next_state`) and
-calls (`agent`, `policy`, `caller`). `parent[n] < n`, so one pass forwards or backwards traverses the graph.
+calls (`agent`, `policy`, `caller`). Because `parent[n] < n`, a loop over ascending rows meets each parent before its
+children, and a loop over descending rows meets the children first.
 
 Letters: N steps, S tokens, E episodes.
 """
@@ -45,8 +46,8 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
         "truncated": np.bool_,
         "valid": np.bool_,
         "status": np.int8,  # Status of the step
-        "ending": np.int8,  # Status of the episode's end on its last row, 0 elsewhere
-        "weight": np.float64,  # multiplicity in statistics and share in the loss
+        "ending": np.int8,  # on an episode's last row, the Status with which it ended; 0 elsewhere
+        "weight": np.float64,  # how often the row counts in statistics and in the loss
         "version_oldest": np.int64,
         "version_newest": np.int64,
     }
@@ -54,7 +55,7 @@ COLUMNS: Mapping[str, type] = MappingProxyType(
 
 
 class Columns(NamedTuple):
-    """Columns to add to a graph, by name: those of `steps` are [N], those of `tokens` are [S]."""
+    """Columns to add to a graph, by name: `steps` holds columns [N], `tokens` holds columns [S]."""
 
     steps: Mapping[str, np.ndarray] = MappingProxyType({})
     tokens: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -134,7 +135,7 @@ class StepGraph:
         return replace(self, tokens=replace(self.tokens, columns={**self.tokens.columns, **columns}))
 
     def with_all(self, columns: Columns) -> "StepGraph":
-        """The graph with these columns of both kinds added or replaced."""
+        """The graph with these columns of steps and of tokens added or replaced."""
         return self.with_columns(**columns.steps).with_token_columns(**columns.tokens)
 
     @property
@@ -245,7 +246,7 @@ def success_of(word: np.ndarray | float, score: np.ndarray | float) -> np.ndarra
 
 
 def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
-    """The error for a missing column; `other_kind` says which other kind of column has this name, empty if none."""
+    """The error for a missing column; `other_kind` names the other kind of column with this name, if there is one."""
     if other_kind:
         return ValueError(f"{needed_by} needs the column {name!r}: it is a column {other_kind}")
     return ValueError(
@@ -255,7 +256,7 @@ def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
 
 
 def check(graph: StepGraph) -> None:
-    """Assert the invariants of a step graph; AssertionError tells which one is broken."""
+    """Assert the invariants of a step graph; the AssertionError names the broken invariant."""
     columns, n = graph.columns, len(graph.columns["parent"])
     missing = sorted(set(COLUMNS) - set(columns))
     assert not missing, f"columns missing: {missing}"

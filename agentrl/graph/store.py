@@ -1,4 +1,4 @@
-"""Stores step graphs as safetensors files: columns and offsets as tensors, words as UTF-8 bytes with offsets."""
+"""Stores step graphs as safetensors files: columns and offsets as tensors, texts as UTF-8 bytes with offsets."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def _blob(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 def _words(blob: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     data, ends = blob.tobytes(), offsets.tolist()
     if not ends or ends[0] != 0 or ends[-1] != len(data) or (np.diff(offsets) < 0).any():
-        raise ValueError("the offsets of its words do not fit the words")
+        raise ValueError("the offsets of its texts do not fit the texts")
     return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends))
 
 
@@ -49,7 +49,7 @@ def graph_to_bytes(graph: StepGraph, note: Mapping[str, object] | None = None) -
     tensors |= {f"tails/{name}": x for name, x in graph.tails.items()}
     ordered = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
     head = json.dumps({"format": FORMAT, "version": VERSION, "note": note or {}}, sort_keys=True)
-    # One entry of metadata: safetensors writes several in random order.
+    # All metadata are in one entry, because safetensors writes several entries in random order.
     data: bytes = save(ordered, metadata={HEAD: head})
     return data
 
@@ -60,7 +60,7 @@ def graph_from_bytes(data: bytes) -> StepGraph:
 
 
 def write_graph(graph: StepGraph, path: Path, note: Mapping[str, object] | None = None) -> None:
-    """Store a graph; the file appears complete or not at all."""
+    """Store a graph; the file is written completely or not at all."""
     write_atomically(path, graph_to_bytes(graph, note))
 
 
@@ -82,7 +82,7 @@ def read_graph(path: Path) -> StepGraph:
     try:
         with safe_open(path, "numpy") as file:
             head = dict(json.loads((file.metadata() or {}).get(HEAD, "{}")))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  `file` is no dict
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a step graph, or it is cut short: {error}") from None
     if head.get("format") != FORMAT:
@@ -121,11 +121,11 @@ def _check_ids(graph: StepGraph) -> None:
     for name, words in graph.names.items():
         column = graph.columns.get(name)
         if name in COLUMNS and column is not None and len(column) and column.max() >= len(words):
-            raise ValueError(f"column {name} has the id {column.max()}, and there are words for {len(words)}")
+            raise ValueError(f"column {name} has the id {column.max()}, and the column has texts for {len(words)} ids")
 
 
 def _as_version_2(tensors: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a version-1 file, with its token columns under their own prefix.
+    """The tensors of a version-1 file, with its token columns under the prefix `token_column/`.
 
     In version 1, selecting rows of a graph could cut a token column by row numbers. A token column that does not have
     one entry per token was cut in this way and is dropped.

@@ -16,7 +16,7 @@ Glossary:
     rollout: what one copy of a task produced: one episode, and the episodes of the agents that were called in it.
     episode: one agent's chain of steps in a rollout.
     tree: the episodes that grew from one root prompt.
-    leaf: a row that no step continues; each root-to-leaf path ends in one.
+    leaf: a row that no step continues; each root-to-leaf path ends in a leaf.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,12 @@ class Tokens:
     Attributes:
         offsets: [N+1] int64, row n owns tokens offsets[n]:offsets[n+1].
         ids: [S] int64.
-        sampled: [S] bool, true for tokens of answers (sampled, or written in a demonstration), false for prompt tokens.
-        logprobs: [S] float64 behaviour log-probabilities in nats, 0 where not sampled.
-        allowed_offsets: [S+1] int64 into `allowed_ids`; an empty slice means unrestricted.
-        allowed_ids: int64, ascending in each slice.
+        sampled: [S] bool, true for tokens of answers (drawn by a policy, or taken from a demonstration), false for
+            prompt tokens.
+        logprobs: [S] float64, log-probabilities in nats under the policy that sampled the tokens; 0 for prompt tokens.
+        allowed_offsets: [S+1] int64; token s was chosen from `allowed_ids[allowed_offsets[s]:allowed_offsets[s+1]]`. If
+            this slice is empty, every token id was allowed.
+        allowed_ids: int64 token ids, ascending in each slice.
         context: [N] int64, the row whose path this step's prompt continues; -1 for a fresh prompt.
         context_tokens: [N] int64, how many tokens of that path the prompt keeps.
         columns: further columns by name, each [S], such as `old_logprob`.
@@ -97,7 +99,7 @@ def check_tokens(tokens: Tokens, n: int) -> None:
     assert (tokens.context < np.arange(n)).all(), "a context must come before the step that continues it"
     length = path_lengths(tokens)
     available = np.where(tokens.context >= 0, length[tokens.context], 0)  # [N]
-    assert (tokens.context_tokens <= available).all(), "a step cannot keep more of a path than there is"
+    assert (tokens.context_tokens <= available).all(), "a step cannot keep more tokens of a path than the path has"
 
 
 def path_lengths(tokens: Tokens) -> np.ndarray:
@@ -117,7 +119,7 @@ def token_rows(tokens: Tokens) -> np.ndarray:
 
 
 def first_sampled(tokens: Tokens) -> np.ndarray:
-    """[S] bool, the first sampled token of each row that has one."""
+    """[S] bool, the first sampled token of each row; rows without sampled tokens have no true entry."""
     index = np.flatnonzero(tokens.sampled)
     first = np.zeros(len(tokens.ids), bool)
     first[index[np.unique(token_rows(tokens)[index], return_index=True)[1]]] = True
@@ -136,7 +138,7 @@ def append_rows(
     Args:
         tokens: N rows, S tokens.
         pieces: M arrays, the token ids of each new row.
-        sampled: M arrays of flags, true for the tokens whose log-prob or value is wanted.
+        sampled: M arrays of flags, true for the tokens whose log-prob or value is to be computed.
         context: [M] the row whose path each new row continues, -1 for none.
         context_tokens: [M] how many tokens of that path the new row keeps.
     """

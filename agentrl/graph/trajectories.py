@@ -18,7 +18,7 @@ def to_messages(graph: StepGraph) -> Iterator[dict[str, Any]]:
     names, `reward` is the episode's score, `status` says how the episode ended, `kind` is played or demo.
     `agentrl.graph.from_messages` and `agentrl credit --steps` read this form.
 
-    System messages and the words of a chat template are left out: a graph holds them only as tokens, not as texts.
+    System messages and the text of a chat template are left out: a graph holds them only as tokens, not as texts.
 
     Raises:
         ValueError: the graph has no texts of observations or answers.

@@ -1,6 +1,7 @@
 """Writes the card of an exported model (README.md with the Hugging Face hub's header) from a run's stored data.
 
-Nothing is measured or guessed. Where the run has not stored a value, the card says so or leaves the line out.
+This module measures nothing and guesses nothing. If the run has not stored a value, the card says so or leaves the line
+out.
 """
 
 import json
@@ -68,7 +69,7 @@ def model_card(exported: Exported) -> str:
         *_cost(exported.run, lines, own),
         *_recipe(config, stored.pop("recipe", "")),
         "## Versions\n",
-        "\n".join(f"- {name}: {version}" for name, version in stored.items()) or "The run has not stored them.",
+        "\n".join(f"- {name}: {version}" for name, version in stored.items()) or "The run has not stored the versions.",
     ]
     return (
         "\n".join(parts).rstrip() + f"\n\nWritten by agentrl {versions()['agentrl-stepgraph']} from the run's files.\n"
@@ -163,7 +164,7 @@ def _results(own: Sequence[Row], before: Sequence[Row]) -> Iterator[str]:
         cells = [whose, row["benchmark"], row["panel"], how, row["episodes"], f"{row['success_rate']:.1%}"]
         yield f"| {' | '.join(map(_cell, [*cells, f'{low:.1%} to {high:.1%}']))} |"
     yield ""
-    yield "Success is a share of the tasks; each line played every task once. Intervals are Wilson's, over tasks.\n"
+    yield "Success is a share of the tasks; an evaluation plays every task once. Intervals are Wilson's, over tasks.\n"
 
 
 def _caveats(exported: Exported, config: Mapping[str, Any], own: Sequence[Row]) -> Iterator[str]:
@@ -173,10 +174,10 @@ def _caveats(exported: Exported, config: Mapping[str, Any], own: Sequence[Row]) 
         "choice of tasks, not with the seed."
     )
     if setting(config, "engine.actions") == "admissible":
-        yield "- Answers were chosen among the environment's admissible actions; free text was not measured."
+        yield "- Answers were chosen among the environment's admissible actions; free answers were not measured."
     errors = sum(int(row.get("env_errors", 0)) for row in own)
     if errors:
-        yield f"- {errors} episodes were lost to faults of the environment or of a service and are in no rate."
+        yield f"- {errors} episodes were lost to faults of the environment or of a service; no rate counts them."
     for one in read_findings(exported.run / "health.json"):
         if one.severity in ("error", "warning"):
             yield f"- {one.severity} of the run ({_cell(one.rule)}, {one.stage} {one.iteration}): {_cell(one.text)}"
@@ -194,10 +195,10 @@ def _use(exported: Exported, config: Mapping[str, Any]) -> Iterator[str]:
     yield f'```python\n{imports}\n\nDIR = "."  # this folder\nmodel = {load}\n'
     yield "tokenizer = AutoTokenizer.from_pretrained(DIR)\n```\n"
     name = setting(config, "env.name")
-    yield "Evaluate the run itself, with all of its settings, where its folder is; its last checkpoint is taken:\n"
+    yield "If you have the folder of the run, evaluate the run's last checkpoint with all settings of the run:\n"
     yield f"```\nagentrl eval {name} --policy runs/{exported.run.resolve().name}\n```\n"
     if exported.form != "adapter":
-        yield "Evaluate this folder (DIR) elsewhere, where answers are free text and the whole chat is the context:\n"
+        yield "If you have only this folder (DIR), evaluate it with free answers and the whole chat as context:\n"
         yield f"```\n{shlex.join(['agentrl', 'eval', str(name), '--policy', 'DIR', *_options(config)])}\n```\n"
 
 
@@ -227,9 +228,9 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
         yield "The run has stored no timings.\n"
         return
     phases = ", ".join(f"{phase} {seconds:.3g}" for phase, seconds in sorted(cpu.items()))
-    yield f"{sum(cpu.values()):.3g} CPU seconds ({phases}); {wall:.3g} seconds by the clock. Device: {device}."
+    yield f"{sum(cpu.values()):.3g} CPU seconds ({phases}); {wall:.3g} wall-clock seconds. Device: {device}."
     if "cuda" in device:
-        yield "GPU seconds were not stored; they are at most the seconds by the clock."
+        yield "GPU seconds were not stored; they are at most the wall-clock seconds."
     yield ""
 
 

@@ -25,7 +25,7 @@ class TokenData(NamedTuple):
 
 
 class AllowedSet(BaseModel, frozen=True):
-    """The tokens that were allowed at one place of an answer: their number, and the texts of the first ones."""
+    """The tokens that were allowed at one place of an answer: their number, and the texts of the first of them."""
 
     size: int
     words: Sequence[str]
@@ -169,10 +169,11 @@ class StepsData(BaseModel, frozen=True):
 
 
 class CreditData(BaseModel, frozen=True):
-    """Everything on the page; `schema_version` counts changes of this form.
+    """Everything on the page; `schema_version` counts the changes of this class.
 
     Version 3 added `meanings` and `why` of methods. Version 2 added the members of allowed sets (`allowed`, into which
-    `TokenData.allowed` points), `tree`, `ids` and, in `agreement`, how far apart two methods are at a step (`apart`).
+    `TokenData.allowed` points), `tree`, `ids`, and the entry `apart` of `agreement`: how far apart two methods are at a
+    step.
     """
 
     schema_version: int = SCHEMA

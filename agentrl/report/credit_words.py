@@ -1,7 +1,7 @@
 """Why a step has its credit: the arithmetic in words, and what options and parts of a method mean.
 
-A method's credit is explained in words only if the arithmetic in the words gives the same credit on every step that has
-credit and whose group has at least two members.
+A method's credit is explained in words only if the arithmetic in the words gives the same credit. This is checked on
+every step that has credit and whose group has at least two members.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from agentrl.graph import StepGraph, count, moments
 from agentrl.settings import meanings
 
 PARTS = {
-    "returns": "the rewards from this step on, or what the method puts in their place",
-    "episode_advantage": "what the whole episode earned, compared with the other episodes of its group",
-    "step_advantage": "what followed this step, compared with the other steps that left the same state",
-    "step_return": "the discounted rewards from this step on, or what the method puts in their place",
-    "step_group": "the number of the set of steps that this one is compared with: those that left the same state",
+    "returns": "the sum of the rewards from this step on, or another number that the method computes instead",
+    "episode_advantage": "the score of the whole episode, compared with the other episodes of its group",
+    "step_advantage": "step_return of this step, compared with step_return of the other steps that left the same state",
+    "step_return": "the discounted sum of the rewards from this step on, or the number that the method uses instead",
+    "step_group": "the number of the set of steps with which this step is compared: all left the same state",
 }
 NO_DEVIATION = "the differences in a group are not divided by their standard deviation (std=none)"
 
@@ -37,7 +37,7 @@ def explained_options(method: str, options: Mapping[str, Any], parts: Sequence[s
 
 
 def about_under(about: str, options: Mapping[str, Any]) -> str:
-    """The sentence about a method; with std=none it says that nothing is divided by a standard deviation."""
+    """The sentence about a method; with std=none, it also says that there is no division by a standard deviation."""
     if options.get("std") != "none":
         return about
     sentence = about.replace("normalised inside its group", "less the mean of its group").rstrip(".")
@@ -78,7 +78,7 @@ def sum_in_words(advantage: float, terms: Sequence[tuple[str, float]]) -> str:
 def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.ndarray) -> list[str]:
     """For each of `rows` the arithmetic of its credit, in words.
 
-    Empty if neither the credit nor a part of it is a difference from the mean of a group.
+    The list is empty if neither the credit nor a part of it is a difference from the mean of a group.
 
     Args:
         graph: all steps.
@@ -130,8 +130,8 @@ def _less_mean(
 ) -> list[str]:
     """For each of `rows`, the arithmetic of a term in words, such as "name = its value - the mean of its group".
 
-    If the options divide by the standard deviation, so do the words. The list is empty if `given` was not computed in
-    this way.
+    If the option `std` asks for a division by the standard deviation, the words name it. The list is empty if `given`
+    was not computed in this way.
     """
     m = moments(term.value, term.key, term.weight, options.get("std", "none"))
     size = count(term.key, (term.weight > 0).astype(np.float64))  # [N] members that count

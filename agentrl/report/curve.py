@@ -38,15 +38,16 @@ def curve_svg(curve: CurveData) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'font-family="system-ui, sans-serif" font-size="13" fill="{INK}">',
-        f"<title>{escape(curve.name)}: success on tasks never seen</title>",
+        f"<title>{escape(curve.name)}: success on held-out tasks</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text x="{LEFT}" y="22" font-size="15" font-weight="600">{escape(curve.name)}: success on tasks never seen'
+        f'<text x="{LEFT}" y="22" font-size="15" font-weight="600">{escape(curve.name)}: success on held-out tasks'
         "</text>",
         *_axes(last),
         *_training(curve, last),
     ]
     most = max((point.episodes for point in curve.evaluations), default=0)
-    # At iteration 0 the picture shows the evaluation of the clone; only a run without a clone shows that of the start.
+    # At iteration 0 the picture shows the evaluation of the clone; the evaluation of the start is shown only if the
+    # run has no clone.
     cloned = any(point.name == "clone" for point in curve.evaluations)
     ends: list[tuple[float, str]] = []
     for mode, shift in (("sampled", -2.0), ("greedy", 2.0)):

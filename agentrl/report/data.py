@@ -42,7 +42,7 @@ def credit_data(
         at_most: largest number of steps to show if `groups` is None. Groups are shown whole, and at least one is shown.
             `CreditData.shown` states how many groups and steps are shown.
         decode: function from token ids to a text per id; default: the page shows the ids.
-        text_chars: largest number of characters of one text, as `TEXT_CHARS`.
+        text_chars: largest number of characters of one text; see `TEXT_CHARS`.
 
     Raises:
         ValueError: a group does not exist.
@@ -119,7 +119,7 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
 
 
 class _Places(NamedTuple):
-    """Where the page shows the rows of a graph, and their values. All arrays but `place` are [N].
+    """Where the page shows the rows of a graph, and the values of the rows. All arrays except `place` are [N].
 
     Attributes:
         place: [N+1], row -> shown step, -1 for rows that are not shown; the last entry is for row -1.
@@ -135,7 +135,7 @@ class _Places(NamedTuple):
 
 
 class _Words:
-    """Numbers the words (names of states or actions) that the page shows; equal words get the same number."""
+    """Gives a number to each name of a state or an action that the page shows; equal names get the same number."""
 
     def __init__(self, graph: StepGraph, kind: str, text_chars: int) -> None:
         self.graph, self.kind, self.text_chars = graph, kind, text_chars

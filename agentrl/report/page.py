@@ -1,8 +1,9 @@
-"""Writes the credit page and the page of a run, each as one HTML file with its data, which needs no network.
+"""Writes the credit page and the page of a run. Each is one HTML file that holds its data and needs no network.
 
 The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
-never parses a text of a model or an environment as HTML. A content security policy allows this one script and nothing
-from outside. The page of `agentrl inspect` has no data; its policy also allows requests to the server that sent it.
+never parses a text of a model or an environment as HTML. A content security policy allows this one script, the
+styles in the file, and no request. The page of `agentrl inspect` has no data; its policy also allows requests to the
+server that sent it.
 """
 
 import base64
@@ -66,7 +67,7 @@ def _page(
         "script": script,
     }
     text = (static / shell).read_text()
-    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass: marks inside a value are not replaced
+    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass, so marks in a value stay
 
 
 def write_credit_page(data: CreditData, path: Path) -> int:

@@ -1,5 +1,7 @@
-"""Makes texts and numbers fit for a file. JSON of other programs may hold lone surrogates, which UTF-8 cannot encode,
-and JSON has no NaN and no infinity."""
+"""Prepares texts and numbers for JSON files.
+
+JSON of other programs may hold lone surrogates, which UTF-8 cannot encode, and JSON has no NaN and no infinity.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Reads the data of a run's page from the run's folder, and from the folder of another run to compare with."""
+"""Reads the data of a run's page from the run's folder, and from the folder of a run with which it is compared."""
 
 import contextlib
 import inspect
@@ -52,12 +52,13 @@ from agentrl.settings import Settings
 # Failures and situations are counted over this many of the newest stored iterations. To find decisions that became
 # certain too early, the same number of the oldest stored iterations is read as well.
 RECENT = 10
-SITUATIONS = 15  # largest number of situations on the page, which shows the most frequent ones
+SITUATIONS = 15  # the page shows at most this many situations, the most frequent first
 NEEDED = {  # stage -> the names of the texts, and of the numbers, that each of its lines has
     "train": ((), ("reward", "episodes", "constant_groups")),
     "eval": (("name", "mode", "benchmark", "panel"), ("episodes", "success_rate", "env_errors", "invalid_share")),
 }
-MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")  # endings of the names of numbers
+# A name with one of these endings is the name of a number.
+MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success")
 Situation = Callable[..., str] | None
 
 
@@ -65,8 +66,8 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
     """Everything on the page of a run, finished or not.
 
     Args:
-        run: its folder.
-        against: the folder of another run, to compare with.
+        run: the folder of the run.
+        against: the folder of a run with which this run is compared; None for no comparison.
         budget: how many steps to show, and how much of their texts; default: `Budget()`.
 
     Raises:
@@ -103,7 +104,7 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics; ValueError if a line is not what a run writes."""
+    """The rows of a run's metrics; ValueError if a line does not have the form that a run writes."""
     path = run / "metrics.jsonl"
     rows = printable(read_metrics(path))
     for line, row in enumerate(rows, 1):
@@ -117,7 +118,7 @@ def _wrong_in(row: Any) -> str:
     if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
         return "it needs a stage and a step"
     texts, numbers = NEEDED.get(row["stage"], ((), ()))
-    if "guided_share" in row:  # a guide may have helped every chain
+    if "guided_share" in row:  # if a guide helped every chain, the line has no reward
         numbers = tuple(name for name in numbers if name != "reward")
     for key in texts:
         if not isinstance(row.get(key), str):
@@ -155,7 +156,7 @@ def _situation(config: Mapping[str, Any]) -> Situation:
 
 
 def _words_of(situation: Situation) -> str:
-    """The first two paragraphs of the documentation of the environment's hook `situation`, which explain its names."""
+    """The first two paragraphs of the documentation of the environment's hook `situation`, which explain the names."""
     paragraphs = (inspect.getdoc(situation) or "").split("\n\n")[:2] if situation else []
     return printable(" ".join(" ".join(paragraphs).split()))
 
@@ -173,7 +174,7 @@ def _decisions(
 
 
 def _span(iterations: Sequence[int]) -> str:
-    """Such as "iteration 150 to 159"; empty for none."""
+    """The iterations in words, such as "iteration 150 to 159"; empty if there are none."""
     if not iterations:
         return ""
     return f"iteration {iterations[0]}" + (f" to {iterations[-1]}" if len(iterations) > 1 else "")
@@ -197,7 +198,7 @@ def _parts(
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
     budget: Budget,
 ) -> tuple[list[PartData], list[int]]:
-    """The parts that the page can open, the last iteration first; and a number per part.
+    """The parts that the page can open, and a number per part. Iterations come first, the last iteration before others.
 
     The number of a training part is its iteration. The number of evaluation n, counted from 0, is -1 - n.
     """
@@ -233,7 +234,9 @@ def _training_kinds(files: Sequence[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in files:
         stored = None
-        with contextlib.suppress(ValueError):  # the file is sound, because its graph was read; it may have no note
+        with contextlib.suppress(
+            ValueError
+        ):  # the graph in the file was read, so the file is whole; but it may have no note
             stored = read_note(file).get(TASK_KINDS)
         if isinstance(stored, dict):
             found |= {str(task): printable(str(kind)) for task, kind in stored.items()}
@@ -326,15 +329,15 @@ def _left_out(
 ) -> Iterator[str]:
     trained = sum(row["stage"] == "train" for row in rows)
     if len(curve.iteration) < trained:
-        yield f"{len(curve.iteration)} of {trained} iterations stand in the curves."
+        yield f"The curves show {len(curve.iteration)} of {trained} iterations."
     shown = len(shown_iterations([*files]))
     if shown < len(files):
         yield (
             f"Steps of {shown} of {len(files)} stored iterations are shown, whole groups of each; agentrl credit "
-            f"METHOD --steps {run_word(run)}/graphs/NNNNNN.safetensors --html OUT shows any other."
+            f"METHOD --steps {run_word(run)}/graphs/NNNNNN.safetensors --html OUT shows the steps of another iteration."
         )
     if trained and not files:
         yield "No steps are stored, so no credit is shown: train with run.graphs_every of 1 or more."
     without = [evaluation_rank(path) for path, graph in held_out.values() if graph is None]
     if without:
-        yield "Of held-out episodes only the outcomes are stored (an older version wrote this run)."
+        yield "Only the outcomes of held-out episodes are stored, and not their steps: an older agentrl wrote this run."

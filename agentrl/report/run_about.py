@@ -14,7 +14,10 @@ from agentrl.settings import Settings
 
 Row = Mapping[str, Any]
 ENTRIES = ("env", "engine", "context", "sampler", "rollout", "credit", "loss")  # sections that name a catalogue entry
-OF_THE_RUN = ("run.name", "run.folder")  # keys that name the run and say nothing about it
+OF_THE_RUN = (
+    "run.name",
+    "run.folder",
+)  # these keys only name the run; a difference in them is no difference of recipes
 
 
 def about_data(
@@ -87,7 +90,7 @@ def _facts(config: Mapping[str, Any], rows: Sequence[Row], curve: CurveData) -> 
 
 
 def recipe_difference(config: Mapping[str, Any]) -> list[OptionData] | None:
-    """The keys whose value differs from the default under the same environment, model and catalogue entries.
+    """The keys whose value differs from the default that holds for the same environment, model and catalogue entries.
 
     None if the environment, the model or an entry cannot be loaded.
     """

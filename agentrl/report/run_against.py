@@ -15,8 +15,8 @@ from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
 
-PAIRS = 6  # the page shows at most so many tasks that only A solved, and as many that only B solved
-TEXT_CHARS = 400  # largest number of characters of a state or an action in the tables of these tasks
+PAIRS = 6  # largest number of tasks on the page that only A solved; the same limit holds for B
+TEXT_CHARS = 400  # largest number of characters of a state or an action in the tables of such tasks
 
 
 def against_data(a: Path, b: Path, configs: Sequence[Mapping[str, Any]], curve: CurveData) -> AgainstData:

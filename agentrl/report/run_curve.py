@@ -13,8 +13,8 @@ from agentrl.report.printable import printable
 from agentrl.report.run_schema import CurveData, EvaluationPoint
 
 Row = Mapping[str, Any]
-ORDER = ("sampled", "greedy")  # sampled first: it is how the policy acts in training
-AT_MOST = 1_000  # a run with more iterations is shown by every n-th iteration, at most this many, and the last one
+ORDER = ("sampled", "greedy")  # sampled comes first, because the policy also samples in training
+AT_MOST = 1_000  # of a longer run, the page shows every n-th iteration (at most this many) and the last one
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What goes wrong? Counts stored episodes by ending and type of task; counts last steps, loops and invalid answers."""
+"""What goes wrong? Counts stored episodes by ending and type of task, and counts last steps, loops, invalid answers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -62,7 +62,8 @@ def failures_of_graphs(
         graphs: the rollouts.
         kinds: key of a task -> its type; a task without an entry counts as type "".
         links: where the page shows a step.
-        situation: the environment's hook that names situations; None: the kind of action in a step names its situation.
+        situation: the environment's hook that names situations; if None, the situation of a step is the kind of its
+            action.
     """
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
     scored = [one for one in ended if one.ending != LOST]
@@ -86,7 +87,7 @@ def failures_of_graphs(
 
 
 def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> FailureData:
-    """Failures in an evaluation whose outcomes are stored, but not its steps."""
+    """Failures in an evaluation of which only the outcomes are stored, and not the steps."""
     cells: Counter[tuple[str, str]] = Counter()
     won: Counter[tuple[str, str]] = Counter()
     for one in outcomes:
@@ -169,7 +170,7 @@ def _last_kinds(
 
 
 def _among(scored: Sequence[Ended], so: Sequence[bool]) -> tuple[int, int, int, int]:
-    """[failed episodes with the property, failed episodes, succeeded episodes with it, succeeded episodes]."""
+    """Numbers of failed episodes with the property, failed episodes, succeeded episodes with it, succeeded episodes."""
     counted = Counter((one.succeeded, is_so) for one, is_so in zip(scored, so, strict=True))
     lost, won = counted[False, True], counted[True, True]
     return lost, lost + counted[False, False], won, won + counted[True, False]

@@ -26,8 +26,11 @@ AS_STORED = "as stored"
 class Budget(NamedTuple):
     """Limits of the page.
 
-    The largest number of steps that it shows of the last iteration, of each other iteration and of each evaluation, and
-    the largest number of characters of a text.
+    Attributes:
+        last: largest number of steps of the last iteration.
+        other: largest number of steps of each other iteration.
+        evaluation: largest number of steps of each evaluation.
+        text_chars: largest number of characters of a text.
     """
 
     last: int = 1_600
@@ -149,7 +152,7 @@ def _credits(
         try:
             credits[entry.name] = assign(entry, graph)
         except ValueError:
-            continue  # it needs a column that these steps do not have
+            continue  # the method needs a column that these steps do not have
         options[entry.name] = entry.config.model_dump(mode="json")
     if (method is None or method.name not in credits) and graph.has("advantage"):
         given = graph.columns["advantage"]
@@ -160,7 +163,7 @@ def _credits(
 
 
 def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
-    """A method to compare with. Options that it has in common with the run's method get that method's values."""
+    """A method with which the run's method is compared. Options that the two have in common get the run's values."""
     loaded = catalogue.load(CreditMethod, name)
     given = {} if own is None else own.config.model_dump(exclude={"preset"})
     shared = {key: value for key, value in given.items() if key in loaded.config.model_fields}
@@ -171,9 +174,9 @@ def _beside(name: str, own: Entry[CreditMethod] | None) -> Entry[CreditMethod]:
 
 
 def _about(name: str, own: Entry[CreditMethod] | None) -> str:
-    """The first sentence of a method's file, and its paper; for stored advantages, a sentence that says so."""
+    """The first sentence of a method's file, and its paper; for stored advantages, what they are."""
     if name == AS_STORED:
-        return "the advantages that the run has stored; its method cannot be loaded or computed here"
+        return "the advantages that the run has stored, because its method cannot be loaded or computed here"
     hooks = own.hooks if own is not None and own.name == name else catalogue.load(CreditMethod, name)
     first = " ".join(hooks.about.partition("\n\n")[0].split()).rstrip(".")
     return f"{first} ({hooks.paper})." if hooks.paper else f"{first}."
@@ -182,8 +185,9 @@ def _about(name: str, own: Entry[CreditMethod] | None) -> str:
 def _groups(graph: StepGraph, credits: Mapping[str, Credit], at_most: int) -> tuple[list[int], list[str]]:
     """Numbers of the groups to show, ascending, and the reason for each.
 
-    These are the first group in which all copies succeeded, the first in which all failed, and then the groups with the
-    widest spreads of credit, as many as `at_most` steps allow.
+    These are the first group in which all copies succeeded, the first group in which all copies failed, and then
+    groups in the order of their spread of credit, widest first, as long as the page shows at most `at_most` steps. The
+    group with the widest spread is always shown.
     """
     numbers = np.unique(graph.group).tolist()
     played = graph.kind == PLAYED
@@ -208,8 +212,8 @@ def _story(data: CreditData) -> tuple[str, list[int]]:
     """A sentence on the steps with most and with least credit in the group with the widest spread of credit.
 
     Returns:
-        The sentence for the first method, and the rows of these two steps. No rows if no step has credit, or if all
-        steps have equal credit; then the sentence says so. An empty sentence if the page has no method.
+        The sentence for the first method, and the rows of these two steps. If no step has credit, or all steps have
+        equal credit, the sentence says so and there are no rows. If the page has no method, the sentence is empty.
     """
     if not data.methods or not data.groups:
         return "", []

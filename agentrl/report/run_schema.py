@@ -1,4 +1,4 @@
-"""The data of a run's page, as typed and versioned classes, which `agentrl report RUN --json` prints.
+"""The data of a run's page, as typed and versioned classes. `agentrl report RUN --json` prints these data.
 
 Each class answers one question of the page. Shares lie between 0 and 1; an unknown number is null, which is not 0.
 """
@@ -37,7 +37,7 @@ class AboutData(BaseModel, frozen=True):
         defaults: True if the defaults are known. False if a part of the recipe cannot be loaded here, such as an
             environment whose file is missing.
         versions: the versions of Python and of the packages, as the run stored them.
-        command: the command that trains such a run again.
+        command: the command that trains a run with the same recipe.
         seconds: CPU seconds by phase, over all lines of timings.
     """
 
@@ -123,9 +123,9 @@ class HealthData(BaseModel, frozen=True):
         rules: number of rules that were checked.
         looked_at: rule -> the condition under which the rule is broken, with its threshold, in words.
         series: metric -> one number per iteration of `CurveData.iteration`.
-        mass: turn -> the share of the credit that lies on this turn, where positive and negative parts count without
-            their signs; turn 16 stands for all turns from 16 on. One number per shown iteration; null in iterations
-            that did not measure it.
+        mass: turn -> the share of the credit that lies on this turn, where positive and negative advantages count
+            without their signs; turn 16 stands for all turns from 16 on. One number per shown iteration; null in
+            iterations that did not measure it.
     """
 
     findings: Sequence[FindingData]
@@ -188,15 +188,16 @@ class FailureData(BaseModel, frozen=True):
 
     Attributes:
         source: which episodes, in words.
-        episodes, failed: scored episodes, and those without success; `cells` also count episodes that were lost.
+        episodes, failed: number of scored episodes, and number of those without success. `cells` also count the
+            episodes that were lost to a fault, which are not scored.
         cells: numbers of episodes by ending and type of task.
         last: most frequent last steps of failed episodes; null if only the outcomes of the episodes are stored.
         last_kinds: the last steps of failed episodes, counted by situation.
         looping: [failed episodes with a loop, failed, succeeded with a loop, succeeded]; null under the same condition
             as `last`.
         loops: the states that episodes left three times or more; the state with the most such episodes comes first.
-        back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to a state and at once
-            back.
+        back_and_forth: like `looping`, for episodes that repeat an action in a state, or go to another state and back
+            at once.
         invalid: the most frequent invalid answers, counted by text and status.
         answers: number of all answers, valid and invalid.
     """
@@ -318,8 +319,8 @@ class AgainstData(BaseModel, frozen=True):
 
     Attributes:
         name: name of B.
-        verdicts: one sentence per mode, or why there is no comparison; and reasons, other than the policies, for which
-            the success may differ.
+        verdicts: one sentence per mode, or a sentence that says why there is no comparison; then sentences on reasons,
+            other than the policies, why the success rates may differ.
         modes: the comparisons, one per mode.
         recipe: (key, value of A, value of B) for each key that differs.
         curve: learning curve of B.
@@ -333,7 +334,7 @@ class AgainstData(BaseModel, frozen=True):
 
 
 class RunData(BaseModel, frozen=True):
-    """Everything on the page of a run; `schema_version` counts changes of this form.
+    """Everything on the page of a run; `schema_version` counts the changes of this class.
 
     Version 3 added `looked_at`, `back_and_forth`, `situations_rest` and `situations_from`, and holds `CreditData` of
     version 3. Version 2 added `panel`, `singled_out` and `situation_words`, and holds `CreditData` of version 2.

@@ -15,7 +15,7 @@ MOST_MEMBERS = 60  # largest number of tokens of an allowed set that the page li
 
 
 class AllowedSets:
-    """Collects the allowed sets of the shown tokens, each once, in `found`.
+    """Collects the allowed sets of the shown tokens in `found`, which holds each set one time.
 
     Args:
         decode: see `Decode`.

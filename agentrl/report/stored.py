@@ -1,4 +1,4 @@
-"""Lists the step graphs that a run has stored, and searches their episodes. Nothing is written."""
+"""Lists the step graphs that a run has stored, and searches their episodes. This module writes nothing."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ class Found(BaseModel, frozen=True):
     """An episode that a search has found.
 
     Attributes:
-        row: row of the first step that holds the text; of the episode's first step if no text is searched for.
+        row: row of the first step that holds the text; if no text is searched for, row of the episode's first step.
         episode, group: numbers in the graph.
         task, agent, ending, kind: task key, agent, ending and kind of the episode, as names.
         score: score of the episode; null if it is not finite.

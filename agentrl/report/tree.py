@@ -69,7 +69,7 @@ def tree_nodes(
 def values_below(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
     """[N] float64, the value of each of `rows`: the mean of its children's values (`tree_up`), or a leaf's score.
 
-    Played steps and probes are averaged separately. All other rows are NaN: those not in `rows`, candidates,
+    Played steps and probes are averaged separately. All other rows are NaN: rows that are not in `rows`, candidates,
     demonstrations, and rows of episodes that were lost to a fault (`StepGraph.failed`).
     """
     value = np.full(len(graph), np.nan)

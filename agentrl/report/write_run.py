@@ -18,7 +18,9 @@ BUDGETS = (  # the first budget whose page fits is used; if no page fits, the la
 
 
 def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_BYTES) -> tuple[RunData, bytes]:
-    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes`, or the last.
+    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes` bytes.
+
+    If no page is small enough, the last of `BUDGETS` is used.
 
     Raises:
         ValueError: a folder holds no run, or a file in it is damaged.
@@ -26,7 +28,7 @@ def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_
     for number, budget in enumerate(BUDGETS):
         data = run_data(run, against, budget)
         if number:
-            fewer = f"Fewer and shorter steps are shown, so that the page has at most {most_bytes / 1e6:g} MB."
+            fewer = f"Fewer steps and shorter texts are shown, so that the page has at most {most_bytes / 1e6:g} MB."
             data = data.model_copy(update={"left_out": [*data.left_out, fewer]})
         page = run_page(data).encode()
         if len(page) <= most_bytes:

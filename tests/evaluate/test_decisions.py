@@ -144,7 +144,7 @@ def test_a_decision_that_became_certain_while_it_fails_is_found():
         "0% now",
         "37% of its episodes",
         "25% of the episodes",
-        "50% of the others",
+        "50% of the episodes with an alternative",
     ):
         assert part in found.text
 

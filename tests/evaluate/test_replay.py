@@ -107,7 +107,7 @@ def test_chains_that_left_no_row_are_missed():
     (record,) = called(crew(["walk", "done"]))
     record.called.clear()
     (one,) = with_errands(build_graph([record])).differences
-    assert str(one) == "boss/0, turn 0: agents called was 0, is 1"
+    assert str(one) == "boss/0, turn 0: the number of called agents was 0, is 1"
 
 
 @pytest.fixture

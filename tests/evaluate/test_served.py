@@ -153,13 +153,13 @@ def test_a_server_that_ignores_tools_is_named(serve, capsys):
         (
             answer("I go. <action>look</action>"),
             "answers.no_format",
-            "4 of 4 answers held an action, but lacked another part of the format; missing is <think> and "
+            "4 of 4 answers held an action, but lacked another part of the format; the missing part is <think> and "
             "</think>: the action was carried out, and the answer counts as invalid; such as 'I go. <action>look",
         ),
         (
             answer("<action>look</action>", reasoning_content="Let me think"),
             "answers.no_format",
-            "missing is <think> and </think>; the server took the reasoning out of the text:",
+            "the missing part is <think> and </think>; the server took the reasoning out of the text:",
         ),
         (answer("<think> a 门 </think><action>look</action>"), "answers.no_format", "without Chinese characters"),
         (answer("I would go."), "answers.no_action", "4 of 4 answers held no action that could be read"),
@@ -194,7 +194,7 @@ def test_answers_that_are_all_empty_are_named_last_and_in_comparisons(serve, cap
     assert "warning" not in capsys.readouterr().err
     assert main(["compare", str(empty), str(whole)]) == 0
     (note,) = capsys.readouterr().out.split("\nnote: ")[1:]
-    assert re.match(r"in A, all \d+ answers were empty, so its success may say little", note)
+    assert re.match(r"in A, all \d+ answers were empty, so this success rate may say little", note)
     assert f"agentrl view {empty} --failed" in note
     assert main(["compare", str(whole), str(other), "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["notes"]  # limits.retries changes no episode

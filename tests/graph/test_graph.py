@@ -69,8 +69,8 @@ def test_broken_columns_are_refused(name, row, value, sentence):
         ({"allowed_ids": np.array([3])}, "must cover allowed_ids"),
         ({"context": np.array([-1, 1, -1, 0, -1])}, "a context must come before"),
         ({"context": np.array([-1, -2, -1, 0, -1])}, "a context is a row"),
-        ({"context_tokens": np.array([0, 4, 0, 2, 0])}, "cannot keep more of a path"),
-        ({"context_tokens": np.array([1, 3, 0, 2, 0])}, "cannot keep more of a path"),
+        ({"context_tokens": np.array([0, 4, 0, 2, 0])}, "cannot keep more tokens of a path"),
+        ({"context_tokens": np.array([1, 3, 0, 2, 0])}, "cannot keep more tokens of a path"),
         ({"context_tokens": np.array([0, -1, 0, 2, 0])}, "a context is a row"),
     ],
 )

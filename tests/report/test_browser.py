@@ -143,7 +143,7 @@ def test_the_same_action_with_other_credit_is_said_and_the_graph_fits_its_frame(
     page = open_page(data, "#row=8")  # go bedroom from the hall, in the episode that failed; "detour" did it too
     other = f"{data.methods[0].advantage[3]:+.2f}"
     assert f"The same action here got {other} once" in page.text_content("#same-action")
-    assert "this episode was later lost" in page.text_content("#same-action")
+    assert "in this episode, which later failed" in page.text_content("#same-action")
     assert "A circle without a number" in page.text_content("#merged")
     assert open_page(data, "#row=2").query_selector("#same-action") is None  # no other step left this state
     inside = """() => { const frame = document.querySelector("#merging .scroll").getBoundingClientRect();
@@ -191,7 +191,7 @@ def test_branches_called_agents_candidates_and_probes_are_drawn_and_explained(op
     page = open_page(data_of(graph.with_columns(kind=kind), "grpo"))
     assert page.get_attribute("[data-view=tree]", "aria-pressed") == "true"  # stored branches: the tree comes first
     legend = page.text_content("#legend")
-    for words in ("a branch leaves its stem", "an agent is called", "a candidate", "a probe", "an invalid answer"):
+    for words in ("a branch begins", "an agent is called", "a candidate", "a probe", "an invalid answer"):
         assert words in legend
     assert "searcher: look" in page.text_content("#names")
     assert len(page.query_selector_all("#timeline .link.called")) == 1 == len(page.query_selector_all("#graph .called"))

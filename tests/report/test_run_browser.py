@@ -124,7 +124,7 @@ def test_findings_and_series_are_shown(open_run, tmp_path):
     kept = texts(page, "#passed li")
     assert "✓ invalid would warn if at least 50% of the answers had no valid action." in kept
     assert not any("flat_reward" in text for text in kept)
-    assert page.text_content("#passed summary") == f"The {len(kept)} rules that are kept"
+    assert page.text_content("#passed summary") == f"The {len(kept)} rules that are met"
     entropy = page.query_selector("[data-series=entropy]").text_content()
     assert "entropy, nats per token" in entropy and "first 0.9, last -0.2, from -0.2 to 0.9" in entropy
     assert "most in turn 0, 75%" in page.query_selector("[data-series=mass]").text_content()
@@ -146,7 +146,7 @@ def test_a_failure_opens_its_episode(open_run, tmp_path):
     graph = read_graph(run / "graphs" / "000002.safetensors")
     row = int(np.flatnonzero(graph.last & ~graph.succeeded)[0])
     assert page.query_selector(".cell.selected").get_attribute("data-step") == str(row)
-    assert "episode lost: failed by turn_limit" in page.text_content("#of-episode")
+    assert "episode lost: failed, ending turn_limit" in page.text_content("#of-episode")
     assert texts(page, "#conversation .saw") == ["hall", "bedroom", "closet", "bedroom"]
     assert page.query_selector(".turn.now").get_attribute("data-turn") == "3"
     assert page.evaluate("location.hash") == f"#part=0&row={row}&method=gigpo"
@@ -183,7 +183,8 @@ def test_two_runs_stand_side_by_side_from_where_they_part(open_run, tmp_path):
     page = open_run(a, against=b)
     assert "no difference is shown" in page.text_content("#comparison")
     first = page.query_selector_all("#comparison details")[1]
-    assert first.query_selector("summary").text_content() == "B alone solved t2 (fetch), sampled: they part at step 1"
+    words = "B alone solved t2 (fetch), sampled: the episodes first differ at step 1"
+    assert first.query_selector("summary").text_content() == words
     first.query_selector("summary").click()
     parted = [one.text_content() for one in first.query_selector_all(".parted")]
     assert parted == ["1 ✗", "bedroom→ go closet", "bedroom→ go hall"]

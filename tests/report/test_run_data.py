@@ -84,7 +84,7 @@ def test_long_runs_are_thinned_and_say_so(tmp_path):
     rows = [train_row(step, success=0.5) for step in range(AT_MOST + 5)]
     data = run_data(make_run(tmp_path / "r", rows=rows, graphs=0))
     assert len(data.curve.iteration) == len(data.health.series["entropy"]) == 503
-    assert f"503 of {AT_MOST + 5} iterations stand in the curves." in data.left_out
+    assert f"The curves show 503 of {AT_MOST + 5} iterations." in data.left_out
 
 
 def test_iterations_without_a_success_have_none_in_the_curve(tmp_path):

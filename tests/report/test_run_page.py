@@ -69,7 +69,7 @@ def test_a_page_that_would_be_too_large_shows_less_and_says_so(tmp_path):
     whole, page = fitting_page(run)
     assert whole.parts[0].data.shown == "40 of 40 groups, 80 of 80 steps"
     data, smaller = fitting_page(run, most_bytes=len(page) - 1)
-    assert len(smaller) < len(page) and "Fewer and shorter steps are shown" in data.left_out[-1]
+    assert len(smaller) < len(page) and "Fewer steps and shorter texts are shown" in data.left_out[-1]
     assert max(map(len, data.parts[0].data.states)) < max(map(len, whole.parts[0].data.states))
 
 

@@ -150,7 +150,7 @@ function drawTimeline() {
     const episode = data.episodes[e], y = 4 + line * ROW, first = episode.steps[0];
     const mark = episode.failed ? "!" : episode.succeeded ? "✓" : "✗";
     node(names, "text", { x: 4 + 10 * episode.lane, y: y + 20 }, short(episodeWords(e), 17 - 2 * episode.lane)).append(titled(episode.name));
-    node(names, "text", { x: left - 6, y: y + 20, "text-anchor": "end" }, mark).append(titled(episode.failed ? "lost to the environment" : episode.succeeded ? "succeeded" : "failed"));
+    node(names, "text", { x: left - 6, y: y + 20, "text-anchor": "end" }, mark).append(titled(episode.failed ? "lost to a fault" : episode.succeeded ? "succeeded" : "failed"));
     const from = first === undefined ? -1 : steps.parent[first] >= 0 ? steps.parent[first] : steps.caller[first];
     if (from >= 0 && place[from]) {
       const [x, above] = place[from], [to, below] = place[first];
@@ -183,7 +183,7 @@ function drawLegend(shown, scale, rows, values) {
     ["dot", "a reward", rows.some((i) => steps.reward[i])],
     ["selected", "the chosen step", selected !== undefined],
     ["same", "the same state in another step", selected !== undefined && elsewhere().length > 1],
-    ["line", "a branch leaves its stem", paths.some((i) => steps.parent[i] >= 0)],
+    ["line", "a branch begins", paths.some((i) => steps.parent[i] >= 0)],
     ["line called", "an agent is called", paths.some((i) => steps.parent[i] < 0 && steps.caller[i] >= 0)],
   ];
   for (const [kind, words, occurs] of marks) {
@@ -313,7 +313,7 @@ function drawChoices(panel, tokens) {
       node(row, "td", { class: "soft words" }, allowed < 0 ? "every token" : allowedWords(allowed, data.allowed[allowed].words.length));
     }
   }
-  node(panel, "p", { class: "soft" }, "Tokens are darker the less likely they were" + (forced ? `; ${forced} of ${tokens.length} had no alternative.` : "."));
+  node(panel, "p", { class: "soft" }, "The less likely a token was, the darker it is" + (forced ? `; ${forced} of ${tokens.length} had no alternative.` : "."));
 }
 
 function drawParts(panel, i) {
@@ -343,12 +343,12 @@ function drawAgreement() {
     node(row, "td", {}, fixed(100 * pair.sign_disagreements, 1) + "%");
   }
   for (const pair of data.agreement) if (pair.most_apart.some((step) => step.apart > 0)) drawApart(section, pair);
-  node(section, "p", { class: "soft" }, "Over all stored steps, not only the shown ones. Apart: the difference of the two advantages, each measured in the root mean square of its method, so that methods of different size can be compared.");
+  node(section, "p", { class: "soft" }, "Computed over all stored steps, not only the shown ones. Apart: the difference of the two advantages, each divided by the root mean square of its method's advantages, so that methods of different scale can be compared.");
 }
 
 // the steps at which two methods differ most, with both numbers
 function drawApart(section, pair) {
-  node(section, "h3", {}, `Where ${pair.methods.join(" and ")} are most apart`);
+  node(section, "h3", {}, `Steps at which ${pair.methods.join(" and ")} differ most`);
   const table = node(node(section, "div", { class: "scroll" }), "table", { class: "apart" }), head = node(table, "tr");
   for (const [word, kind] of [["step", "words"], ...pair.methods.map((m) => [m, ""]), ["apart", ""], ["", ""]]) node(head, "th", { class: kind }, word);
   for (const step of pair.most_apart.filter((one) => one.apart > 0)) {

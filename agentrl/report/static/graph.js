@@ -115,12 +115,12 @@ function drawMerged(svg) {
   labels.sort((a, b) => b.on - a.on || b.uses - a.uses);
   const hidden = labels.filter((label) => !placeLabel(label, places, width)).length;
   const repeated = g.visits.some((v) => v > 1), folded = g.states.length - kept.length;
-  return "A circle is a state, its number how many steps left it, darker where the episodes that left it scored more; an arrow is an action, " +
-    `its width how often it was taken, its colour the mean of ${name}.` +
+  return "A circle is a state. Its number is the number of steps that left it; the darker it is, the higher is the mean score of these steps' episodes. " +
+    `An arrow is an action. Its width shows how often it was taken, its colour the mean of ${name}.` +
     (kept.some((k) => !g.visits[k]) ? " A circle without a number was reached and never left: an episode ended there." : "") +
     (repeated ? "" : " No state of this group was left twice, so methods that compare the steps of one state have nothing to compare here.") +
-    (folded ? ` ${folded} states that were left once at most are not drawn.` : "") +
-    (hidden ? ` ${hidden} of ${labels.length} arrows have no room for their words: point at one, or choose its step.` : "");
+    (folded ? ` ${folded} states that at most one step left are not drawn.` : "") +
+    (hidden ? ` ${hidden} of ${labels.length} arrows have no room for their words: point at an arrow, or choose its step.` : "");
 }
 
 function arrowTip(svg) {
@@ -229,9 +229,9 @@ function drawTree(svg) {
     drawBox(svg, tree[n], at[n], values, scale);
     if (folds(n)) node(svg, "text", { class: "soft", x: at[n].x + BOX + 6, y: at[n].y + TALL / 2 + 4 }, `… ${tail[n]} more steps`);
   }
-  return `A box is what was done after one history, with the mean of ${name}, how many steps did it, and its value: the mean score of what follows. ` +
-    "Episodes part where a box has several successors." + (tree.some((one) => one.called) ? " A dashed line leads to an agent that was called." : "") +
-    (folded ? ` ${folded} steps behind the last parting are folded; choose one of them to see it.` : "") + (left ? ` ${left} branches have no room and are not drawn.` : "");
+  return `A box is an action after one history. It shows the mean of ${name}, the number of steps that took the action, and its value: the mean of the values of the next steps; a last step has the score of its episode. ` +
+    "If a box has several successors, the episodes differ from there on." + (tree.some((one) => one.called) ? " A dashed line leads to an agent that was called." : "") +
+    (folded ? ` ${folded} steps after the last box with several successors are folded; choose one of these steps to see it.` : "") + (left ? ` ${left} branches have no room and are not drawn.` : "");
 }
 
 function drawBranch(svg, one, { x, y }, from) {

@@ -10,7 +10,7 @@ async function ask(route, query) {
   try {
     response = await fetch(`${route}${query ? "?" + query : ""}`);
   } catch {
-    throw new Error("agentrl inspect does not answer: it was stopped, or it waits; start it again");
+    throw new Error("agentrl inspect does not answer: it was stopped or suspended; start it again");
   }
   const value = await response.json();
   if (!response.ok) throw new Error(value.error);
@@ -211,7 +211,7 @@ function drawBranch(panel, i) {
   if (!answer.branch || steps.kind[i] !== "played") return;
   const line = node(panel, "p", { class: "command" }), command = `${answer.branch} --episode ${answer.episode[i]} --turn ${steps.turn[i]}`;
   const shown = node(line, "code", { id: "command", hidden: "" }, command);
-  node(line, "button", { id: "branch", title: "play this step again from here: shows the command" }, "branch from here").onclick = () => { shown.hidden = !shown.hidden; };
+  node(line, "button", { id: "branch", title: "show the command that plays new continuations from this step" }, "branch from here").onclick = () => { shown.hidden = !shown.hidden; };
   line.prepend(line.lastChild);
 }
 

@@ -144,7 +144,7 @@ function drawCurveLegend() {
   if (has("sampled")) item("held-out, sampled as in training", (svg) => { node(svg, "path", { class: "sampled", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 3.8 }); });
   if (has("greedy")) item("held-out, greedy: always the most likely token", (svg) => { node(svg, "path", { class: "greedy", d: "M2 7H28" }); node(svg, "rect", { class: "greedy", x: 11, y: 3, width: 8, height: 8 }); });
   const fewer = [...new Set(curves.flatMap((c) => c.evaluations.length ? onFewer(c) : []).map((e) => e.episodes))], whole = all.reduce((most, e) => Math.max(most, e.episodes), 0);
-  if (fewer.length) item(`small: only ${fewer.join(" or ")} of the ${whole} tasks; compare marks of one size`, (svg) => { node(svg, "path", { class: "sampled small", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 2.2 }); });
+  if (fewer.length) item(`small: only ${fewer.join(" or ")} of the ${whole} tasks; compare only marks of equal size`, (svg) => { node(svg, "path", { class: "sampled small", d: "M2 7H28" }); node(svg, "circle", { class: "sampled", cx: 15, cy: 7, r: 2.2 }); });
   if (all.length) item("95% interval (Wilson)", (svg) => node(svg, "path", { class: "sampled bound", d: "M15 1V13M11 1H19M11 13H19" }));
   item("training tasks, each iteration", (svg) => node(svg, "path", { class: "training", d: "M2 10L9 4L16 9L23 3L28 8" }));
   item("training tasks, mean of ten", (svg) => node(svg, "path", { class: "smooth", d: "M2 9L28 5" }));
@@ -168,7 +168,7 @@ function drawCurveTable() {
 
 const SHOWN = [["entropy", "entropy, nats per token"], ["approx_kl", "KL to the policy that sampled, nats"], ["mismatch_max", "log-prob mismatch of engine and trainer, largest, nats"],
   ["clip_fraction", "share of clipped ratios"], ["grad_norm", "gradient norm"], ["skipped_steps", "skipped optimiser steps"], ["constant_groups", "share of constant groups"],
-  ["invalid_share", "share of invalid answers"], ["truncated_share", "share of cut episodes"], ["env_error_share", "share of lost episodes"], ["steps", "steps per episode"], ["tokens", "tokens per iteration"],
+  ["invalid_share", "share of invalid answers"], ["truncated_share", "share of truncated episodes"], ["env_error_share", "share of episodes lost to faults"], ["steps", "steps per episode"], ["tokens", "tokens per iteration"],
   ["explained_variance", "explained variance of the critic"], ["reward", "reward on training tasks"]];
 
 function drawHealth() {
@@ -197,7 +197,7 @@ function drawPassed(list) {
   if (!passed.length) return;
   const more = node(list.parentElement, "details", { id: "passed" });
   list.after(more);
-  node(more, "summary", {}, `The ${passed.length} rules that are kept`);
+  node(more, "summary", {}, `The ${passed.length} rules that are met`);
   const kept = node(more, "ul");
   for (const [rule, words] of passed) node(kept, "li", {}, `✓ ${rule} would warn if ${words}.`);
 }
@@ -228,7 +228,7 @@ function drawMass(parent) {
   const turns = Object.entries(run.health.mass), x = run.curve.iteration, high = Math.max(...turns.flatMap(([, v]) => v.filter(known)));
   const box = smallFrame(parent, "mass", "credit by turn");
   const end = turns.map(([turn, v]) => [turn, v[v.length - 1]]).filter(([, v]) => known(v)).sort((a, b) => b[1] - a[1]);
-  node(box, "div", { class: "soft" }, `share of the credit's absolute mass; last iteration most in turn ${end[0][0]}, ${percent(end[0][1], 0)}`);
+  node(box, "div", { class: "soft" }, `share of the credit, without signs; in the last iteration, turn ${end[0][0]} has most: ${percent(end[0][1], 0)}`);
   const svg = node(box, "svg", { role: "img", "aria-label": "share of the credit by turn (rows) and iteration" }), rows = Math.min(turns.length, 24), columns = 46;
   svg.setAttribute("width", 230);
   svg.setAttribute("height", rows * 6 + 20);
@@ -261,19 +261,19 @@ function drawFailures() {
     }
     if (one.looping) {
       const [lost, failed, won, succeeded] = one.looping, words = node(box, "div");
-      node(words, "p", {}, `Loops (one state left three times or more): in ${share(lost, failed)} of the failed episodes and ${share(won, succeeded)} of the others.`);
+      node(words, "p", {}, `Loops (an episode leaves one state three times or more): in ${share(lost, failed)} of the failed episodes and ${share(won, succeeded)} of the others.`);
       if (one.loops.length) table(words, [["state of the loop", true], ["episodes"], ["failed"], ["examples", true]], one.loops.map((l) => [short(l.state, 90), String(l.episodes), String(l.failed), opening(l.examples)]));
     }
     if (one.invalid.length) {
       table(node(box, "div"), [["invalid answer", true], ["status", true], ["times"], ["examples", true]], one.invalid.map((a) => [short(a.text, 120), a.status, share(a.answers, one.answers), opening(a.examples)]));
-    } else if (one.last) node(box, "p", {}, `Every one of the ${one.answers} answers was a valid action. (Where answers are restricted to the listed actions, none can be invalid.)`);
+    } else if (one.last) node(box, "p", {}, `All ${one.answers} answers were valid actions. (If answers are restricted to the admissible actions, all are valid.)`);
   }
   if (!run.failures.length) node(place, "p", {}, "No episodes are stored.");
   if (run.situations.length) drawSituations();
 }
 
-const ENDED = { done: "the environment ended it", turn_limit: "its turns ran out", token_limit: "its tokens ran out", turn_token_limit: "an answer was cut at its token limit",
-  call_limit: "its calls ran out", depth_limit: "its agents called too deep", time_limit: "its time ran out", context_limit: "its prompt did not fit the model", refused: "a content filter refused", env_error: "lost to the environment, not scored" };
+const ENDED = { done: "the environment ended it", turn_limit: "the limit of turns was reached", token_limit: "the limit of tokens was reached", turn_token_limit: "an answer was cut off at its token limit",
+  call_limit: "the limit of tool calls was reached", depth_limit: "calls of agents were nested too deep", time_limit: "the time limit was reached", context_limit: "the prompt did not fit the model's context", refused: "a content filter refused the prompt", env_error: "lost to a fault, not scored" };
 
 const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 // the rows, which are only the most frequent ones, and one row for all others, so that the numbers sum to the total
@@ -295,9 +295,9 @@ function drawEndings(place, one) {
 
 // how many failed episodes, and how many of the others, go back and forth or have a loop
 function drawWays(place, one) {
-  table(place, [["how episodes go", true], ["of the failed"], ["of the others"]], [["back and forth", one.back_and_forth], ["a loop", one.looping]].map(([words, [lost, failed, won, succeeded]]) =>
+  table(place, [["behaviour", true], ["of the failed episodes"], ["of the others"]], [["back and forth", one.back_and_forth], ["a loop", one.looping]].map(([words, [lost, failed, won, succeeded]]) =>
     [words, share(lost, failed), share(won, succeeded)]), "ways");
-  node(place, "p", { class: "soft" }, "Back and forth: the same action in the same state once more, or from a state to another one and back at once. A loop: one state left three times or more.");
+  node(place, "p", { class: "soft" }, "Back and forth: the episode repeats an action in a state, or goes to another state and back at once. A loop: the episode leaves one state three times or more.");
 }
 
 function drawSituations() {
@@ -305,11 +305,11 @@ function drawSituations() {
   node(place, "h3", {}, `Which decisions succeed in training${run.situations_from ? ` (${run.situations_from}, the last stored ones)` : ""}?`);
   const scroll = node(place, "div", { class: "scroll" }), [more, decisions] = run.situations_rest;
   const rest = more ? [[`${more} rarer situations`, String(decisions), "–", "–", "–", "–", "–", "–", "–"]] : [];
-  table(scroll, [["situation", true], ["decisions"], ["success of episodes with it"], ["and without it"], ["entropy, nats"], ["copies decided differently"], ["success of those that chose it"], ["and of the others"], ["led back"]], [...run.situations.map((s) => [
+  table(scroll, [["situation", true], ["decisions"], ["success of episodes with it"], ["and without it"], ["entropy, nats"], ["copies decided differently"], ["success of copies that chose it"], ["and of the other copies"], ["led back"]], [...run.situations.map((s) => [
     s.situation, String(s.decisions), dash(s.won, s.episodes), dash(s.others_won, s.others), known(s.entropy) ? fixed(s.entropy, 2) : "–", dash(s.varied, s.groups), dash(s.chosen_won, s.chosen), dash(s.instead_won, s.instead), dash(s.revisits, s.decisions)]), ...rest]);
-  if (run.situation_words) node(place, "p", { class: "soft", id: "situation-words" }, `How the environment names them: ${run.situation_words}`);
-  node(place, "p", { class: "soft" }, "Copies decided differently: of the groups whose copies decided in one state, the share in which not all chose the same; " +
-    "then the success there of those that chose it, and of the others. Led back: decisions that led to a state in which the episode had been before.");
+  if (run.situation_words) node(place, "p", { class: "soft", id: "situation-words" }, `How the environment names situations: ${run.situation_words}`);
+  node(place, "p", { class: "soft" }, "Copies decided differently: of the groups that decided at least twice in one state, the share in which not all copies chose the same. " +
+    "The next two columns: in such states, the success of the copies that chose this decision, and of the copies that chose another. Led back: decisions that led to a state in which the episode had been before.");
 }
 
 // ---- credit and conversation ----
@@ -356,9 +356,9 @@ function openStep([number, row]) {
 function drawConversation(panel, i) {
   const of = data.episodes.find((e) => e.steps.includes(i)), place = clear("conversation");
   byId("reason").textContent = run.parts[part].reasons[group] ? `Shown because: ${run.parts[part].reasons[group]}.` : "";
-  byId("of-episode").textContent = `${run.parts[part].title}, ${of.agent ? of.agent + ", " : ""}episode ${of.name}: ${of.failed ? "lost to the environment" : of.succeeded ? "succeeded" : "failed"}${of.ending ? " by " + of.ending : ""}`;
+  byId("of-episode").textContent = `${run.parts[part].title}, ${of.agent ? of.agent + ", " : ""}episode ${of.name}: ${of.failed ? "lost to a fault" : of.succeeded ? "succeeded" : "failed"}${of.ending ? ", ending " + of.ending : ""}`;
   const first = data.episodes[data.groups[group].episodes[0]].steps[0];
-  byId("first-seen").textContent = first !== undefined && steps.observation[first] >= 0 ? `It begins with: "${short(data.texts[steps.observation[first]], 400)}"` : "";
+  byId("first-seen").textContent = first !== undefined && steps.observation[first] >= 0 ? `The first episode begins with: "${short(data.texts[steps.observation[first]], 400)}"` : "";
   const groupWords = data.groups[of.group].name;
   if (!of.name.startsWith(groupWords)) node(place, "p", { class: "soft" }, groupWords);
   for (const k of of.steps) drawTurn(place, k, k === i);
@@ -414,8 +414,8 @@ function drawAgainst() {
 
 function drawPair(place, one, pair) {
   const box = node(place, "details", {}), parted = pair.diverged;
-  node(box, "summary", {}, `${pair.won} alone solved ${pair.task}${pair.kind ? " (" + pair.kind + ")" : ""}, ${one.mode}` + (parted === null ? "" : `: they part at step ${parted}`));
-  if (parted === null) { node(box, "p", { class: "soft" }, "The steps of these evaluations are not stored."); return; }
+  node(box, "summary", {}, `${pair.won} alone solved ${pair.task}${pair.kind ? " (" + pair.kind + ")" : ""}, ${one.mode}` + (parted === null ? "" : `: the episodes first differ at step ${parted}`));
+  if (parted === null) { node(box, "p", { class: "soft" }, "The steps of these evaluations are not stored, or the two episodes have the same steps."); return; }
   const grid = node(box, "div", { class: "sides" });
   for (const word of ["", `A: ${pair.a_ending}`, `B: ${pair.b_ending}`]) node(grid, "b", {}, word);
   for (let t = 0; t < Math.max(pair.a.length, pair.b.length); t++) {
@@ -442,7 +442,7 @@ function drawAbout() {
     node(list, "dd", {}, Object.entries(about.seconds).map(([name, s]) => `${name} ${plain(s)}`).join(", "));
   }
   const more = node(place, "details");
-  node(more, "summary", {}, about.defaults ? `The recipe: ${about.recipe.length} keys that are not the default` : `The whole recipe, ${about.recipe.length} keys (its defaults cannot be loaded here)`);
+  node(more, "summary", {}, about.defaults ? `The recipe: ${about.recipe.length} keys that differ from their defaults` : `The whole recipe, ${about.recipe.length} keys (its defaults cannot be loaded here)`);
   table(node(more, "div", { class: "scroll" }), [["key", true], ["value", true], ["default", true]], about.recipe.map((o) => [o.key, told(o.value), about.defaults ? told(o.default) : "unknown"]));
   byId("what").textContent = about.facts.filter(([name]) => ["environment", "credit, loss", "iterations", "seed"].includes(name)).map(([name, text]) => `${name} ${text}`).join(" · ");
 }

@@ -26,8 +26,8 @@ function drawSameAction(panel, i, others) {
   const got = new Map();
   for (const k of same) got.set(signed(credit[k]), (got.get(signed(credit[k])) || 0) + 1);
   const times = (n) => n === 1 ? "once" : n === 2 ? "twice" : `${n} times`;
-  const episode = data.episodes.find((one) => one.steps.includes(i)), end = episode.failed ? "was later lost to the environment" : episode.succeeded ? "later succeeded" : "was later lost";
-  node(panel, "p", { id: "same-action" }, `The same action here got ${[...got].map(([value, n]) => `${value} ${times(n)}`).join(", ")}, and ${signed(own)} now: this episode ${end}. Credit follows what came after; it does not say that the action was right or wrong.`);
+  const episode = data.episodes.find((one) => one.steps.includes(i)), end = episode.failed ? "was later lost to a fault" : episode.succeeded ? "later succeeded" : "later failed";
+  node(panel, "p", { id: "same-action" }, `In other steps from this state, the same action got ${[...got].map(([value, n]) => `${value} ${times(n)}`).join(", ")}. It got ${signed(own)} in this episode, which ${end}. Credit depends on what came after the action; it does not say whether the action was right.`);
 }
 
 // scrolls the chosen cell near the top of the window, so that the panel of the step, below the cells, is also seen
