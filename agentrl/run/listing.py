@@ -35,8 +35,8 @@ class ListedRun:
             evaluation with this rate.
         training: success rate of the newest training batch.
         changed: when config.toml or metrics.jsonl last changed, in seconds since 1970; 0 if both are missing.
-        bytes: number of bytes of all files in the folder (key `all`), and of the files in each subfolder of `PARTS` (key:
-            its name).
+        bytes: number of bytes of all files in the folder (key `all`), and of the files in each subfolder of `PARTS`
+            (key: the name of the subfolder).
         config: the run's configuration.
     """
 
@@ -211,8 +211,8 @@ def condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes; in place of =, also !=, >, >=, <, <= and "
-            "~ (contains) are allowed, as in 'success>0.5'"
+            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes; in place of =, also !=, >, >=, <, <= "
+            "and ~ (contains) are allowed, as in 'success>0.5'"
         )
     return Condition(match[1], match[2], match[3].strip())
 

@@ -118,14 +118,16 @@ def test_the_lines_of_an_engine_say_what_it_leaves_to_the_update():
     now = served.settings.tables.learner
     (line,) = served._fit("h100-80", now, need._replace(weights=40 * GIB))
     assert "does not fit, weights and optimiser alone need 40.0 GiB, and the engine's servers take 50% (engine" in line
-    assert "(engine.options.gpu_memory_utilization), and the whole weights need 1.0 GiB more" in line
+    assert (
+        "(engine.options.gpu_memory_utilization), and the undivided weights, which generate, need 1.0 GiB more" in line
+    )
     (line,) = served._fit("h100-80", now, need._replace(weights=80 * GIB))
     assert line.endswith("does not fit, weights and optimiser alone need 80.0 GiB")
     slots = policy("engine.name=hf", "engine.max_slots=1024")  # 28 KiB x 2560 x 1024 = 70 GiB
     (line,) = slots._fit("h100-80", now, need._replace(weights=40 * GIB, whole=0))
     assert line.endswith(
         "need 40.0 GiB, and the engine's keys and values need up to 70.0 GiB (2560 tokens in each of "
-        "engine.max_slots=1024; lower one of them)"
+        "engine.max_slots=1024; lower engine.max_slots or engine.max_context)"
     )
     embedded = policy("engine.name=hf", "engine.max_slots=4")
     (line,) = embedded._engine("h100-80")
