@@ -114,7 +114,7 @@ class Worker:
         return os.getpid()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]] | Sequence[Any], mark: Mark) -> None:
-        """Generate with these weights from now on. With a team, `state` is a reference to the weights (`Team.state`)."""
+        """Generate with these weights from now on. With a team, `state` is a reference to them (`Team.state`)."""
         if mark.load <= self._mark.load:
             return
         if self._team is not None:
