@@ -249,7 +249,7 @@ class Rollouts:
         """The graph of newly played expert episodes, and metrics of these episodes for the rules of health.
 
         With `warmup.clone = "best"`, only the steps of the best episodes have a weight above 0. The metrics then
-        include `won_share`, the share of episodes that succeeded, and `cloned_share`, the share of episodes that are cloned.
+        include the shares of episodes that succeeded (`won_share`) and that are cloned (`cloned_share`).
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
