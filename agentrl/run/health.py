@@ -1,9 +1,10 @@
 """Rules that read the metrics of a run and report signs that its training goes wrong.
 
 A rule is a pure function. It reads the rows of metrics.jsonl that were written so far, and returns one sentence that
-says what is wrong, with numbers and the next move. It returns an empty text if nothing is wrong. `Health` applies the
-rules during a run, and reports each broken rule once. The rows that `Health` gets during a run have a few more values
-than metrics.jsonl stores. `findings` applies the rules to stored rows.
+says what is wrong, with numbers, and what to do next. It returns an empty text if nothing is wrong.
+
+`Health` applies the rules during a run, and reports each broken rule only once. The rows that `Health` gets during a
+run have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math
@@ -20,12 +21,12 @@ Row = Mapping[str, Any]
 WINDOW = 10
 SHORT = 5
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
-CUT = 0.9  # share of episodes that one limit ends; the success rate must then be below 1 - CUT
+CUT = 0.9  # share of episodes that one limit ends; a finding also needs a success rate below 1 - CUT
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes that faults (of the environment, of a service or of a score) ended
-GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
+GONE_NATS = 0.01  # largest entropy per token of a policy that counts as deterministic
 FALL = 0.1  # success that falls to this share of its best value counts as gone
 SEEN = 0.1  # success counts as gone only if its best value was at least this
 # If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are
@@ -107,13 +108,13 @@ def unchanged(past: Past) -> str:
         )
     then_in_words = "after the warm-up" if before == "clone" else "before training"
     return (
-        f"training changed nothing: at the end the policy plays exactly as {then_in_words} ({shown}). Raise optim.lr, "
-        "or leave it out, so that agentrl chooses it"
+        f"at the end the policy plays exactly as {then_in_words} ({shown}), so training changed nothing: raise "
+        "optim.lr, or leave it out, so that agentrl chooses it"
     )
 
 
 def flat_reward(past: Past) -> str:
-    """The mean reward stays the same, and no rollout differs from the others of its group."""
+    """The mean reward stays the same, and no rollout earns more than another rollout of its group."""
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
         return ""
@@ -253,7 +254,7 @@ def faults(past: Past) -> str:
 
 
 def entropy_gone(past: Past) -> str:
-    """The policy has become deterministic and does not win."""
+    """The policy has become deterministic before it solves its tasks."""
     rows = past.train[-SHORT:]
     if past.last["stage"] != "train" or len(past.train) <= SHORT or mean(rows, "success") >= SOLVED:
         return ""
@@ -321,7 +322,7 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
 }
-RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
+RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it would warn if ..."
     "not_finite": "a loss or a gradient was not a finite number",
     "unchanged": "the policy played exactly as before the warm-up or, at the end of training, as before training",
     "flat_reward": f"the mean reward of {WINDOW} iterations stayed the same, no rollout of a group earned more than "

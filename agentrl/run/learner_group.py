@@ -1,4 +1,4 @@
-"""The processes that share a run's learners. This module starts them, unless torchrun does; it watches and ends them.
+"""The processes that share a run's learners. Unless torchrun starts them, this module starts, watches and ends them.
 
 Rank 0 is the run itself. The other ranks are followers (`agentrl.run.ranks`): they hold their parts of the policies and
 do what rank 0 says. A follower that agentrl starts without [cluster] is a child process in its own session, with a pipe
@@ -66,7 +66,10 @@ class Place(NamedTuple):
 
 
 class RankLost(KeyboardInterrupt):
-    """Another rank has ended. A signal handler in rank 0's main thread raises this error, or `LearnerGroup.check`."""
+    """Raised on rank 0 because another rank has ended.
+
+    A signal handler raises this error in the main thread; `LearnerGroup.check` raises it in the calling thread.
+    """
 
 
 class LearnerGroup:
@@ -158,7 +161,7 @@ class LearnerGroup:
             raise RankLost
 
     def _watch(self, follower: Any, main: int) -> None:
-        """Interrupt rank 0 when a follower ends before the run; end rank 0 if it still works `STUCK_S` later."""
+        """Interrupt rank 0 when a follower ends before the run. If rank 0 still runs `STUCK_S` later, end it."""
         follower.wait()
         if self._closing:
             return

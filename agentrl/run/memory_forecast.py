@@ -280,7 +280,7 @@ class _Policy:
                 episodes = max(0, math.floor(left / (each * engine.max_context)))
                 yield (
                     f"#   {card}: {CARDS[card] * share:.1f} GiB for a server, with room for at most {episodes} "
-                    f"episodes of {engine.max_context} tokens at once"
+                    f"episodes of {engine.max_context} tokens at the same time"
                 )
 
     @property

@@ -62,7 +62,7 @@ class Trained(NamedTuple):
 
 
 class Updates:
-    """Carries out the updates of a run in a second thread. Meanwhile rollouts use a copy of the weights held here.
+    """Carries out the updates of a run in a second thread, and holds the copy of the weights that rollouts use.
 
     Args:
         run: the run whose policies learn.

@@ -33,7 +33,7 @@ from agentrl.types import Stateful
 
 
 class Policies:
-    """Every policy of a run.
+    """The learners, fillers and regularizers of all policies of a run.
 
     Args:
         settings: the run's settings.
@@ -96,7 +96,10 @@ class Policies:
             self.regularizers[name].restart()
 
     def imitate(self, graph: StepGraph, step: int) -> dict[str, float]:
-        """One batch of cloning for every policy. Frozen agents are cloned too; cloning is their only training."""
+        """Let every policy imitate one batch of demonstrations. `step` seeds the order of the mini-batches.
+
+        The policies of frozen agents are cloned too; cloning is their only training.
+        """
         metrics: dict[str, float] = {}
         tables = self.settings.tables
         for name, learner in self.learners.items():

@@ -1,7 +1,7 @@
 """The connection of this process to a Ray cluster, and the placement group of a run. No other module imports Ray.
 
 Learners and engines share one placement group. So a run gets all their resources at the same time, or ends with an
-error that names them. Workers need only a CPU each, and are placed anywhere.
+error that says how many it needs. Workers need only a CPU each, and are placed anywhere.
 """
 
 import os
@@ -129,7 +129,7 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
         named = " and ".join(f"{key} = {number}" for key, number in asked.items() if number)
         gpus = own * ranks + each * engines
         raise ValueError(
-            f"{named} need {len(bundles)} CPUs and {gpus} GPUs at once, and the Ray cluster has "
+            f"{named} need {len(bundles)} CPUs and {gpus} GPUs at the same time, and the Ray cluster has "
             f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower one "
             "of these numbers"
         )
@@ -168,7 +168,7 @@ def _start(ray: Any, options: dict[str, Any]) -> None:
     for left in reversed(range(TRIES)):
         try:
             ray.init(**options)
-        except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+        except Exception as error:  # noqa: BLE001  Ray has no narrower type for this error
             ray.shutdown()
             if not left:
                 raise ValueError(
@@ -189,7 +189,7 @@ def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
     try:
         _knock(address)
         ray.init(address=address, **options)
-    except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+    except Exception as error:  # noqa: BLE001  Ray has no narrower type for this error
         raise ValueError(
             f"cluster.address = {address!r}: no Ray cluster answers there ({_said(error)}); start one with `ray start "
             "--head`, or set cluster.address=local"

@@ -1,10 +1,10 @@
 """Rollouts on a Ray cluster: workers play whole groups, and engines generate for them.
 
 This process (the run itself) keeps the sampler, the filter, records and graph. It also carries out the updates and
-evaluations. With workers, a batch takes one call per worker: the call names all groups of the worker, and returns all
-records of these groups. Noise is keyed
-by seed, iteration, group, copy and turn, so a group does not depend on the worker that plays it. Only rounding may
-differ, because it depends on which requests an engine computes together. Without workers this process plays.
+evaluations. Without workers this process plays too. With workers, a batch takes one call per worker: the call names all
+groups of the worker, and returns all records of these groups. Noise is keyed by seed, iteration, group, copy and turn,
+so a group does not depend on the worker that plays it. Only rounding may differ, because it depends on which requests
+an engine computes together.
 
 Without `cluster.engines` each worker generates with an engine of its own. With `cluster.engines`, the actors of
 `agentrl.run.ray_engines` generate for all workers. If the engine has servers (vLLM), the servers of
@@ -99,9 +99,8 @@ class Worker:
     ) -> None:
         settings = Settings({**tables, "cluster": {}}, stored=True)
         if team is None:
-            weights = (
-                weights.copy()
-            )  # a CPU kernel rounds as its tensors are aligned; received tensors are aligned by chance
+            # Copied, because CPU kernels round by a tensor's alignment, which is arbitrary in received tensors.
+            weights = weights.copy()
         torch.set_num_threads(max(1, settings.tables.run.threads))
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)

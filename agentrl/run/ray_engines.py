@@ -180,7 +180,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # a restarted actor does not know `of`, and computes its tokens again
+            if known is not None:  # a restarted actor does not know `of`, and computes the shared tokens again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)
@@ -281,7 +281,7 @@ class TeamEngine(Sessions):
             return answer
         finally:
             if self._futures.pop(number, None) is not None and future.cancelled():
-                if self._requests.get(home, {}).pop(number, None) is None:  # it was sent
+                if self._requests.get(home, {}).pop(number, None) is None:  # the request was sent
                     self._dropped.setdefault(home, []).append(number)
                 self._soon()
 

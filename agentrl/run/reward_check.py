@@ -1,4 +1,4 @@
-"""Checks whether a recipe rewards worthless answers, by attacks, for `agentrl check RECIPE.toml --reward`.
+"""Checks with attacks whether a recipe rewards worthless answers, for `agentrl check RECIPE.toml --reward`.
 
 Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as in
 training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's `gold`
@@ -84,8 +84,8 @@ class Saying(Actor):
     """Answers every turn by a rule.
 
     Args:
-        name: for reports.
-        text: gives the answer to a request.
+        name: name of the actor in reports.
+        text: function from a request to the text of the answer.
     """
 
     def __init__(self, name: str, text: Callable[[Request], str]) -> None:
@@ -106,7 +106,7 @@ class _Check:
         self.answers = {task.key: _inside(self.gold(task)) for task in others} if self.gold is not None else {}
 
     def play(self, actor: Actor) -> list[EpisodeRecord]:
-        """One episode per task; the other agents of the recipe are played by their experts."""
+        """Play one episode per task with `actor` as the main agent. Experts play the other agents of the recipe."""
         agents = self.rollouts.agents.values()
         actors = {agent.name: expert_actor(agent) for agent in agents}
         player = self.rollouts.crews["train"].player({**actors, self.rollouts.main.name: actor}, EVALUATE)
@@ -320,7 +320,7 @@ def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
 
 
 def _notes(settings: Settings, measured: Sequence[_Measured]) -> list[str]:
-    """What was not checked."""
+    """See `RewardCheck.notes`."""
     notes = [f"chains that could not be scored are left out: {why}" for one in measured for why in one.faults]
     late = [entry.name for entry in settings.reward if entry.hooks.needs]
     if late:

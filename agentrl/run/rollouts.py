@@ -477,9 +477,9 @@ def _free(engines: Mapping[str, Any]) -> None:
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Set the weight of all steps outside the best episodes to 0; return the shares of won and of cloned episodes.
 
-    The best episodes are the episodes that succeeded. If no episode succeeded, they are about a tenth of the batch: the
-    episodes with the highest returns. Episodes with equal returns are then all included, except that episodes with the
-    lowest return of the batch are never among the best.
+    The best episodes are the episodes that succeeded. If no episode succeeded, they are the episodes with the highest
+    returns: about a tenth of the batch, or more if returns are equal. In this case, episodes with the lowest return of
+    the batch are not among the best.
     """
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)

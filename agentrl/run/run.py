@@ -42,7 +42,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(kw_only=True, eq=False)
 class Run:
-    """Everything a run holds; made by `open_run`.
+    """All parts of a run. `open_run` makes it.
 
     Attributes:
         settings: the resolved recipe.
@@ -227,7 +227,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
 
     Args:
         settings: settings of the run.
-        resume: continue from the last checkpoint, if there is one.
+        resume: whether to continue from the last checkpoint, if there is one.
         progress: prints what the user sees.
         group: the processes of the learners, if the learners are divided over processes.
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentrl.files import read_toml
 from agentrl.run.holder import is_alive, read_holder
 
-SILENT_S = 300.0  # if the run has written nothing for so many seconds, its state is `silent` or `unknown`
+SILENT_S = 300.0  # seconds without news after which the state of an unfinished run is `silent` or `unknown`
 State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "finished", "unknown"]
 
 
@@ -144,7 +144,7 @@ def _at_work(rows: Sequence[Mapping[str, Any]], pid: int, news_s: float | None) 
 
 
 def _news(run: Path, now: float) -> float | None:
-    """Seconds since the last change of the files that a running run writes; None if there are no such files."""
+    """Seconds since the last change of the files that a run writes while it trains; None if there are no such files."""
     times = []
     for name in ("metrics.jsonl", "timings.jsonl", "now.json", "versions.json"):
         try:

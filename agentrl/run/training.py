@@ -15,7 +15,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 
     With `learner.processes` above 1, this function starts, watches and ends the other processes. If `cluster.address`
     is set, they are actors of the cluster. If torchrun has started the processes, only rank 0 calls this function; the
-    other ranks call `agentrl.run.follow_torchrun`. The command `agentrl train` makes this choice.
+    other ranks call `agentrl.run.follow_torchrun`. The command `agentrl train` calls the right function.
 
     Raises:
         ValueError: the configuration or the run's folder does not allow the training, or another process of the learner

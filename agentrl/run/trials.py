@@ -31,7 +31,7 @@ RESET_S = 30.0  # seconds that an environment may take to be made and to begin o
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
 FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas inside brackets do not divide items
-MODULES = {"lora": "peft"}  # option -> module
+MODULES = {"lora": "peft"}  # option -> module that it needs
 
 
 class Finding(NamedTuple):

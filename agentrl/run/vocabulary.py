@@ -1,7 +1,7 @@
 """The vocabulary of a new model: the words of episodes that experts play in the environments of the model's agents.
 
 If an environment has no expert, a random player takes its place. An open vocabulary has the words of the experts'
-episodes and of random episodes, because experts make no mistakes and so do not see the environment's replies to
+episodes and of random episodes, because an expert that makes no mistakes never sees the environment's replies to
 mistakes. The random episodes are left out if an agent cannot be played at random. The environments, the contexts and
 the guide may name further words (the hooks `entities` and `words`).
 

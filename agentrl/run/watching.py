@@ -12,7 +12,7 @@ from agentrl.evaluate import wilson
 from agentrl.run.status import RunStatus, read_config, read_lines, setting, status_of
 
 Row = Mapping[str, Any]
-LATELY = 20  # speeds and shares are computed from so many last iterations
+LATELY = 20  # number of the newest iterations, from which speeds and shares are computed
 CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
 FAULTS = 5  # number of faults that are named; the most frequent faults are chosen
 
