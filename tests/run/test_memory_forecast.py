@@ -47,7 +47,8 @@ def test_shapes_come_from_the_table_or_a_folder(tmp_path):
 def test_the_lines_of_a_toy(path, capsys):
     assert main(["train", str(path), "--dry-run", "--memory", "rtx4090-24"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("# memory of a GPU") and "512 tokens, learner.processes=1" in err  # what matters comes first
+    # The line that says what the numbers mean comes first.
+    assert out.startswith("# the least memory per GPU") and "512 tokens, learner.processes=1" in err
     lines = out.splitlines()
     assert sum("GiB (weights" in line for line in lines) == 3
     assert any("rtx4090-24 (24 GiB, 90% of it usable)" in line and "fits; the largest" in line for line in lines)
