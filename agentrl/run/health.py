@@ -1,9 +1,10 @@
 """Rules that read the metrics of a run and report signs that its training goes wrong.
 
 A rule is a pure function. It reads the rows of metrics.jsonl that were written so far, and returns one sentence that
-says what is wrong, with numbers and the next move. It returns an empty text if nothing is wrong. `Health` applies the
-rules during a run, and reports each broken rule once. The rows that `Health` gets during a run have a few more values
-than metrics.jsonl stores. `findings` applies the rules to stored rows.
+says what is wrong, with numbers, and what to do next. It returns an empty text if nothing is wrong.
+
+`Health` applies the rules during a run, and reports each broken rule only once. The rows that `Health` gets during a
+run have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
 import math
@@ -20,19 +21,19 @@ Row = Mapping[str, Any]
 WINDOW = 10
 SHORT = 5
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
-CUT = 0.9  # share of episodes that one limit ends
+CUT = 0.9  # share of episodes that one limit ends; a finding also needs a success rate below 1 - CUT
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's moves that the environment does not list
 FAULTS = 0.05  # share of episodes that faults (of the environment, of a service or of a score) ended
-GONE_NATS = 0.01  # entropy per token of a policy that has become deterministic
-FALL = 0.1  # success that falls to this share of its best is gone
-SEEN = 0.1  # success counts as gone only if the best iterations had at least this success
+GONE_NATS = 0.01  # largest entropy per token of a policy that counts as deterministic
+FALL = 0.1  # success that falls to this share of its best value counts as gone
+SEEN = 0.1  # success counts as gone only if its best value was at least this
 # If at least this share of episodes succeeds, constant groups, equal rewards, a low entropy and a lack of change are
 # not reported.
 SOLVED = 0.9
 MEMORISED = 0.5  # largest held-out success of a policy that has memorised, as a share of its training success
-CLONED_NATS = 0.01  # loss per token of a clone that has learned what its expert shows
+CLONED_NATS = 0.01  # largest loss per token of a clone that has learned everything that its expert shows
 
 LIMITS = {  # ending -> what to change
     "turn_limit": "raise limits.turns or the environment's own limit, or use shorter tasks",
@@ -48,7 +49,7 @@ PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", 
 
 @dataclass(kw_only=True)
 class Past:
-    """The rows of metrics.jsonl of a run so far, by stage. `last` is the newest row of all stages."""
+    """The rows of metrics.jsonl that a run has written so far, by stage. `last` is the newest row of all stages."""
 
     train: list[Row] = field(default_factory=list)
     clone: list[Row] = field(default_factory=list)
@@ -84,7 +85,7 @@ def not_finite(past: Past) -> str:
         return ""
     section = "warmup.optim.lr" if past.last["stage"] == "clone" else "optim.lr"
     what = ", ".join([*odd, *([f"{skipped:.0f} optimiser steps skipped"] if skipped else [])])
-    return f"the update is not finite ({what}): lower {section}, and go on from an earlier checkpoint"
+    return f"the update is not finite ({what}): lower {section}, and continue from an earlier checkpoint"
 
 
 def unchanged(past: Past) -> str:
@@ -103,17 +104,17 @@ def unchanged(past: Past) -> str:
     if name == "clone":
         return (
             f"the clone plays exactly as the model did before the warm-up ({shown}): raise warmup.optim.lr and "
-            "warmup.updates, or leave both out, so that they are chosen"
+            "warmup.updates, or leave both out, so that agentrl chooses them"
         )
     then_in_words = "after the warm-up" if before == "clone" else "before training"
     return (
-        f"training changed nothing, the policy plays at the end exactly as {then_in_words} ({shown}): raise optim.lr, "
-        "or leave it out, so that it is chosen"
+        f"at the end the policy plays exactly as {then_in_words} ({shown}), so training changed nothing: raise "
+        "optim.lr, or leave it out, so that agentrl chooses it"
     )
 
 
 def flat_reward(past: Past) -> str:
-    """The mean reward stays the same, and no rollout differs from the others of its group."""
+    """The mean reward stays the same, and no rollout earns more than another rollout of its group."""
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
         return ""
@@ -158,7 +159,7 @@ def episodes_cut(past: Past) -> str:
 
 
 def invalid(past: Past) -> str:
-    """Half of the answers or more have no valid action."""
+    """At least half of the answers have no valid action."""
     rows = [past.last] if past.last["stage"] == "eval" else past.train[-SHORT:]
     share = mean(rows, "invalid_share") if rows else 0.0
     if past.last["stage"] == "clone" or (past.last["stage"] == "train" and len(rows) < SHORT) or not share >= INVALID:
@@ -193,7 +194,7 @@ def unlisted(past: Past) -> str:
 
 
 def never_won(past: Past) -> str:
-    """The warm-up clones the best episodes only, and none is better: every batch was lost with equal returns."""
+    """Only the best episodes are cloned, and no episode is better than another: all were lost with equal returns."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
         return ""
@@ -205,7 +206,7 @@ def never_won(past: Past) -> str:
 
 
 def cloned(past: Past) -> str:
-    """The warm-up goes on though its loss is nearly zero."""
+    """The warm-up continues although its loss is nearly zero."""
     rows, left = past.clone[-WINDOW:], int(past.last.get("updates_left", 0))
     if past.last["stage"] != "clone" or len(rows) < WINDOW or left < 2 * WINDOW:
         return ""
@@ -253,7 +254,7 @@ def faults(past: Past) -> str:
 
 
 def entropy_gone(past: Past) -> str:
-    """The policy has become deterministic and does not win."""
+    """The policy has become deterministic before it solves its tasks."""
     rows = past.train[-SHORT:]
     if past.last["stage"] != "train" or len(past.train) <= SHORT or mean(rows, "success") >= SOLVED:
         return ""
@@ -263,14 +264,16 @@ def entropy_gone(past: Past) -> str:
             return (
                 f"the policy has become deterministic, {key} {now:.2g} nats (at first {first:.2g}) at "
                 f"{mean(rows, 'success'):.0%} success: lower optim.lr, or add update.entropy_coef or the regularizer "
-                "entropy_band, and go on from an earlier checkpoint"
+                "entropy_band, and continue from an earlier checkpoint"
             )
     return ""
 
 
 def success_gone(past: Past) -> str:
     """Success in training has fallen to a small share of its best."""
-    rows = [row for row in past.train if "success" in row]  # without batches in which a guide helped every chain
+    rows = [
+        row for row in past.train if "success" in row
+    ]  # rows of batches in which a guide helped every chain are left out
     if past.last["stage"] != "train" or len(rows) < 2 * SHORT:
         return ""
     wins = [float(row["success"]) for row in rows]
@@ -281,7 +284,7 @@ def success_gone(past: Past) -> str:
     at = int(rows[means.index(best)]["step"])
     return (
         f"success fell from {best:.0%} (mean of the {SHORT} iterations from {at} on) to {means[-1]:.0%} (mean of the "
-        f"last {SHORT}): lower optim.lr, and go on from an earlier checkpoint"
+        f"last {SHORT}): lower optim.lr, and continue from an earlier checkpoint"
     )
 
 
@@ -319,7 +322,7 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "success_gone": ("warning", success_gone),
     "no_progress": ("note", no_progress),
 }
-RULES_IN_WORDS: Mapping[str, str] = {  # rule -> "it would warn if ..."
+RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it would warn if ..."
     "not_finite": "a loss or a gradient was not a finite number",
     "unchanged": "the policy played exactly as before the warm-up or, at the end of training, as before training",
     "flat_reward": f"the mean reward of {WINDOW} iterations stayed the same, no rollout of a group earned more than "
@@ -364,14 +367,14 @@ class Health:
             self.add(row)
 
     def add(self, row: Row) -> list[Finding]:
-        """Append a row of metrics.jsonl; returns findings of the rules that are broken for the first time."""
+        """Append a row of metrics.jsonl. Returns the findings of the rules that are broken for the first time."""
         self._past.add(row)
         new = list(self._broken(row))
         self.found += new
         return new
 
     def note(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Add findings of a rule that reads more than metrics; returns the findings that were not known before."""
+        """Add findings of a rule that reads more than metrics. Returns the findings that were not known before."""
         known = {(one.rule, one.subject) for one in self.found}
         new = [one for one in findings if (one.rule, one.subject) not in known]
         self.found += new
@@ -390,12 +393,16 @@ class Health:
                 )
 
     def dump(self) -> dict[str, Any]:
-        """What a run stores as health.json."""
+        """The content of health.json."""
         return {"format": 1, "findings": [asdict(finding) for finding in self.found]}
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """The findings in a health.json; empty if there is no such file. ValueError if the file is damaged."""
+    """The findings in a health.json; empty if there is no such file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     if not path.is_file():
         return []
     values = read_json(path, "file of findings")
@@ -403,7 +410,7 @@ def read_findings(path: Path) -> list[Finding]:
         return [Finding(**one) for one in values["findings"]]
     except (KeyError, TypeError):
         raise ValueError(
-            f"{path} is damaged: remove this file, and the findings are computed again from the metrics"
+            f"{path} is damaged: remove this file, so that agentrl computes the findings again from the metrics"
         ) from None
 
 
@@ -421,5 +428,5 @@ def decided_before(path: Path, iteration: int) -> list[Finding]:
 
 
 def findings(rows: Sequence[Row]) -> list[Finding]:
-    """What the rules find in the rows of a metrics.jsonl."""
+    """The findings of the rules in the rows of a metrics.jsonl."""
     return Health(rows).found

@@ -1,9 +1,9 @@
-"""The processes that share a run's learners: started here or by torchrun, watched, and ended with the run.
+"""The processes that share a run's learners. Unless torchrun starts them, this module starts, watches and ends them.
 
 Rank 0 is the run itself. The other ranks are followers (`agentrl.run.ranks`): they hold their parts of the policies and
 do what rank 0 says. A follower that agentrl starts without [cluster] is a child process in its own session, with a pipe
-from rank 0. The follower ends when the pipe is closed, however rank 0 ended. If a follower ends early, the run ends
-with an error.
+from rank 0. The pipe is closed whenever rank 0 ends, also by a kill; the follower then ends too. If a follower ends
+before the run, the run ends with an error.
 """
 
 import os
@@ -31,15 +31,15 @@ from agentrl.trainer import LearnerConfig, Ranks
 if TYPE_CHECKING:
     from agentrl.run.ranks import Message
 
-READY = b"ready\n"  # what a follower writes when it has imported everything
-START_S = 300.0  # time for a follower to begin
-PATIENCE_S = 5.0  # time for a follower to end by itself
-STUCK_S = 30.0  # time for rank 0 to leave a collective operation in which it waits for a lost rank
+READY = b"ready\n"  # a follower writes this line when it has imported everything
+START_S = 300.0  # seconds that a follower may take to begin
+PATIENCE_S = 5.0  # seconds that a follower may take to end by itself
+STUCK_S = 30.0  # seconds that rank 0 may take to leave a collective operation in which it waits for a lost rank
 BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessGroup|recvValue", re.I)
 
 
 class Place(NamedTuple):
-    """The place of a process of the learner: its rank, the number of ranks, and the index of its GPU."""
+    """The place of a process of the learner: its rank, the number of ranks, and its GPU's number on the machine."""
 
     rank: int
     size: int
@@ -47,10 +47,10 @@ class Place(NamedTuple):
 
     @classmethod
     def found(cls, environment: Mapping[str, str] = os.environ) -> "Place | None":
-        """The place of this process; None unless torchrun (or a program that sets RANK and WORLD_SIZE) started it.
+        """The place of this process; None if RANK or WORLD_SIZE, which torchrun sets, is not in the environment.
 
         Raises:
-            ValueError: one of the variables is no whole number.
+            ValueError: RANK, WORLD_SIZE or LOCAL_RANK is no whole number.
         """
         if "RANK" not in environment or "WORLD_SIZE" not in environment:
             return None
@@ -66,7 +66,10 @@ class Place(NamedTuple):
 
 
 class RankLost(KeyboardInterrupt):
-    """Raised on rank 0 when another rank has ended: by a signal in the main thread, or by `LearnerGroup.check`."""
+    """Raised on rank 0 because another rank has ended.
+
+    A signal handler raises this error in the main thread; `LearnerGroup.check` raises it in the calling thread.
+    """
 
 
 class LearnerGroup:
@@ -76,7 +79,7 @@ class LearnerGroup:
         settings: the run's settings.
 
     Raises:
-        ValueError: these processes cannot work here; see `check_group`.
+        ValueError: the run cannot have these processes on this machine; see `check_group`.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -102,7 +105,9 @@ class LearnerGroup:
         lost = self._lost
         self._close(quickly=error is not None)
         if lost is not None and (broken or isinstance(error, RankLost)):
-            raise ValueError(f"{lost.how_it_ended()}; the other processes were ended, add --resume to go on") from None
+            raise ValueError(
+                f"{lost.how_it_ended()}; agentrl ended the other processes; continue with --resume"
+            ) from None
         if broken and self.place is not None:
             raise ValueError(
                 f"another process of the learner has ended ({_first_line(error)}): read the end of its output, and "
@@ -113,7 +118,7 @@ class LearnerGroup:
         """Start the other processes, unless torchrun has started them, and form the process group with them.
 
         Raises:
-            ValueError: one of them could not begin.
+            ValueError: a process could not begin.
         """
         if not self.config.divided:
             return Ranks()
@@ -131,7 +136,7 @@ class LearnerGroup:
         return self._ranks
 
     def tell(self, message: "Message") -> None:
-        """Send a message to the other ranks, which then do what it says.
+        """Send a message to the other ranks, which then carry it out.
 
         Raises:
             RankLost: another rank has ended.
@@ -142,8 +147,8 @@ class LearnerGroup:
     def _look_after_followers(self) -> None:
         """Watch the followers. The thread that trains must call this method.
 
-        If the calling thread is the main thread, the end of a follower interrupts it. Any other thread cannot be
-        interrupted; it notices the end of a follower when it calls `check`.
+        If the calling thread is the main thread, the end of a follower interrupts it. Other threads cannot be
+        interrupted; they notice the end of a follower when they call `check`.
         """
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
@@ -156,7 +161,7 @@ class LearnerGroup:
             raise RankLost
 
     def _watch(self, follower: Any, main: int) -> None:
-        """Interrupt rank 0 when a follower ends before the run does; end rank 0 if it is stuck for STUCK_S."""
+        """Interrupt rank 0 when a follower ends before the run. If rank 0 still runs `STUCK_S` later, end it."""
         follower.wait()
         if self._closing:
             return
@@ -178,7 +183,7 @@ class LearnerGroup:
         return True
 
     def _close(self, *, quickly: bool) -> None:
-        """End the followers and leave the group."""
+        """End the followers and leave the process group, without waiting for the followers if `quickly`."""
         self._closing = True
         for follower in self._followers:
             follower.end(0.0 if quickly else PATIENCE_S)
@@ -227,7 +232,7 @@ class _Follower:
         self.process.wait()
 
     def how_it_ended(self) -> str:
-        """Words for a message: the signal that killed the follower, its last line of errors, or its exit code."""
+        """Text for a message: the signal that killed the follower, its last line of errors, or its exit code."""
         code = self.process.poll()
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -261,7 +266,7 @@ def group_of(settings: Settings) -> LearnerGroup:
     """The processes of a run's learners: child processes, processes of torchrun, or actors of [cluster].
 
     Raises:
-        ValueError: these processes cannot work here; see `check_group`.
+        ValueError: the run cannot have these processes on this machine; see `check_group`.
     """
     tables = settings.tables
     if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
@@ -275,16 +280,16 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
     """Join the process group.
 
     Args:
-        device: what this rank computes on.
+        device: the device on which this rank computes.
         place: this rank's place.
-        store: where the ranks find each other: a file on this machine, a store of torch, or None for what torchrun's
-            variables say.
-        alone: all ranks are on this machine; only read if there is a store.
+        store: the place where the ranks find each other: a file on this machine or a store of torch. If it is None,
+            torchrun's environment variables name the place.
+        alone: whether all ranks are on this machine; without a store, this argument is not read.
     """
     if device.type == "cuda":
         torch.cuda.set_device(place.local)
     if store is not None and alone and any(name == "lo" for _, name in socket.if_nameindex()):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # no other machine takes part
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if store is None:
         dist.init_process_group(backend)
@@ -296,10 +301,11 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
 
 
 def check_group(settings: Settings, place: Place | None) -> torch.device:
-    """The device that the processes of [learner] compute on; only its kind, cpu or cuda, if the policies are divided.
+    """The device on which the processes of [learner] compute. If the learner is divided, `cuda` has no number.
 
     Raises:
-        ValueError: [learner] cannot work on this machine, with this torch, or with the other sections.
+        ValueError: this machine, this version of torch or another section of the recipe does not allow the options of
+            [learner].
     """
     config: LearnerConfig = settings.tables.learner
     if place is not None and place.size not in (1, config.processes):
@@ -317,8 +323,8 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
     if device.type == "cuda":
         if device.index is not None:
             raise ValueError(
-                f"model.device={device} is one GPU, and each process of learner.processes={config.processes} takes the "
-                "GPU of its own number: set model.device=cuda"
+                f"model.device={device} is one GPU, and each process of learner.processes={config.processes} takes a "
+                "GPU of its own: set model.device=cuda"
             )
         if not dist.is_nccl_available():
             raise ValueError(
@@ -334,13 +340,13 @@ def check_group(settings: Settings, place: Place | None) -> torch.device:
         if config.processes > 1 and hasattr(entry.hooks.make(entry.config), "state_dict") and not entry.hooks.totals:
             raise ValueError(
                 f"the regularizer {entry.name} keeps a history and does not say that it sums the history over "
-                "processes (TOTALS = True in its file, and Moment.total): set learner.processes=1"
+                "processes (with Moment.total, and TOTALS = True in its file): set learner.processes=1"
             )
     return device
 
 
 def _check_torch() -> None:
-    """Raises ValueError if torch lacks what a divided learner needs."""
+    """Raises ValueError if this version of torch lacks a part that a divided learner needs."""
     if not dist.is_available() or not dist.is_gloo_available():
         raise ValueError("learner.processes needs torch.distributed with gloo, which this build of torch does not have")
     try:
@@ -360,7 +366,7 @@ def _device(settings: Settings) -> torch.device:
     if settings.tables.learner.divided and len(names) > 1:
         raise ValueError(
             f"learner.processes divides every policy over the same processes, and the policies have the devices "
-            f"{', '.join(sorted(names))}: give all the same model.device"
+            f"{', '.join(sorted(names))}: give all policies the same model.device"
         )
     name = next(iter(names))
     if name == "auto":

@@ -1,4 +1,4 @@
-"""Lists the runs in a folder: configuration, state, success and disk use of each run. Nothing is written."""
+"""The list of the runs in a folder, with configuration, state, success and disk use. This module writes nothing."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from agentrl.run.status import is_run, read_config, read_lines, setting, status_
 from agentrl.run.watching import number, updates_before, well_formed, whole
 
 PARTS = ("graphs", "checkpoints", "evaluations")
-DEPTH = 2  # levels of folders below the given folder that are searched
+DEPTH = 2  # number of levels of folders that are searched below the given folder
 CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|>=|<=|=|>|<|~)\s*(.*)", re.DOTALL)
 
 
@@ -23,20 +23,21 @@ class ListedRun:
 
     Attributes:
         path: its folder.
-        name: `run.name`, or the name of the folder.
-        broken: why the run cannot be read; empty if it can be read.
+        name: `run.name`; the name of the folder if the configuration has no `run.name`.
+        broken: the reason why the run cannot be read; empty if it can be read.
         state: see `agentrl.run.status.RunStatus`.
         recipe: name of the recipe; empty if the run has not stored it.
         env, credit, model: names from the run's configuration.
-        step, iterations: number of iterations that are done, and number of iterations of the whole run.
-        success, low, high: success rate of the newest held-out evaluation and its 95% interval. The evaluation is a
-            greedy one if the run has any.
-        best, best_step: highest success rate of the held-out evaluations in that mode (greedy or sampled), and number
-            of iterations before this evaluation.
-        training: success of the newest batch of training.
+        step, iterations: number of iterations that are done, and `run.iterations`.
+        success, low, high: success rate of the newest held-out evaluation, and the bounds of its 95% interval. If the
+            run has greedy evaluations, sampled evaluations are left out here and in `best`.
+        best, best_step: highest success rate of the held-out evaluations, and number of iterations before the
+            evaluation with this rate.
+        training: success rate of the newest training batch.
         changed: when config.toml or metrics.jsonl last changed, in seconds since 1970; 0 if both are missing.
-        bytes: size on disk: of the whole folder under the key `all`, and of each part (`PARTS`) under its name.
-        config: its configuration.
+        bytes: number of bytes of all files in the folder (key `all`), and of the files in each subfolder of `PARTS`
+            (key: the name of the subfolder).
+        config: the run's configuration.
     """
 
     path: str
@@ -60,13 +61,13 @@ class ListedRun:
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def value(self, key: str) -> Any:
-        """The value of a column, of `bytes` or `bytes.PART`, or of a dotted key of the configuration; else None."""
+        """The value of a column, `bytes`, `bytes.PART` or a dotted key of the configuration; None for any other key."""
         if key == "bytes" or key.startswith("bytes."):
             return self.bytes.get(key.partition(".")[2] or "all")
         return getattr(self, key) if key in COLUMNS else setting(self.config, key)
 
     def table(self) -> dict[str, Any]:
-        """The columns as JSON values, without the configuration."""
+        """All attributes except the configuration, as JSON values."""
         return {key: value for key, value in asdict(self).items() if key != "config"}
 
 
@@ -74,7 +75,9 @@ COLUMNS = tuple(name for name in ListedRun.__dataclass_fields__ if name not in (
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """The runs in a folder, or the folder itself if it is a run. `broken` says why a run cannot be read.
+    """The runs in a folder and its subfolders, `DEPTH` levels deep; only the folder itself if it is a run.
+
+    Runs that cannot be read are listed too, with the reason in `broken`.
 
     Raises:
         ValueError: there is no such folder.
@@ -90,14 +93,14 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
     elif depth:
         try:
             inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-        except OSError:  # this user must not read the folder
+        except OSError:  # for example, the user has no permission to read the folder
             return
         for path in inside:
             yield from _run_folders(path, depth - 1)
 
 
 def listed(path: Path) -> ListedRun:
-    """One run. If its files cannot be read, the error becomes `broken`."""
+    """One run. If its files cannot be read, `broken` holds the message of the error."""
     try:
         return _read(path)
     except Exception as error:  # noqa: BLE001  a damaged file may hold anything, and the other runs are still listed
@@ -110,7 +113,7 @@ def _read(path: Path) -> ListedRun:
     lines = read_lines(path / "metrics.jsonl")[0]
     rows = well_formed(lines)
     if len(rows) < len(lines):
-        raise ValueError(f"{path / 'metrics.jsonl'}: {len(lines) - len(rows)} lines have no stage and step")
+        raise ValueError(f"{path / 'metrics.jsonl'}: {len(lines) - len(rows)} lines lack a stage or a step")
     status = status_of(path, rows)
     train = [row for row in rows if row["stage"] == "train"]
     held_out = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
@@ -142,7 +145,7 @@ def _read(path: Path) -> ListedRun:
 
 
 def _recipe(path: Path) -> str:
-    """The recipe in versions.json; runs of older versions have not stored it."""
+    """The recipe's name in versions.json; empty in runs of older versions, which have not stored it."""
     file = path / "versions.json"
     table = read_json(file, "versions of a run") if file.is_file() else {}
     return str(table.get("recipe", "")) if isinstance(table, dict) else ""
@@ -154,7 +157,7 @@ def _changed(path: Path) -> float:
 
 
 def disk_use(path: Path) -> dict[str, int]:
-    """Bytes of a run's files: of all files (`all`) and per part (`PARTS`). Files that vanish meanwhile are left out."""
+    """See `ListedRun.bytes`. Files that are deleted during the count are left out."""
     found = dict.fromkeys(("all", *PARTS), 0)
     for place, _, files in os.walk(path):
         inside = Path(place).relative_to(path).parts
@@ -170,14 +173,14 @@ def disk_use(path: Path) -> dict[str, int]:
 
 
 class Condition(NamedTuple):
-    """KEY OPERATOR VALUE of `--where`. A run that lacks the key does not fit."""
+    """A condition of `--where`: KEY OPERATOR VALUE. A run that lacks the key does not fit the condition."""
 
     key: str
     operator: str
     text: str
 
     def fits(self, run: ListedRun) -> bool:
-        """Does the run fit?
+        """Does the run fit the condition?
 
         Raises:
             ValueError: the operator is >, >=, < or <=, and VALUE or the run's value is not a number.
@@ -200,25 +203,25 @@ class Condition(NamedTuple):
 
 
 def condition(text: str) -> Condition:
-    """The condition that a word of `--where` describes.
+    """The condition that one argument of `--where` describes.
 
     Raises:
-        ValueError: the word is no condition.
+        ValueError: the argument is no condition.
     """
     match = CONDITION.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes, or !=, >, >=, <, <= or ~ (contains) in "
-            "place of =, as in 'success>0.5'"
+            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes; in place of =, also !=, >, >=, <, <= "
+            "and ~ (contains) are allowed, as in 'success>0.5'"
         )
     return Condition(match[1], match[2], match[3].strip())
 
 
 def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list[ListedRun]:
-    """The runs that fit every condition, without the runs that cannot be read.
+    """The runs that can be read and fit every condition.
 
     Raises:
-        ValueError: no run has the key of a condition, or `Condition.fits` raises.
+        ValueError: no run has the key of a condition, or see `Condition.fits`.
     """
     for one in conditions:
         check_key(runs, one.key, "--where")
@@ -226,12 +229,12 @@ def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list
 
 
 def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
-    """The runs, sorted by a column or a key of the configuration: ascending, or descending with `-` before the key.
+    """The runs, sorted by the values of a key (see `ListedRun.value`), descending if the key begins with `-`.
 
     Runs that lack the key come last.
 
     Raises:
-        ValueError: no run has such a key.
+        ValueError: no run has the key.
     """
     name = key.removeprefix("-")
     check_key(runs, name, "--sort")
@@ -242,7 +245,7 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
 
 
 def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
-    """Raises ValueError if there are runs, the key is no column, and no run's configuration has it.
+    """Raises ValueError if the key is no column and no run's configuration has it. Without runs, every key is accepted.
 
     The message names similar keys or, if there are none, the columns.
     """
@@ -252,7 +255,7 @@ def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
     known = sorted({*COLUMNS, "bytes", *parts, *(path for run in runs for path in _paths(run.config))})
     close = nearest(key, known)
     if "did you mean" not in close:
-        close = f": columns are {', '.join((*COLUMNS, 'bytes'))}, or a key of config.toml"
+        close = f": use a column ({', '.join((*COLUMNS, 'bytes'))}) or a key of config.toml"
     raise ValueError(f"{option} {key}: no run has it{close}")
 
 

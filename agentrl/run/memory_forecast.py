@@ -1,8 +1,7 @@
 """The forecast of `agentrl train RECIPE --dry-run --memory [CARD]`: the memory that an update needs.
 
-If CARD is given, the forecast also says whether the update fits on this card.
-No weights are loaded: the shape of a model comes from its configuration, and the update runs on tensors without memory
-(`agentrl.trainer.memory`).
+If CARD is given, the forecast also says whether the update fits on this card. No weights are loaded. The shape of a
+model comes from its configuration, and the update runs on tensors without memory (`agentrl.trainer.memory`).
 """
 
 import math
@@ -22,10 +21,12 @@ from agentrl.settings import Settings
 from agentrl.trainer.sections import LearnerConfig
 
 GIB = 2**30
-USABLE = 0.9  # of a card's memory; the rest is for CUDA's context, the allocator's gaps and kernels
+USABLE = (
+    0.9  # share of a card's memory; the rest is for CUDA's context, gaps of the allocator and workspaces of kernels
+)
 MANY = 8  # number of processes in the forecast for several GPUs, if the recipe has one process
 STEP = 256  # the largest update.max_tokens is rounded down to a multiple of this
-TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens
+TRIES = 4  # largest number of further forecasts in the search for the largest update.max_tokens that fits
 
 CARDS = {  # name -> GiB, as the driver reports it
     "rtx3090-24": 24.0,
@@ -40,7 +41,8 @@ CARDS = {  # name -> GiB, as the driver reports it
 }
 
 QWEN2 = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-PUBLISHED = {  # name on the hub, without -Instruct -> values of the keys QWEN2, size of the vocabulary, tied embeddings
+# Name on the hub, without -Instruct -> values of the keys QWEN2, size of the vocabulary, whether embeddings are tied.
+PUBLISHED = {
     "Qwen/Qwen2.5-0.5B": ((896, 4864, 24, 14, 2), 151936, True),
     "Qwen/Qwen2.5-1.5B": ((1536, 8960, 28, 12, 2), 151936, True),
     "Qwen/Qwen2.5-3B": ((2048, 11008, 36, 16, 2), 151936, True),
@@ -51,14 +53,14 @@ PUBLISHED = {  # name on the hub, without -Instruct -> values of the keys QWEN2,
 
 
 class Shape(NamedTuple):
-    """The configuration of a model, and words that say where the configuration is from."""
+    """The configuration of a model, and the source of the configuration as a text for the forecast."""
 
     config: Any
     source: str
 
 
 def check_card(name: str) -> None:
-    """Raises ValueError if a card is named that is not in the table."""
+    """Raises ValueError if `name` is neither empty nor a card of CARDS."""
     if name and name not in CARDS:
         raise ValueError(f"--memory: unknown card {name!r}{nearest(name, CARDS)}; write --memory after the options")
 
@@ -79,27 +81,28 @@ def forecast(settings: Settings, card: str = "") -> Iterator[str]:
 
 def _lines(policies: "list[_Policy]", card: str) -> Iterator[str]:
     print(
-        "counting the memory: the CPU runs an update of each variant, for minutes if the model has billions of weights",
+        "counting the memory: the CPU runs an update of each variant; this takes minutes if the model has billions of "
+        "weights",
         file=sys.stderr,
     )
-    yield "# memory of a GPU that an update needs at least, counted on tensors without memory (docs/scaling.md):"
+    yield "# the least memory per GPU that an update needs, counted on tensors without memory (docs/scaling.md):"
     for policy in policies:
         yield from policy.lines(card)
     yield "# not counted: CUDA's context, gaps of the allocator, workspaces of kernels, buffers of NCCL"
 
 
 def shape_of(model: ModelConfig) -> Shape:
-    """The configuration of a model that is a folder, in the hub's cache, in the table, or to be made anew.
+    """The configuration of a model: of [model.new], from the model's folder, from PUBLISHED, or from the hub's cache.
 
     Raises:
-        ValueError: the model is none of these.
+        ValueError: none of these has the configuration.
     """
     from transformers import AutoConfig, Qwen2Config, Qwen3Config
 
     if model.new is not None:
         values = {key: getattr(model.new, option) for option, key in SHAPE.items()}
         head = {"head_dim": model.new.hidden // model.new.heads, "vocab_size": 2000}
-        return Shape(Qwen3Config(**values, **head), "section [model.new], with 2,000 words")
+        return Shape(Qwen3Config(**values, **head), "section [model.new], with a vocabulary of 2,000 words")
     folder = Path(model.path).expanduser()
     if (folder / "config.json").is_file():
         return Shape(AutoConfig.from_pretrained(str(folder), trust_remote_code=False), f"{folder / 'config.json'}")
@@ -132,7 +135,7 @@ class _Policy:
         self.replaced = ""
 
     def lines(self, card: str) -> Iterator[str]:
-        """See `forecast`."""
+        """Yields the lines of this policy; see `forecast`."""
         now = self.settings.tables.learner
         lora = f", LoRA of rank {self.model.lora.r}" if self.model.lora else ""
         limit = f"update.max_tokens={self.update.max_tokens}"
@@ -143,7 +146,11 @@ class _Policy:
         needs = {}
         for config in self._variants(now):
             needs[config] = need = self._need(config, self.update.max_tokens)
-            whole = f", and {need.whole / GIB:.1f} GiB on process 0, which generates" if need.whole else ""
+            whole = (
+                f", and {need.whole / GIB:.1f} GiB more on process 0, for the undivided weights, which generate"
+                if need.whole
+                else ""
+            )
             kept = f"weights {need.weights / GIB:.1f}, optimiser {need.optimiser / GIB:.1f}"
             kept += f", reference {need.reference / GIB:.1f}" if need.reference else ""
             as_it_is = " (as the recipe has it)" if config == now else ""
@@ -164,7 +171,7 @@ class _Policy:
         return list(dict.fromkeys([now, other, spread]))
 
     def _fit(self, card: str, config: LearnerConfig, need: Any) -> Iterator[str]:
-        """Says whether the recipe fits on the card, and which is the largest `update.max_tokens` that fits."""
+        """Says whether the recipe's update fits on the card, and names the largest `update.max_tokens` that fits."""
         tokens, room = self.update.max_tokens, self._room(card, need)
         fixed = need.weights + need.reference + need.optimiser
         head = f"#   {card} ({CARDS[card]:g} GiB, {USABLE:.0%} of it usable), {_in_words(config)}:"
@@ -180,25 +187,25 @@ class _Policy:
             yield f"{head} {verdict}; the largest update.max_tokens that fits is about {largest}"
 
     def _why_not(self, card: str, need: Any, fixed: float) -> str:
-        """Why nothing is left for activations: weights and optimiser (`fixed` bytes), and what else is on the card."""
+        """Says what takes the memory of the card: weights and optimiser (`fixed` bytes), engine, undivided weights."""
         own = f"weights and optimiser alone need {fixed / GIB:.1f} GiB"
         if fixed >= CARDS[card] * USABLE * GIB:
             return own
         engine, cache = self.settings.engine.config, self._cache_bytes()
         others = {
             f"the engine's keys and values need up to {cache / GIB:.1f} GiB ({engine.max_context} tokens in each of "
-            f"engine.max_slots={getattr(engine, 'max_slots', 0)}; lower one of them)": cache,
+            f"engine.max_slots={getattr(engine, 'max_slots', 0)}; lower engine.max_slots or engine.max_context)": cache,
             f"the engine's servers take {self._share():.0%} (engine.options.gpu_memory_utilization)": self._share(),
-            f"the whole weights need {need.whole / GIB:.1f} GiB more": need.whole,
+            f"the undivided weights, which generate, need {need.whole / GIB:.1f} GiB more": need.whole,
         }
         return f"{own}, and {', and '.join(words for words, size in others.items() if size)}"
 
     def _largest(self, config: LearnerConfig, peak: float, room: float) -> int:
-        """Estimate the largest number of tokens that fits, from at most TRIES more forecasts; 0 if none of them fits.
+        """Estimate the largest number of tokens that fits, from at most TRIES more forecasts; 0 if no number fits.
 
-        As a function of the tokens, the peak is a maximum of straight lines. So between two forecasts the peak is never
-        above the line through the two. When one number of tokens fits and another does not, this line gives the result,
-        rounded down to a multiple of STEP. Until then, further numbers are tried.
+        As a function of the number of tokens, the peak is a maximum of straight lines. So between two forecasts the
+        peak is never above the line through these two forecasts. As soon as one tried number fits and another does not,
+        this line gives the result, rounded down to a multiple of STEP. Before that, further numbers are tried.
         """
         tokens = self.update.max_tokens
         fits, more = ((tokens, peak), None) if peak <= room else (None, (tokens, peak))
@@ -228,7 +235,7 @@ class _Policy:
             return self._measured(config, tokens)
 
     def _measured(self, config: LearnerConfig, tokens: int) -> Any:
-        """The memory that the update needs on one micro-batch of this many packed tokens."""
+        """The memory that the update needs for one micro-batch of `tokens` packed tokens."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -247,12 +254,12 @@ class _Policy:
             return forecast_update(model, tokens, longest, update, self.loss, config, reference)
 
     def _longest(self) -> int:
-        """Tokens of the longest path."""
+        """Number of tokens of the longest possible path."""
         context: int = getattr(self.settings.engine.config, "max_context", self.update.max_tokens)
         return context
 
     def _engine(self, card: str) -> Iterator[str]:
-        """Says how much memory the engine takes on the learner's cards: for keys and values, or for its servers."""
+        """Says how much memory of the learner's cards the engine takes, for keys and values or for its servers."""
         engine, share = self.settings.engine.config, self._share()
         size, each = self._cache_bytes(), self._token_bytes()
         if size:
@@ -273,12 +280,12 @@ class _Policy:
                 episodes = max(0, math.floor(left / (each * engine.max_context)))
                 yield (
                     f"#   {card}: {CARDS[card] * share:.1f} GiB for a server, with room for at most {episodes} "
-                    f"episodes of {engine.max_context} tokens at once"
+                    f"episodes of {engine.max_context} tokens at the same time"
                 )
 
     @property
     def _apart(self) -> bool:
-        """Are the engines on GPUs of their own, which Ray gives them?"""
+        """Does Ray give the engines GPUs of their own?"""
         cluster = self.settings.tables.cluster
         return bool(cluster.address and cluster.engines)
 
@@ -309,7 +316,7 @@ class _Policy:
         return size
 
     def _room(self, card: str, need: Any) -> float:
-        """Bytes of the card of process 0 that are left to the update."""
+        """Bytes of process 0's card that the engine and the undivided weights leave to the update."""
         usable = CARDS[card] * (USABLE - self._share()) * GIB
         return float(usable - need.whole - self._cache_bytes())
 
@@ -330,13 +337,16 @@ Try = tuple[int, float]  # tokens, and the bytes that they need
 
 
 def _crossing(one: Try, other: Try, room: float) -> float:
-    """The tokens at which the line through two tries reaches `room` bytes; twice the larger try if it does not rise."""
+    """The number of tokens at which the line through two tries reaches `room` bytes.
+
+    If the line does not rise, the result is twice the larger number of tokens of the two tries.
+    """
     slope = (one[1] - other[1]) / (one[0] - other[0])
     return one[0] + (room - one[1]) / slope if slope > 0 else 2.0 * max(one[0], other[0])
 
 
 def _between(fits: Try, more: Try, room: float) -> int:
-    """The largest multiple of STEP that fits according to the line through a try that fits and a try that does not."""
+    """The largest multiple of STEP that fits according to the line through the two tries, and at least `fits`."""
     return max(fits[0], _whole_steps(_crossing(fits, more, room)))
 
 
@@ -345,6 +355,6 @@ def _whole_steps(tokens: float) -> int:
 
 
 def _in_words(config: LearnerConfig) -> str:
-    """The section [learner] as words of the command line."""
+    """The options of [learner] that the forecast varies, as arguments of the command line."""
     words = [f"learner.processes={config.processes}", f"learner.checkpointing={str(config.checkpointing).lower()}"]
     return " ".join([*words, *(["learner.offload=true"] if config.offload else [])])

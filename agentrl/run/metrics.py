@@ -1,4 +1,4 @@
-"""Metrics of a run: JSON lines that are appended to files, and sent to the trackers."""
+"""Metrics and timings of a run: JSON lines in two files. The trackers get the metrics too."""
 
 import json
 import time
@@ -17,7 +17,7 @@ class Metrics:
 
     Args:
         folder: the run's folder.
-        trackers: get the numbers of every line of metrics; None without trackers.
+        trackers: they get the numbers of every line of metrics; None if the run has no trackers.
     """
 
     def __init__(self, folder: RunFolder, trackers: Trackers | None = None) -> None:
@@ -42,7 +42,7 @@ class Metrics:
         self.timing_lines += 1
 
     def flush(self) -> None:
-        """Wait until every line is on the disk, before a checkpoint that counts them."""
+        """Wait until every line is on the disk; called before a checkpoint stores the numbers of lines."""
         for path in (self._folder.metrics, self._folder.timings):
             flush_to_disk(path)
         flush_entries(self._folder.path)
@@ -70,7 +70,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time of a `with` block to the phase."""
+        """Add the CPU seconds and the wall-clock seconds of a `with` block to the phase."""
         if self._on_phase is not None:
             self._on_phase(name)
         cpu, wall = self._clock(), time.perf_counter()
@@ -104,5 +104,9 @@ def _count(path: Path) -> int:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; empty if it does not exist. ValueError names the file and the damaged line."""
+    """The rows of a metrics file; empty if there is no such file.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
     return [row for _, row in read_jsonl(path, "metrics file")] if path.exists() else []

@@ -1,4 +1,4 @@
-"""What a run does at this moment, in the file now.json, for `agentrl watch`. A resumed run does not read this file."""
+"""Writes now.json, which tells `agentrl watch` what a run does at this moment. A resumed run does not read the file."""
 
 import json
 import os
@@ -13,8 +13,8 @@ EVERY_S = 1.0  # shortest time between two writes inside a phase
 class Now:
     """Writes now.json at every change of phase, and at most once per second while episodes end.
 
-    Write errors, such as a full disk, are ignored. The file is removed when the run is closed. After a kill, the file
-    remains and tells what the run was doing.
+    Errors of writing, for example because the disk is full, are ignored. The file is removed when the run is closed. If
+    the run is killed, the file remains and tells what the run was doing.
 
     Args:
         path: the file.
@@ -26,12 +26,13 @@ class Now:
         self._written = 0.0
 
     def begin(self, work: str, step: int, of: int, episodes: int) -> None:
-        """Set the piece of work that begins now. The first call of `phase` after this one writes it to the file.
+        """Set the piece of work that begins now. The next call of `phase` writes it to the file.
 
         Args:
             work: cloning, training, or the name of an evaluation.
-            step: number of the iteration, or of the update of the warm-up, from 0.
-            of: how many iterations or updates there are in all; 0 for an evaluation.
+            step: number of the iteration, or of the update of the warm-up, from 0. For an evaluation, this is the
+                number of iterations or updates that are done.
+            of: number of all iterations or updates; 0 for an evaluation.
             episodes: number of episodes that this work is expected to play.
         """
         named = {"work": work, "step": step, "of": of, "episodes_due": episodes}
@@ -43,7 +44,7 @@ class Now:
         self._write()
 
     def episode(self, record: Any) -> None:
-        """Count an episode that has ended: its success, and the tokens of the generations of its steps."""
+        """Count an episode that has ended, its success, and the tokens of its answers."""
         values = self._values
         if not values:
             return

@@ -1,14 +1,14 @@
-"""Rollouts ahead of the updates: the main thread plays batches while a second thread trains on earlier batches.
+"""Rollouts ahead of the updates: the main thread plays a batch while a second thread trains on earlier batches.
 
 The engines generate with a copy of the weights. The batch of iteration i is played with the weights of version
 max(i - ahead, p). Here `ahead` is `run.ahead` (if it is not set, `run.staleness`), and p is the number of iterations
-before the last pause: a checkpoint, an evaluation or the beginning. No rollout is in flight at a pause, so a checkpoint
-holds no unfinished rollouts.
+before the last pause. The pauses are the checkpoints, the evaluations and the beginning of the run. No rollout is in
+flight at a pause, so a checkpoint holds no unfinished rollouts.
 
 With `run.deterministic` this schedule is followed exactly: the same seed gives the same bytes, and a resumed run plays
 the same rollouts as an uninterrupted run. Without `run.deterministic`, the engines get newer weights as soon as an
-update is done, also in the middle of an answer. The columns `version_oldest` and `version_newest` of each step then say
-which weights generated the answer.
+update is done, also in the middle of an answer. The columns `version_oldest` and `version_newest` then hold the oldest
+and the newest version of the weights that generated the answer of each step.
 
 The weights that play a batch are at most `run.staleness` updates old when the batch is trained on, because `run.ahead`
 is at most `run.staleness`. A group that continues from one batch to the next is cancelled when the weights with
@@ -31,13 +31,13 @@ State = Mapping[str, Mapping[str, Any]]  # policy -> tensors, from `agentrl.mode
 
 
 def reinforce_ahead(run: Run) -> None:
-    """One update per batch of rollouts. A batch is played up to `run.ahead` updates before its own update."""
+    """One update per batch. While a batch is played, up to `run.lead` updates on earlier batches are not done yet."""
     bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
     lead, pause = run.settings.tables.run.lead, run.state.step
     with Updates(run, bar) as updates:
         for iteration in run.iterations():
             watch, spent = Stopwatch(clock=time.thread_time), run.spent
-            # now.json tells what this thread does; the update of an earlier batch runs beside it.
+            # now.json tells what this thread does; the other thread updates on an earlier batch meanwhile.
             run.now.begin("training", iteration, run.settings.tables.run.iterations, run.settings.episodes)
             run.now.phase("wait")
             with watch.phase("wait"):
@@ -62,11 +62,11 @@ class Trained(NamedTuple):
 
 
 class Updates:
-    """Carries out the updates of a run in a second thread, and holds the weights that rollouts use meanwhile.
+    """Carries out the updates of a run in a second thread, and holds the copy of the weights that rollouts use.
 
     Args:
         run: the run whose policies learn.
-        bar: shows the iterations that are done.
+        bar: shows how many iterations are done.
     """
 
     def __init__(self, run: Run, bar: Bar) -> None:
@@ -88,7 +88,7 @@ class Updates:
         self._thread.shutdown(wait=True, cancel_futures=True)  # waits for the running update
 
     def begin(self, played: Played) -> None:
-        """Queue the update with a batch. The thread carries out updates in the order of the calls."""
+        """Queue the update on a batch. The second thread carries out the updates in the order of these calls."""
         job = self._thread.submit(self._train, played)
         if not self._exactly:
             job.add_done_callback(lambda _: self._run.rollouts.loop.soon(self._load_newest))
@@ -97,10 +97,12 @@ class Updates:
     def reach(self, version: int | None) -> None:
         """Wait for the updates up to this version, and let rollouts use the weights of this version.
 
-        Each update that is done is also settled here: stored, logged and, if due, followed by an evaluation and a
-        checkpoint (`settle`). Without `run.deterministic`, rollouts get the newest weights that are there. If `version`
-        is None, this method waits for all updates and loads no weights for a next batch. An exception of an update is
-        raised here.
+        This method also calls `settle` for each update that is done: it stores and logs the iteration and, if they are
+        due, runs an evaluation and writes a checkpoint. Without `run.deterministic`, rollouts get the newest weights
+        that are there. If `version` is None, this method waits for all updates and loads no weights for a next batch.
+
+        Raises:
+            Exception: the exception of an update that failed.
         """
         while self._jobs and (version is None or self._run.state.step < version or self._jobs[0].done()):
             trained = self._jobs.popleft().result()
@@ -121,7 +123,7 @@ class Updates:
         return Trained(learned, state)
 
     def _load_newest(self) -> None:
-        """Give the rollouts in flight the weights of the last update that is done."""
+        """Give the rollouts in flight the weights of the newest update that is done."""
         done = [job.result() for job in self._jobs if job.done() and job.exception() is None]
         for trained in done:
             self._states[trained.learned.played.iteration + 1] = trained.state

@@ -33,7 +33,7 @@ from agentrl.types import Stateful
 
 
 class Policies:
-    """Every policy of a run.
+    """The learners, fillers and regularizers of all policies of a run.
 
     Args:
         settings: the run's settings.
@@ -44,7 +44,7 @@ class Policies:
             same methods.
 
     Raises:
-        ValueError: a model cannot be loaded, or the checkpoint is of another model.
+        ValueError: a model cannot be loaded, or the checkpoint holds another model.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Policies:
     def restart(self, stage: str) -> None:
         """Begin the stage `warmup` or `train` with new optimisers, schedules, critics and regularizers.
 
-        A reference becomes a copy of the current weights; with adapters it stays the model below the adapters.
+        The reference model of the KL term, if there is one, becomes a copy of the current weights. If the policy has
+        adapters, the reference stays the model without adapters.
         """
         tables = self.settings.tables
         steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations
@@ -95,7 +96,10 @@ class Policies:
             self.regularizers[name].restart()
 
     def imitate(self, graph: StepGraph, step: int) -> dict[str, float]:
-        """One batch of cloning for every policy. Frozen agents are cloned too; cloning is their only training."""
+        """Let every policy imitate one batch of demonstrations. `step` seeds the order of the mini-batches.
+
+        The policies of frozen agents are cloned too; cloning is their only training.
+        """
         metrics: dict[str, float] = {}
         tables = self.settings.tables
         for name, learner in self.learners.items():
@@ -142,7 +146,7 @@ class Policies:
             checkpoint.write_learner(part, name, learner)
 
     def restore(self, at: Path) -> checkpoint.Stored:
-        """Load the learners' state from a checkpoint; returns the rest of the checkpoint."""
+        """Load the learners' state from a checkpoint, and return the rest of the checkpoint."""
         return checkpoint.read(at, self.learners)
 
     def end_with(self, updates: int) -> None:
@@ -151,7 +155,7 @@ class Policies:
             learner.total_updates = updates
 
     def close(self) -> None:
-        """End the run. Here there is nothing to do; `LeadingPolicies` tells the other ranks to end."""
+        """Nothing to do in one process; `LeadingPolicies` tells the other ranks to end."""
 
     def notes(self) -> list[str]:
         """Notes on the policies' models, for the user; a note may be empty."""
@@ -162,7 +166,7 @@ class Policies:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """State of fillers and regularizers; a learner's own state is stored beside its weights."""
+        """The state of fillers and regularizers. The state of the learners is not included; `save` writes it."""
         return {
             "fillers": {name: filler.state_dict() for name, filler in self._stateful_fillers()},
             "regularizers": {name: own.state_dict() for name, own in self.regularizers.items()},
@@ -187,7 +191,7 @@ class Policies:
                 yield name, filler
 
     def _rows(self, graph: StepGraph, policy: str, *, trained: bool) -> np.ndarray | None:
-        """[N] bool: is the step one of this policy, and, if `trained`, of a trained agent? None if all steps are."""
+        """[N] bool: is the step a step of this policy and, if `trained`, of a trained agent? None if every step is."""
         if len(self.learners) == 1 and (not trained or all(agent.trained for agent in self.agents.values())):
             return None
         return rows_of(graph, self.agents, policy, trained)
@@ -197,7 +201,7 @@ class Policies:
         return {key if len(self.learners) == 1 else f"{policy}/{key}": value for key, value in metrics.items()}
 
     def _improve_one(self, policy: str, graph: StepGraph, credit: Credit, iteration: int) -> dict[str, float]:
-        """Update the critic, if there is one; then the policy, except during the critic's warm-up."""
+        """Update the critic, if there is one. After the first `critic.warmup` iterations, update the policy too."""
         tables, learner = self.settings.tables, self.learners[policy]
         metrics: dict[str, float] = {}
         if learner.critic is not None:
@@ -220,9 +224,9 @@ class Policies:
 
 
 def _model(settings: Settings, policy: str, vocabularies: Mapping[str, Vocabulary], at: Path | None) -> Loaded:
-    """The model of a policy, from the checkpoint `at`, or as the recipe says: a named model, or a new one.
+    """The model of a policy, from the checkpoint `at` or, if `at` is None, as the recipe says (`path` or `new`).
 
-    With adapters, the base model is made as the recipe says, and a checkpoint gives only the adapters.
+    If the policy has adapters, a checkpoint holds only the adapters, and the base model is made as the recipe says.
     """
     config, seed = settings.policies[policy].model, settings.tables.run.seed
     if at is not None and config.lora is None:

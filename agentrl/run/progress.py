@@ -1,6 +1,7 @@
 """Progress of a run on the terminal: a bar that moves, and lines that stay.
 
-Without a terminal there are no bars. Then a line says how far the work is whenever no line came for `SILENT_S` seconds.
+Without a terminal there are no bars. Then, whenever no line was printed for `SILENT_S` seconds, a new line says how far
+the work has come.
 """
 
 import sys
@@ -18,7 +19,7 @@ from agentrl.rollout import EpisodeRecord
 from agentrl.secret import scrubbed
 from agentrl.types import Status
 
-SILENT_S = 60.0  # longest time without a line where there are no bars
+SILENT_S = 60.0  # longest time without a line if there are no bars
 
 
 class Progress:
@@ -50,7 +51,7 @@ class Progress:
         self.console.print(scrubbed(text), markup=False)
 
     def _break_silence(self) -> None:
-        """Until the end, print how far the newest piece of work is whenever no line came for `SILENT_S` seconds."""
+        """Whenever no line was printed for `SILENT_S` seconds, print how far the newest piece of work has come."""
         while not self._ended.wait(max(SILENT_S / 20, self._said_s + SILENT_S - time.monotonic())):
             tasks = self._bars.tasks
             if tasks and time.monotonic() - self._said_s >= SILENT_S:
@@ -61,7 +62,7 @@ class Progress:
 
     @contextmanager
     def preparing(self, text: str) -> Iterator[None]:
-        """Show what is done now, for work of unknown length: as a bar or, if bars are off, as a line."""
+        """Show that work of unknown length is being done: as a bar or, if bars are off, as a line."""
         self.begins(text)
         task = self._bars.add_task(scrubbed(text), total=None, note="")
         try:
@@ -70,7 +71,7 @@ class Progress:
             self._bars.remove_task(task)
 
     def begins(self, text: str) -> None:
-        """Print what begins now, but only if bars are off, for example because the output goes to a log file."""
+        """If bars are off, for example because the output goes to a log file, print what begins now."""
         if self._bars.disable:
             self.say(text)
 
@@ -88,7 +89,7 @@ class Tally:
     """Counts the episodes of one piece of work, their successes and their returns.
 
     Args:
-        total: number of episodes that are due; 0 if it is not known.
+        total: number of episodes that the work will play; 0 if it is not known.
     """
 
     def __init__(self, total: int = 0) -> None:
@@ -122,8 +123,8 @@ class Bar:
         """A function to call with each ended episode; it shows the successes and returns so far beside the bar.
 
         Args:
-            total: number of episodes that are due; 0 if it is not known.
-            step: each episode advances the bar by one unit.
+            total: number of episodes that the work will play; 0 if it is not known.
+            step: whether each episode advances the bar by one unit.
         """
         tally = Tally(total)
 

@@ -1,7 +1,8 @@
-"""How several processes hold the policies of one run: rank 0 says what to do, and every rank does it with its parts.
+"""Several processes (ranks) that share the policies of one run: each rank holds a part of every policy.
 
-A message holds the name of a method of `Policies`, small values as JSON, and perhaps a graph and its credit as arrays.
-Nothing in a message is code. `python -m agentrl.run.ranks STORE RANK SIZE DEVICE` is a rank that agentrl started.
+Rank 0 sends messages, and every rank calls the named method of `Policies` on its parts. A message holds the name of the
+method, small values as JSON and, if the method needs them, a graph and its credit as arrays. Nothing in a message is
+code. agentrl starts a rank with `python -m agentrl.run.ranks STORE RANK SIZE DEVICE`.
 """
 
 import json
@@ -38,8 +39,8 @@ class Message:
     Attributes:
         call: name of a method of `Policies`, or `begin` or `end`.
         values: further arguments of the method, as JSON values.
-        graph: the graph that the method gets; None if it gets none.
-        credit: the credit of this graph; None if the method gets none.
+        graph: the graph that is passed to the method; None if the method takes no graph.
+        credit: the credit of this graph; None if the method takes no credit.
     """
 
     call: str
@@ -57,7 +58,7 @@ class Message:
 
     @classmethod
     def decoded(cls, data: bytes) -> "Message":
-        """The counterpart of `encoded`."""
+        """The message that `encoded` turned into these bytes."""
         start = 8 + int.from_bytes(data[:8], "little")
         head = json.loads(data[8:start])
         middle = start + head["graph"]
@@ -70,7 +71,7 @@ class Message:
 
 
 class LeadingPolicies(Policies):
-    """The policies on rank 0. Each method of this class sends its call to the other ranks first.
+    """The policies on rank 0. Each method of this class first sends a message, so that all ranks call the method.
 
     Args:
         settings, vocabularies, at: see `Policies`.
@@ -128,7 +129,7 @@ class LeadingPolicies(Policies):
 
 
 def follow(ranks: Ranks) -> None:
-    """Hold this rank's parts of the policies and do what rank 0 says, until it says that the run has ended."""
+    """Hold this rank's parts of the policies and carry out the messages of rank 0, until the message `end` arrives."""
     policies: Policies | None = None
     while True:
         message = Message.decoded(ranks.broadcast())
@@ -142,7 +143,7 @@ def follow(ranks: Ranks) -> None:
 
 
 def follow_torchrun(settings: Settings, place: Place) -> None:
-    """`follow` in a process that torchrun started as a rank above 0."""
+    """Call `follow` in a process that torchrun started as a rank above 0."""
     with LearnerGroup(settings) as group:
         follow(joined(group.device, place))
 
@@ -220,7 +221,7 @@ def _credit(arrays: Mapping[str, np.ndarray]) -> Credit:
 
 
 def _end_with_the_leader() -> None:
-    """End this process when rank 0 has ended, because the pipe from rank 0 is then closed."""
+    """End this process when the pipe from rank 0 is closed, because rank 0 has then ended."""
     sys.stdin.buffer.read()
     os._exit(0)
 

@@ -1,7 +1,7 @@
 """The connection of this process to a Ray cluster, and the placement group of a run. No other module imports Ray.
 
-Learners and engines share one placement group, so that a run gets all its resources at once, or says which are
-missing. Workers, which need only a CPU, are placed anywhere.
+Learners and engines share one placement group. So a run gets all their resources at the same time, or ends with an
+error that says how many it needs. Workers need only a CPU each, and are placed anywhere.
 """
 
 import os
@@ -17,17 +17,18 @@ from agentrl.trainer import LearnerConfig
 
 _USERS: list[str] = []  # one address per call of `connect` that no `release` has followed yet
 _ROOMS: list["Room"] = []  # at most one: the placement group of this connection
-KNOCK_S = 5.0  # time for a head node to accept a connection; Ray itself tries for minutes
-ROOM_S = 60.0  # time for the cluster to provide the resources
-TRIES = 3  # number of tries to start a cluster here: a busy machine may need more than Ray's time limit of 15 s
+KNOCK_S = 5.0  # seconds that a head node may take to accept a connection; Ray itself tries for minutes
+ROOM_S = 60.0  # seconds that the cluster may take to provide the resources
+TRIES = 3  # number of tries to start a cluster on this machine, which may need more than Ray's time limit of 15 s
 
 
 class Room(NamedTuple):
     """A placement group.
 
     Attributes:
-        placed: the group. Bundle k, for k below `ranks`, is for rank k of the learner; later bundles are for engines.
-        ranks: number of the learner's processes in the group.
+        placed: Ray's placement group. The first `ranks` bundles are for the ranks of the learner, bundle k for rank k;
+            the other bundles are for engines, one bundle per engine.
+        ranks: number of processes of the learner in the group; 0 if none of them is placed by Ray.
         cards: GPUs per engine.
     """
 
@@ -43,10 +44,10 @@ class Room(NamedTuple):
 
 
 def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
-    """Ray, connected to the cluster.
+    """The module `ray`, connected to the cluster.
 
-    The address `local` starts a cluster with one CPU per worker, one per engine and, if the learner has several
-    processes, one per process of the learner.
+    The address `local` starts a cluster on this machine. This cluster has one CPU per worker, one per engine and, if
+    the learner has several processes, one per process of the learner.
 
     Each call needs one call of `release`; the last `release` leaves the cluster.
 
@@ -78,7 +79,7 @@ def connect(cluster: ClusterSection, learner: LearnerConfig) -> Any:
         ray.shutdown()
         asked = {"cluster.workers": cluster.workers, "cluster.engines": cluster.engines, "learner.processes": ranks}
         named = " and ".join(f"{key} = {number}" for key, number in asked.items() if number)
-        raise ValueError(f"{named} need {cpus} CPUs, and the Ray cluster has {there}: lower one of them")
+        raise ValueError(f"{named} need {cpus} CPUs, and the Ray cluster has {there}: lower one of these numbers")
     _USERS[:] = [address]
     return ray
 
@@ -101,12 +102,12 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
     A learner with one process, or with processes that torchrun started, gets no bundle.
 
     Args:
-        ray: the module, from `connect`.
+        ray: the module that `connect` returned.
         settings: settings of the run.
         device: the device of the policies, `cuda` or `cpu`.
 
     Raises:
-        ValueError: the cluster does not have these resources.
+        ValueError: the cluster does not provide these resources within `ROOM_S` seconds.
     """
     if _ROOMS:
         return _ROOMS[0]
@@ -128,16 +129,16 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
         named = " and ".join(f"{key} = {number}" for key, number in asked.items() if number)
         gpus = own * ranks + each * engines
         raise ValueError(
-            f"{named} need {len(bundles)} CPUs and {gpus} GPUs at once, and the Ray cluster has "
+            f"{named} need {len(bundles)} CPUs and {gpus} GPUs at the same time, and the Ray cluster has "
             f"{free.get('CPU', 0):g} free CPUs and {free.get('GPU', 0):g} free GPUs: wait for other jobs, or lower one "
-            "of them"
+            "of these numbers"
         )
     _ROOMS.append(Room(placed, ranks, each))
     return _ROOMS[0]
 
 
 def library() -> Any:
-    """The module Ray, for code in a process that is connected to the cluster or was started by Ray."""
+    """The module `ray`, for code in a process that is connected to the cluster or was started by Ray."""
     import ray
 
     return ray
@@ -156,15 +157,18 @@ def first_line(error: BaseException) -> str:
 
 
 def _start(ray: Any, options: dict[str, Any]) -> None:
-    """Start a cluster on this machine; ValueError if Ray cannot.
+    """Start a cluster on this machine.
 
     If Ray's own processes start too slowly, `ray.init` raises a plain Exception. The next try is often faster, because
     the system then has the files of these processes in memory.
+
+    Raises:
+        ValueError: Ray could not start the cluster in `TRIES` tries.
     """
     for left in reversed(range(TRIES)):
         try:
             ray.init(**options)
-        except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+        except Exception as error:  # noqa: BLE001  Ray has no narrower type for this error
             ray.shutdown()
             if not left:
                 raise ValueError(
@@ -177,11 +181,15 @@ def _start(ray: Any, options: dict[str, Any]) -> None:
 
 
 def _reach(ray: Any, address: str, options: dict[str, Any]) -> None:
-    """Connect to a running cluster; ValueError if no cluster answers at the address."""
+    """Connect to a running cluster.
+
+    Raises:
+        ValueError: no cluster answers at the address.
+    """
     try:
         _knock(address)
         ray.init(address=address, **options)
-    except Exception as error:  # noqa: BLE001  Ray has no narrower type for it
+    except Exception as error:  # noqa: BLE001  Ray has no narrower type for this error
         raise ValueError(
             f"cluster.address = {address!r}: no Ray cluster answers there ({_said(error)}); start one with `ray start "
             "--head`, or set cluster.address=local"
@@ -194,7 +202,7 @@ def _said(error: Exception) -> str:
 
 
 def _knock(address: str) -> None:
-    """Raises OSError if nothing listens at HOST:PORT; Ray checks other forms of address."""
+    """Raises OSError if nothing listens at the address HOST:PORT. Other forms of address are left to Ray."""
     host, colon, port = address.rpartition(":")
     if colon and port.isdigit() and "/" not in address:
         socket.create_connection((host, int(port)), KNOCK_S).close()

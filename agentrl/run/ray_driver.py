@@ -1,19 +1,21 @@
-"""Rollouts on a Ray cluster: workers play whole groups, engines generate for them, and this process does the rest.
+"""Rollouts on a Ray cluster: workers play whole groups, and engines generate for them.
 
-This process keeps the sampler, the filter, records and graph, and makes updates and evaluations. With workers, a batch
-is one call per worker: the call names all groups of the worker, and returns all records of these groups. Noise is keyed
-by seed, iteration, group, copy and turn, so a group does not depend on the worker that plays it. Only rounding may
-differ, because it depends on which requests an engine computes together. Without workers this process plays. Without
-`cluster.engines` each worker generates with an engine of its own. With `cluster.engines`, the actors of
+This process (the run itself) keeps the sampler, the filter, records and graph. It also carries out the updates and
+evaluations. Without workers this process plays too. With workers, a batch takes one call per worker: the call names all
+groups of the worker, and returns all records of these groups. Noise is keyed by seed, iteration, group, copy and turn,
+so a group does not depend on the worker that plays it. Only rounding may differ, because it depends on which requests
+an engine computes together.
+
+Without `cluster.engines` each worker generates with an engine of its own. With `cluster.engines`, the actors of
 `agentrl.run.ray_engines` generate for all workers. If the engine has servers (vLLM), the servers of
-`agentrl.run.ray_servers` generate instead of these actors.
+`agentrl.run.ray_servers` generate in place of these actors.
 
 When a worker dies in the middle of a batch, only its groups are played again. Ray restarts the worker; until then calls
 raise `ActorUnavailableError`. If a call raises `ActorDiedError`, a new worker replaces the dead worker. A restarted or
 new worker has the weights with which the workers were first started. It refuses groups that are meant for other
-weights, gets the current weights, and is asked again. The graph is then the same as in an undisturbed run, and no
-episode ends with `env_error` because of the loss. The metric `retried_shards` counts the calls that were made again
-because a worker was lost.
+weights; this process then gives it the current weights and repeats the call. The graph is the same as in an undisturbed
+run, and no episode ends with `env_error` because its worker died. The metric `retried_shards` counts the calls that
+were made again because a worker was lost.
 
 The processes of the learners are in `agentrl.run.ray_learners`.
 """
@@ -37,7 +39,7 @@ from agentrl.run.ray_servers import ClusterLauncher
 from agentrl.run.rollouts import OnEpisode, Rollouts
 from agentrl.settings import Settings
 
-TRIES, BACK_OFF_S = 60, 0.5  # largest number of calls for one shard; seconds until a restarting worker is asked again
+TRIES, BACK_OFF_S = 60, 0.5  # largest number of calls per shard; seconds before the next call of a restarting worker
 
 
 class OtherWeights(Exception):
@@ -49,10 +51,10 @@ class Shard:
     """The groups of a batch that one worker plays.
 
     Attributes:
-        iteration: part of the noise keys.
+        iteration: number of the iteration, part of the noise keys.
         mark: mark of the weights with which the groups are played.
         copies: `batch.copies` of the recipe.
-        draws: number of a group -> its draw; the numbers are consecutive and ascending.
+        draws: number of a group -> the group's draw; the numbers are consecutive and ascending.
     """
 
     iteration: int
@@ -63,9 +65,12 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlayedShard:
-    """The records of a shard: `kept` by the rollout method, and all that were `played`.
+    """What a worker returns for a shard.
 
-    `retried` counts requests that the worker sent again to engines of the cluster.
+    Attributes:
+        kept: the records that the rollout method kept.
+        played: all records of the shard.
+        retried: number of requests that the worker sent again because an engine of the cluster was lost.
     """
 
     kept: Sequence[EpisodeRecord]
@@ -79,7 +84,7 @@ class Worker:
     Args:
         tables: the resolved recipe, as `Settings.dump` gives it.
         tokenizers: tokenizer of each policy.
-        weights: models that belong to this worker; None for each policy if a team generates.
+        weights: the models with which this worker generates; None in place of each model if a team generates.
         mark: mark of the weights.
         team: the engines of the cluster; None if this worker generates itself.
     """
@@ -94,7 +99,8 @@ class Worker:
     ) -> None:
         settings = Settings({**tables, "cluster": {}}, stored=True)
         if team is None:
-            weights = weights.copy()  # CPU kernels round by alignment, which is arbitrary in received tensors
+            # Copied, because CPU kernels round by a tensor's alignment, which is arbitrary in received tensors.
+            weights = weights.copy()
         torch.set_num_threads(max(1, settings.tables.run.threads))
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
@@ -107,7 +113,7 @@ class Worker:
         return os.getpid()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]] | Sequence[Any], mark: Mark) -> None:
-        """Generate with these weights from now on; with a team, `state` refers to the weights (`Team.state`)."""
+        """Generate with these weights from now on. With a team, `state` is a reference to them (`Team.state`)."""
         if mark.load <= self._mark.load:
             return
         if self._team is not None:
@@ -120,7 +126,7 @@ class Worker:
         self._rollouts.load(self._weights, mark.version)
 
     async def play(self, shard: Shard) -> PlayedShard:
-        """Play the groups of a shard, all at once.
+        """Play the groups of a shard, all at the same time.
 
         Raises:
             OtherWeights: the shard is for other weights.
@@ -133,7 +139,7 @@ class Worker:
         assert last - first + 1 == len(shard.draws), "the groups of a shard have consecutive numbers"
         kept = await method.hooks.rollout(method.config, batch, shard.copies)
         for record in batch.played:
-            record.points.clear()  # snapshots of environments are of use in this process only
+            record.points.clear()  # only this process can use the snapshots of its environments
         retried = 0
         if self._team is not None:
             retried, self._team.retried = self._team.retried, 0
@@ -141,7 +147,7 @@ class Worker:
 
 
 def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
-    """The engine of a recipe, except that the actors of a team give its answers."""
+    """The engine of a recipe, changed so that the actors of a team generate its answers."""
 
     def make(config: Any, serving: Serving) -> TeamEngine:
         setup = Setup(serving.policy, serving.sampling, serving.entropies, serving.nats)
@@ -151,7 +157,7 @@ def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
 
 
 class RayRollouts(Rollouts):
-    """Rollouts for which workers of a cluster play, or engines of a cluster generate; see the module.
+    """Rollouts that workers of a cluster play, or for which engines of a cluster generate; see the module's docstring.
 
     Raises:
         ValueError: Ray is not installed, cannot be started or reached, or has too few CPUs.
@@ -181,7 +187,7 @@ class RayRollouts(Rollouts):
         """
         cluster = self.settings.tables.cluster
         self._mark = Mark(self._mark.load + 1, version)
-        if self.settings.engine.hooks.cards is not None:  # servers, which this process asks
+        if self.settings.engine.hooks.cards is not None:  # the engine has servers; this process sends them requests
             if self.launcher is None:
                 self.launcher = self._launched(cluster.engines, local=cluster.address == "local")
             super().load(weights, version)
@@ -202,7 +208,7 @@ class RayRollouts(Rollouts):
         cluster = self.settings.tables.cluster
         tokenizers = {name: chat.tokenizer for name, chat in self.chats.items()}
         models = Weights({name: model.to("cpu") for name, model in weights.copy().models.items()})
-        # These references must live as long as this object: Ray reads them again when it restarts an actor.
+        # Keep these references as long as this object: Ray reads them again when it restarts an actor.
         tables = self._ray.put(self.settings.dump()), self._ray.put(tokenizers)
         self._given: tuple[Any, ...] = (*tables, self._ray.put(models))
         if cluster.engines:
@@ -215,7 +221,7 @@ class RayRollouts(Rollouts):
         self._workers = [self._new() for _ in range(cluster.workers)]
 
     def _new_team(self, count: int) -> Team:
-        """The engine actors; this returns when all of them are ready."""
+        """Start `count` engine actors, and wait until all of them are ready."""
         device = _device(self.settings)
         place = room(self._ray, self.settings, device)
         actors = []
@@ -276,7 +282,7 @@ class RayRollouts(Rollouts):
         return actor.remote(*self._born)
 
     async def _spread(self, config: Any, batch: Expansion, copies: int) -> list[EpisodeRecord]:
-        """The rollout method of a batch: each worker plays consecutive groups, in one call."""
+        """The rollout method of a batch: each worker plays a range of consecutive groups in one call."""
         count = min(len(self._workers), len(batch.groups))
         cuts = [len(batch.groups) * i // count for i in range(count + 1)]
         shards = [
@@ -294,11 +300,11 @@ class RayRollouts(Rollouts):
         return [record for shard in done for record in shard.kept]
 
     async def _ask(self, number: int, shard: Shard) -> PlayedShard:
-        """The records of a worker's groups. A worker that restarts is asked again; a worker that died is replaced.
+        """The records of a worker's groups. If the worker restarts, the call is repeated; a dead worker is replaced.
 
         Raises:
-            ValueError: neither the worker nor its replacements answered in TRIES tries. An error of the rollout method
-                is raised as it is.
+            ValueError: neither the worker nor its replacements answered in TRIES tries.
+            Exception: the error that the rollout method raised on the worker.
         """
         faults = self._ray.exceptions
         for _ in range(TRIES):

@@ -1,8 +1,8 @@
 """Engines as actors of a Ray cluster: they generate for the run and for its workers, on any machine of the cluster.
 
 A client (the run or a worker) collects the requests of one round of its event loop, and sends them in one call per
-actor. Each answer comes back as soon as it is finished. A session stays with one actor, which keeps the session's keys
-and values.
+actor. The actor returns each answer as soon as the answer is finished. A session stays with one actor, which keeps the
+session's keys and values.
 
 When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
 requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise
@@ -24,8 +24,8 @@ from agentrl.model import Mark, Weights
 from agentrl.settings import Settings
 from agentrl.types import Generation, Observation, Request
 
-PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # time for an actor to come back; pause between two tries
-START_S = 900.0  # time for the actors to start
+PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # seconds that a lost actor may take to come back; seconds between two tries
+START_S = 900.0  # seconds that the actors may take to start
 
 
 class OtherWeights(Exception):
@@ -33,7 +33,10 @@ class OtherWeights(Exception):
 
 
 class Setup(NamedTuple):
-    """Names an engine of an actor: each policy has one for training, and one for each kind of evaluation."""
+    """The key of one of an actor's engines, with the arguments of `Serving` that this engine gets.
+
+    Each policy has one engine for training, and one for each kind of evaluation.
+    """
 
     policy: str
     sampling: Sampling
@@ -46,11 +49,11 @@ class Letter(NamedTuple):
 
     Attributes:
         client: name of the client.
-        setup: says which of the actor's engines is to answer.
-        mark: the actor must have these weights, or later ones.
+        setup: the key of the actor's engine that is to answer.
+        mark: mark of the oldest weights with which the actor may answer.
         events: `(session, of, tokens)` if the new session continues the first `tokens` tokens of the session `of`;
             `(session,)` if the session has ended.
-        requests: requests by their numbers; the answers name the numbers.
+        requests: number of a request -> the request; the answers come with these numbers.
         dropped: numbers of earlier requests whose answers are no longer needed.
     """
 
@@ -93,11 +96,11 @@ class EngineActor:
         self._running: dict[tuple[str, int], asyncio.Future[Generation]] = {}
 
     async def pid(self) -> int:
-        """The id of the actor's process; the call returns when the actor can generate."""
+        """The id of the actor's process. The call returns as soon as the actor can generate."""
         return os.getpid()
 
     async def describe(self, setup: Setup) -> dict[str, object]:
-        """The description of the engine for reports."""
+        """The description of the engine of `setup`, for reports."""
         return self._engine(setup).describe()
 
     async def load(self, state: Mapping[str, Mapping[str, Any]], mark: Mark) -> None:
@@ -109,10 +112,10 @@ class EngineActor:
                 engine.load(self._weights.models[setup.policy], mark.version)
 
     async def answer(self, letter: Letter) -> AsyncIterator[Answers]:
-        """Yields answers when they are finished; answers that finish together come together.
+        """Yields answers as soon as they are finished, in lists of the answers that finished at the same time.
 
         Raises:
-            OtherWeights: the actor has older weights than the letter is for.
+            OtherWeights: the actor has older weights than the letter asks for.
         """
         if letter.mark.load > self._mark.load:
             raise OtherWeights(f"the engine has load {self._mark.load}, the letter is for {letter.mark.load}")
@@ -165,7 +168,7 @@ class EngineActor:
         self._engines = {key: one for key, one in self._engines.items() if key.policy != policy or key in used}
 
     def _session(self, engine: Policy, letter: Letter, session: int) -> int:
-        """The engine's own number for a client's session; the numbers of two clients may be equal."""
+        """The engine's own number for a client's session, because two clients may use the same number."""
         key = (letter.client, letter.setup, session)
         if key not in self._sessions:
             self._sessions[key] = next(self._numbers)
@@ -177,7 +180,7 @@ class EngineActor:
         if branch:
             of, tokens = branch
             known = self._sessions.get((letter.client, letter.setup, of))
-            if known is not None:  # a restarted actor does not know `of`, and computes its tokens again
+            if known is not None:  # a restarted actor does not know `of`, and computes the shared tokens again
                 engine.fork(self._session(engine, letter, session), known, tokens)
         elif (own := self._sessions.pop((letter.client, letter.setup, session), None)) is not None:
             engine.release(own)
@@ -190,14 +193,14 @@ def _outcome(one: "asyncio.Future[Generation]") -> Generation | Exception:
 
 @dataclass(eq=False)
 class Team:
-    """The engine actors as a client knows them; it may be sent to other processes.
+    """The engine actors, as a client knows them. A `Team` may be sent to other processes.
 
     Attributes:
-        ray: the module; None in a process to which the team was sent, which imports Ray itself.
+        ray: the module `ray`; None in a process to which the team was sent, until `_ray_of` imports the module there.
         actors: handles of the actors.
-        mark: answers must come from these weights, or from later ones.
-        state: a list of one item, a reference to these weights in Ray's object store. A call with this list as argument
-            sends no tensors.
+        mark: mark of the oldest weights with which the actors may answer.
+        state: a list of one item, a reference to these weights in Ray's object store. If this list is an argument of a
+            call, Ray sends the reference and no tensors.
         retried: number of requests that were sent again because an actor was lost.
     """
 
@@ -211,7 +214,7 @@ class Team:
         return {**self.__dict__, "ray": None, "retried": 0}
 
     def take(self, state: Sequence[Any], mark: Mark) -> None:
-        """Ask the actors for answers from these weights from now on."""
+        """From now on, accept only answers that were generated with these weights or later ones."""
         self.state, self.mark = state, mark
 
     def push(self) -> None:
@@ -226,12 +229,12 @@ class TeamEngine(Sessions):
     Args:
         name: name of the engine.
         team: the actors.
-        setup: says which of the engines of an actor is to answer.
+        setup: the key of the engine of each actor that is to answer.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:
         self.name, self._team, self._setup = name, team, setup
-        self._client = secrets.token_hex(4)  # tells clients apart; no result depends on it
+        self._client = secrets.token_hex(4)  # a unique name of this client; no answer depends on it
         self._offset = int(self._client, 16)
         self._numbers = itertools.count()
         self._homes: dict[int, int] = {}  # session of a branch -> the actor of the session that it continues
@@ -265,7 +268,7 @@ class TeamEngine(Sessions):
         """See Policy.
 
         Raises:
-            ValueError: an actor does not come back, or its engine refuses the request.
+            ValueError: the actor of the session was lost and did not come back, or its engine refuses the request.
         """
         number, home = next(self._numbers), self._home(request.session)
         future = self._futures[number] = asyncio.get_running_loop().create_future()
@@ -278,7 +281,7 @@ class TeamEngine(Sessions):
             return answer
         finally:
             if self._futures.pop(number, None) is not None and future.cancelled():
-                if self._requests.get(home, {}).pop(number, None) is None:  # it was sent
+                if self._requests.get(home, {}).pop(number, None) is None:  # the request was sent
                     self._dropped.setdefault(home, []).append(number)
                 self._soon()
 
@@ -290,7 +293,7 @@ class TeamEngine(Sessions):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # the loop has ended, so that no request waits
+            return  # the loop has ended, so no request waits
         if self._posting is not loop:
             self._posting = loop
             loop.call_soon(self._post)
@@ -307,10 +310,10 @@ class TeamEngine(Sessions):
     async def _talk(
         self, home: int, events: list[tuple[int, ...]], requests: dict[int, Request], dropped: list[int]
     ) -> None:
-        """Send a letter, and hand the answers to their callers; send unanswered requests again if the actor is lost."""
+        """Send a letter to an actor and pass each answer to its caller. If `_send` fails, the callers get its error."""
         try:
             await self._send(home, events, requests, dropped)
-        except Exception as error:  # noqa: BLE001  every caller that waits raises it
+        except Exception as error:  # noqa: BLE001  every caller that still waits raises the error
             for number in requests:
                 if (future := self._futures.get(number)) is not None and not future.done():
                     future.set_exception(error)
@@ -318,6 +321,7 @@ class TeamEngine(Sessions):
     async def _send(
         self, home: int, events: list[tuple[int, ...]], requests: dict[int, Request], dropped: list[int]
     ) -> None:
+        """Send a letter, and pass on its answers. If the actor is lost, send the unanswered requests again."""
         actor, until, ray = self._team.actors[home], time.monotonic() + PATIENCE_S, _ray_of(self._team)
         while True:
             letter = Letter(self._client, self._setup, self._team.mark, events, requests, dropped)
@@ -364,7 +368,7 @@ class TeamEngine(Sessions):
 
 
 def _ray_of(team: Team) -> Any:
-    """The module Ray, in the run itself or in one of its actors."""
+    """The module `ray`, in the run's own process or in one of its actors."""
     if team.ray is None:
         from agentrl.run.ray_cluster import library
 
@@ -376,5 +380,5 @@ def _gone(number: int, error: Exception) -> str:
     first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
     return (
         f"engine {number} of the Ray cluster was lost and did not come back ({first}): look at the cluster (ray "
-        "status), and go on with --resume"
+        "status), then continue with --resume"
     )

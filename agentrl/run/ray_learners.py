@@ -1,8 +1,9 @@
-"""The processes of the learners as actors of a Ray cluster, on any of its machines.
+"""The processes of the learners as actors of a Ray cluster, on any machine of the cluster.
 
-Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. Each
-message of rank 0 is a call of the actor's method `carry_out`. A graph is put into Ray's object store once; the actors
-of a machine read it there without a copy. Gradients and weights go through torch's process group, as without Ray.
+Rank 0 is the run itself; the other ranks are actors in one placement group, each with a CPU and, on GPUs, a GPU. To
+send a message, rank 0 calls the method `carry_out` of each actor. Rank 0 puts the graph of a message into Ray's object
+store one time; the actors of a machine read it there without a copy. Gradients and weights go through torch's process
+group, as they do without Ray.
 
 If a rank ends, or its machine is lost, the run ends with an error. `--resume` continues from the last checkpoint.
 """
@@ -30,7 +31,7 @@ class RayLearnerGroup(LearnerGroup):
     """See `LearnerGroup`; the followers are actors.
 
     Raises:
-        ValueError: Ray is not installed, cannot be started or reached, or has no room for the processes.
+        ValueError: Ray is not installed, cannot be started or reached, or lacks resources for the processes.
     """
 
     _ray: Any = None
@@ -61,7 +62,7 @@ class RayLearnerGroup(LearnerGroup):
             raise
 
     def tell(self, message: "Message") -> None:
-        """See `LearnerGroup`; graph and credit go through the object store."""
+        """See `LearnerGroup`. The graph and the credit go through Ray's object store."""
         self.check()
         graph, credit = (None if one is None else self._ray.put(one) for one in (message.graph, message.credit))
         for follower in self._followers:
@@ -84,7 +85,7 @@ class RayLearnerGroup(LearnerGroup):
         return card
 
     def _actor(self, kind: type, rank: int) -> Any:
-        """The class as a Ray actor class, placed in the bundle of a rank."""
+        """The class `kind` as a Ray actor class whose actors are placed in the bundle of a rank."""
         assert self._room is not None
         place = self._room.at(self._ray, rank)
         gpus = 1 if self.device.type == "cuda" else 0
@@ -116,7 +117,7 @@ class _RayFollower:
         """Wait until the rank has joined the process group.
 
         Raises:
-            ValueError: the rank ended before it had joined, or did not join in `seconds`.
+            ValueError: the rank ended before it joined, or did not join in `seconds`.
         """
         try:
             self._ray.get(self.actor.pid.remote(), timeout=seconds)
@@ -132,7 +133,7 @@ class _RayFollower:
         self._kill()
 
     def how_it_ended(self) -> str:
-        """Words for a message: how the rank ended, with the first line of its error."""
+        """Text for a message: how the rank ended, with the first line of its error."""
         return f"process {self.rank} of the learner {self._words}"
 
     def end(self, seconds: float) -> None:
@@ -143,12 +144,12 @@ class _RayFollower:
         self._kill()
 
     def _kill(self) -> None:
-        with suppress(Exception):  # it has ended already, or the cluster is gone
+        with suppress(Exception):  # the actor has ended already, or the cluster is gone
             self._ray.kill(self.actor)
 
 
 class FollowingActor:
-    """A rank above 0: it holds its parts of the policies and does what rank 0 says, call by call."""
+    """A rank above 0: it holds its parts of the policies and carries out the calls of rank 0 one by one."""
 
     def __init__(self, rank: int, host: str, port: int, size: int, device: str, alone: bool) -> None:
         self._failed, self._words = threading.Event(), ""
@@ -174,7 +175,7 @@ class FollowingActor:
             raise
 
     def pid(self) -> int:
-        """The id of the actor's process. The call returns when the rank has joined and carried out earlier calls."""
+        """The id of the actor's process. The call returns when the rank has joined and all earlier calls are done."""
         return os.getpid()
 
     def stay(self) -> str:

@@ -1,9 +1,8 @@
-"""vLLM servers on the machines of a Ray cluster. Each server has an actor, on the same machine, that starts,
-watches and ends it.
+"""vLLM servers on the machines of a Ray cluster.
 
-The run sends requests to these servers over HTTP, as it does to servers that it starts itself. If an actor is lost, the
-guard process of its server ends the server. A new actor in the same bundle then starts a server with the current
-weights.
+For each server there is an actor on the same machine, which starts, watches and ends the server. The run sends requests
+to these servers over HTTP, as it does to servers that it starts itself. If an actor is lost, the guard process of its
+server ends the server. A new actor in the same bundle then starts a server with the current weights.
 """
 
 from contextlib import suppress
@@ -14,8 +13,8 @@ from agentrl.engines import ServerActor, StartedServer, WatchedServer
 from agentrl.run.ray_cluster import Room, address, first_line
 
 LOST = 255  # exit code of a server whose actor is lost
-ANSWER_S = 30.0  # time for a running actor to answer
-START_S = 300.0  # time for an actor to start
+ANSWER_S = 30.0  # seconds that a running actor may take to answer
+START_S = 300.0  # seconds that an actor may take to start
 
 
 class ClusterServer(WatchedServer):
@@ -44,7 +43,7 @@ class ClusterServer(WatchedServer):
 
     def hang_up(self) -> None:
         """See `WatchedServer`."""
-        with suppress(Exception):  # the cluster may be gone; the guard has ended the server then
+        with suppress(Exception):  # if the cluster is gone, the guard process has ended the server
             self.actor.hang_up.remote()
 
     def end(self, keep_log: bool = False) -> None:
@@ -59,10 +58,10 @@ class ClusterLauncher:
     """Starts servers in a placement group of a cluster; see `agentrl.engines.entry.Launcher`.
 
     Args:
-        ray: the module, from `agentrl.run.ray_cluster.connect`.
-        room: the placement group; its bundles after those of the learner are for servers.
+        ray: the module that `agentrl.run.ray_cluster.connect` returned.
+        room: the placement group; the bundles after the learner's bundles are for servers.
         count: number of servers.
-        local: the cluster consists of this machine alone.
+        local: whether the cluster consists of this machine alone.
     """
 
     def __init__(self, ray: Any, room: Room, count: int, *, local: bool) -> None:
@@ -93,7 +92,7 @@ class ClusterLauncher:
         return address()
 
     def _host(self, number: int) -> str:
-        """Address of the machine of a bundle."""
+        """The address of the machine on which the bundle of a server is."""
         probe = self._ray.remote(num_cpus=1, scheduling_strategy=self._room.at(self._ray, self._room.ranks + number))
         where: str = self._ray.get(probe(address).remote(), timeout=START_S)
         return where

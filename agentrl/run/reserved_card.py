@@ -1,10 +1,10 @@
-"""An actor that reserves a CPU of a Ray cluster, and a GPU if there are GPUs, for a process that is no actor."""
+"""An actor that reserves a CPU and, on GPUs, a GPU of a Ray cluster for the run's own process, which is no actor."""
 
 import os
 
 
 class Holder:
-    """Keeps the place of rank 0 of the learner, which is the run itself."""
+    """Reserves the CPU and the GPU that rank 0 of the learner, the run's own process, uses."""
 
     def card(self) -> int:
         """The number of the GPU that Ray gave to this actor; 0 without GPUs."""

@@ -1,4 +1,4 @@
-"""Checks whether a recipe rewards worthless answers, by attacks, for `agentrl check RECIPE.toml --reward`.
+"""Checks with attacks whether a recipe rewards worthless answers, for `agentrl check RECIPE.toml --reward`.
 
 Each attack of `agentrl.evaluate.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as in
 training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's `gold`
@@ -28,8 +28,8 @@ from agentrl.settings import Settings
 from agentrl.types import Generation, Request, Task
 
 COPIES = 2  # copies of an attack in its group
-OTHERS = 12  # largest number of other tasks whose right answers an attack lists beside that of its own task
-LONGEST = 2000  # largest number of characters of the question or the observation that an attack copies
+OTHERS = 12  # largest number of right answers of other tasks that an attack lists beside the answer of its own task
+LONGEST = 2000  # largest number of characters that an attack copies from the question or from the observation
 NEARLY = 1e-9  # values that differ by at most this count as equal
 SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and the reward
 
@@ -39,9 +39,9 @@ class Fooled:
     """How often the attacks of a family fooled one column.
 
     Attributes:
-        family: the family of attacks.
+        family: the family of the attacks (`agentrl.evaluate.Attack`).
         column: a signal, `success` (the environment's own verdict) or `reward` (the sum of the rewards of the recipe).
-        fooled, tried: number of pairs of an attack and a task that fooled the column, and number of pairs tried.
+        fooled, tried: number of cases (an attack on a task) that fooled the column, and number of cases tried.
         worst: the attack that fooled the column most often; empty if no attack did.
     """
 
@@ -61,10 +61,10 @@ class RewardCheck:
         tasks: number of tasks with an honest wrong answer; only these are compared.
         right: number of these tasks that have a right answer too.
         separates: column -> share of the tasks with a right answer on which the right and the wrong answer have
-            different values. If the share is 0, the column cannot tell right answers from wrong ones; that no attack
-            fools such a column says nothing about the recipe.
+            different values. If the share is 0, the column cannot tell right answers from wrong ones. Then the recipe
+            may be bad even if no attack fools this column.
         notes: what was not checked, one sentence per note.
-        paid: number of answers of judges that were paid for, and number of their tokens.
+        paid: number of judges' answers that were paid for, and number of tokens of these answers.
     """
 
     rows: Sequence[Fooled]
@@ -75,7 +75,7 @@ class RewardCheck:
     paid: tuple[int, int] = (0, 0)
 
     def share(self, column: str) -> float:
-        """The share of all tried pairs of an attack and a task that fooled a column."""
+        """The share of all tried cases (an attack on a task) that fooled a column."""
         own = [row for row in self.rows if row.column == column]
         return sum(row.fooled for row in own) / max(1, sum(row.tried for row in own))
 
@@ -84,8 +84,8 @@ class Saying(Actor):
     """Answers every turn by a rule.
 
     Args:
-        name: for reports.
-        text: gives the answer to a request.
+        name: name of the actor in reports.
+        text: function from a request to the text of the answer.
     """
 
     def __init__(self, name: str, text: Callable[[Request], str]) -> None:
@@ -96,7 +96,7 @@ class Saying(Actor):
 
 
 class _Check:
-    """One check: rollouts without a model, the tasks, and the gold answers of the tasks as plain text."""
+    """What one check needs: rollouts without a model, the tasks, and the gold answers of the tasks as plain text."""
 
     def __init__(self, settings: Settings, rollouts: Rollouts, count: int) -> None:
         self.settings, self.rollouts = settings, rollouts
@@ -106,14 +106,14 @@ class _Check:
         self.answers = {task.key: _inside(self.gold(task)) for task in others} if self.gold is not None else {}
 
     def play(self, actor: Actor) -> list[EpisodeRecord]:
-        """One episode per task; the other agents of the recipe are played by their experts."""
+        """Play one episode per task with `actor` as the main agent. Experts play the other agents of the recipe."""
         agents = self.rollouts.agents.values()
         actors = {agent.name: expert_actor(agent) for agent in agents}
         player = self.rollouts.crews["train"].player({**actors, self.rollouts.main.name: actor}, EVALUATE)
         return self.rollouts.loop.run(play(replace(player, admissible=False), self.tasks))
 
     def right(self) -> dict[str, EpisodeRecord]:
-        """Key of a task -> a successful episode: the expert's, else one that gives the gold answer in every turn."""
+        """Key of a task -> a successful episode: of the expert, else with the gold answer in every turn."""
         found = {r.task.key: r for r in self._expert() if r.success and not lost(r)}
         if self.gold is not None and len(found) < len(self.tasks):
             given = self.play(self._by_task("the right answer", {t.key: self.gold(t) for t in self.tasks}))
@@ -121,7 +121,7 @@ class _Check:
         return found
 
     def wrong(self) -> dict[str, EpisodeRecord]:
-        """Key of a task -> an episode without success, whose answer is another task's answer or "I do not know"."""
+        """Key of a task -> an episode without success that answers with another task's answer or "I do not know"."""
         said = {}
         for task in self.tasks:
             own = self.answers.get(task.key, "")
@@ -147,7 +147,7 @@ class _Check:
         return self.play(Saying(attack.name, text))
 
     def candidates(self, task: Task) -> list[str]:
-        """The right answers of several tasks, with that of this task; the numbers 0 to 49 if no answer is known."""
+        """The right answers of several tasks, among them `task`; the numbers 0 to 49 if no right answer is known."""
         if not self.answers:
             return [str(number) for number in range(50)]
         listed = [*self.answers.values()][:OTHERS]
@@ -164,7 +164,7 @@ class _Check:
         return Saying(name, lambda request: self.prompt.answer(actions[self.tasks[request.session].key]))
 
     def _final(self, task: Task, text: str) -> str:
-        """The action that gives `text` as the final answer: `text` in the tags of the task's gold answer, if any."""
+        """The action that gives `text` as the final answer, in the same tags as the task's gold answer, if any."""
         if self.gold is None:
             return text
         pattern = self.gold(task)
@@ -172,13 +172,13 @@ class _Check:
 
 
 def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATTACKS) -> RewardCheck:
-    """Attack the scores and rewards of a recipe on its first tasks.
+    """Attack the scores and rewards of a recipe on its first `tasks` tasks.
 
-    Nothing is written. Judges are asked and paid for.
+    No file is written. Judges are asked, and their answers are paid for.
 
     Raises:
-        ValueError: a mistake in the recipe; a limit of [scoring] is reached; no wrong answer could be played as an
-            episode without success; no answer could be scored.
+        ValueError: the recipe has a mistake, a limit of [scoring] is reached, every episode with a wrong answer
+            succeeded or was lost, or no answer could be scored.
     """
     rollouts = Rollouts(settings)
     stage = ScoreStage(settings.score, settings.tables.scoring, rollouts.main.name)
@@ -188,8 +188,8 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
         right, wrong = check.right(), check.wrong()
         if not wrong:
             raise ValueError(
-                f"no honest wrong answer could be played in {settings.env.name}, so there is nothing to compare with: "
-                "the environment fails, or calls every answer a success"
+                f"no honest wrong answer could be played in {settings.env.name}, so the attacks cannot be compared "
+                "with one: the environment fails, or counts every answer as a success"
             )
         measured = [_Measured(check, stage, attack, right, wrong) for attack in attacks]
     finally:
@@ -210,13 +210,13 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
 
 
 class _Measured:
-    """An attack, and which columns it fooled on which tasks.
+    """The result of one attack on all tasks.
 
     Attributes:
         attack: the attack.
-        fooled: column -> whether it was fooled, per task.
-        apart: column -> whether the right and the wrong answer have different values, per task that has both.
-        faults: why chains could not be scored.
+        fooled: column -> per task, whether the attack fooled the column.
+        apart: column -> per task with a right answer, whether the right and the wrong answer have different values.
+        faults: reasons why chains could not be scored.
     """
 
     def __init__(
@@ -255,7 +255,10 @@ class _Measured:
 
 
 def fools(attack: float, wrong: float, right: float) -> bool:
-    """Does an attack with this value fool a signal? See the module. `right` is NaN if no right answer is known."""
+    """Does an attack with the value `attack` fool a signal? The module's docstring has the rule.
+
+    `wrong` and `right` are the values of the two honest answers; `right` is NaN if no right answer is known.
+    """
     if math.isnan(attack):
         return False
     if math.isnan(right) or abs(right - wrong) <= NEARLY:
@@ -264,7 +267,7 @@ def fools(attack: float, wrong: float, right: float) -> bool:
 
 
 def _columns(graph: StepGraph, at: Ends) -> dict[str, np.ndarray]:
-    """Column -> [L] its sum over each path."""
+    """Column -> [L] sum of the column over each path."""
     signals = {name: totals(graph, signal(graph, name), at) for name in signal_names(graph)}
     return {**signals, REWARD: totals(graph, graph.reward, at)}
 
@@ -274,7 +277,7 @@ def _copy(record: EpisodeRecord, group: int, copy: int) -> EpisodeRecord:
 
 
 def _copies(graph: StepGraph) -> np.ndarray:
-    """[N] int64: the number of the copy that a step belongs to."""
+    """[N] int64: the number of the copy to which each step belongs."""
     names = graph.names["episode"]
     return np.array([int(names[int(e)].rpartition("#")[2]) for e in graph.episode], np.int64)
 
@@ -308,7 +311,7 @@ def _rows(measured: Sequence[_Measured]) -> list[Fooled]:
 
 
 def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
-    """See `RewardCheck.separates`. The groups of all attacks are counted, because each has the honest answers."""
+    """See `RewardCheck.separates`. The groups of all attacks count, because each group contains the honest answers."""
     told: dict[str, list[bool]] = {}
     for one in measured:
         for name, apart in one.apart.items():
@@ -317,11 +320,13 @@ def _separates(measured: Sequence[_Measured]) -> dict[str, float]:
 
 
 def _notes(settings: Settings, measured: Sequence[_Measured]) -> list[str]:
-    """What was not checked."""
+    """See `RewardCheck.notes`."""
     notes = [f"chains that could not be scored are left out: {why}" for one in measured for why in one.faults]
     late = [entry.name for entry in settings.reward if entry.hooks.needs]
     if late:
-        notes.append(f"left out, because they read a model's columns: {', '.join(late)}")
+        notes.append(f"reward transforms left out, because they read columns that a model fills: {', '.join(late)}")
     if settings.engine.config.actions == "admissible":
-        notes.append("engine.actions=admissible: the policy can give none of these answers, unless they are listed")
+        notes.append(
+            "engine.actions=admissible: the policy can give one of these answers only if the environment lists it"
+        )
     return list(dict.fromkeys(notes))[:5]

@@ -1,7 +1,7 @@
 """The rollouts of a run: agents, environments, engines and samplers, built from settings and tokenizers alone.
 
-`Rollouts` is the half of a run that plays. The other half, `agentrl.run.Policies`, learns. `Rollouts` gives step graphs
-to the other half, and gets `Weights` with their version from it.
+`Rollouts` is the half of a run that plays; `agentrl.run.Policies` is the half that learns. `Policies` gets step graphs
+from `Rollouts`, and `Rollouts` gets `Weights` with their version from `Policies`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +52,8 @@ from agentrl.settings import Settings
 from agentrl.types import EnvFault, Request, Task
 
 OnEpisode = Callable[[EpisodeRecord], None] | None
-BEST = 10  # warmup.clone = "best": if no episode of a batch was won, about one episode in BEST is cloned
-UNKNOWN = 0.01  # a smaller share of look-alike observations (`look_alike`) is not given to the rules of health
+BEST = 10  # with warmup.clone = "best", about one episode in BEST is cloned if no episode of the batch succeeded
+UNKNOWN = 0.01  # smallest share of look-alike observations (`look_alike`) that the rules of health get
 
 
 class Evaluated(NamedTuple):
@@ -68,7 +68,7 @@ class Rollouts:
 
     Args:
         settings: the run's settings.
-        tokenizers: the tokenizer of every policy, by name; None if `speak` sets them before anything is played.
+        tokenizers: name of each policy -> its tokenizer; None if the caller calls `speak` before anything is played.
 
     Raises:
         ValueError: training and held-out tasks overlap, there are no tasks, or the sampler cannot work with the other
@@ -108,17 +108,17 @@ class Rollouts:
         self.scores = ScoreStage(settings.score, scoring, self.main.name, settings.folder / "scores.jsonl")
         self.disagreement = None if scoring.second is None else Disagreement(scoring.second)
         self.on_episode: Callable[[EpisodeRecord], None] = lambda record: None  # called when an episode ends
-        self.signals: list[str] = []  # names of the signals that a step of some batch has reported, for [reward]
+        self.signals: list[str] = []  # names of all signals that steps have reported so far, for [reward]
         self.engines: dict[str, Any] = {}
-        self.method = settings.rollout  # plays the groups of a batch
-        self.engine = settings.engine  # makes the engine that generates, once per policy
-        self.launcher: Launcher | None = None  # starts the engine's servers; None starts them on this machine
+        self.method = settings.rollout  # the rollout method, which plays the groups of a batch
+        self.engine = settings.engine  # the entry that makes one engine per policy
+        self.launcher: Launcher | None = None  # starts the engine's servers; if None, they start on this machine
         self.provision = Provision(self.main.limits.concurrency)
         self._weights = Weights({})
         self._version = 0
 
     def _check_sampler(self) -> None:
-        """Raises ValueError if this run cannot show rollouts to the sampler when the sampler needs them."""
+        """Raises ValueError if the sampler needs rollouts or columns at a time when this run does not have them."""
         settings, sampler = self.settings, self.sampler
         which = f"sampler.name={settings.sampler.name}"
         if settings.score and isinstance(sampler, Allocator):
@@ -128,24 +128,28 @@ class Rollouts:
             )
         if settings.provision > 1 and isinstance(sampler, Allocator):
             raise ValueError(
-                f"{which} starts further chains when all groups of a batch have played, and rollout.provision above 1 "
-                "does not wait for all groups: choose another sampler, or rollout.provision=1"
+                f"{which} starts further chains when all groups of a batch have been played, and rollout.provision "
+                "above 1 does not wait for all groups: choose another sampler, or rollout.provision=1"
             )
         if settings.tables.run.staleness and isinstance(sampler, Follower):
             raise ValueError(
                 f"{which} reads the columns that the trainer adds to a batch, and with run.staleness the next batch "
-                "may begin before that: choose another sampler, or run.staleness=0"
+                "may begin before they are added: choose another sampler, or run.staleness=0"
             )
 
     def speak(self, tokenizers: Mapping[str, Any]) -> None:
-        """Use these tokenizers, by policy; ValueError if a chat template does not fit."""
+        """Use these tokenizers (name of a policy -> tokenizer).
+
+        Raises:
+            ValueError: the chat template of a tokenizer does not fit.
+        """
         self.chats = {name: Chat(tokenizer) for name, tokenizer in tokenizers.items()}
 
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on.
 
-        If `weights` refers to the same models as before, the embedded engine only clears its cache. An engine that
-        reads folders of weights gets the folders. For other engines, the folders are read into models first.
+        If `weights` refers to the same models as before, the embedded engine only clears its cache. If `weights` names
+        folders, an engine that reads folders gets them; for other engines, the folders are read into models first.
 
         Args:
             weights: weights of every policy, as models or folders.
@@ -174,17 +178,17 @@ class Rollouts:
         """A batch of training rollouts of the current policies.
 
         Args:
-            iteration: part of the noise keys.
+            iteration: number of the iteration, part of the noise keys.
             on_episode: called with each episode when the episode ends.
-            pauses: an evaluation or a checkpoint follows, or this is the last batch, so no group may continue in a next
-                batch.
+            pauses: whether an evaluation or a checkpoint follows, or this is the last batch. If so, no group may
+                continue in a next batch.
         """
         settings, each = self.settings, self._each(on_episode)
         played = self._first(iteration, pauses, each) if settings.provision > 1 else self._all(iteration, each)
         collected = self.loop.run(played)
         if self.disagreement is not None:
             collected.metrics.update(self.disagreement.observe(collected.graph))
-        if settings.reward:  # a later batch may lack a signal, such as one of a tool that is not called
+        if settings.reward:  # a later batch may lack a signal, for example because no step calls a tool
             self.signals = sorted({*self.signals, *signal_names(collected.graph)})
         graph, metrics = self._with_gold(collected), dict(collected.metrics)
         if self.replay is not None:
@@ -197,16 +201,16 @@ class Rollouts:
         return replace(collected, graph=graph, metrics={**metrics, **shown}, taught=read)
 
     def free_caches(self) -> None:
-        """Give back the memory of the embedded engines' keys and values; the next answer takes memory again.
+        """Free the memory of the embedded engines' keys and values. The next answer takes memory again.
 
-        New weights make all keys and values invalid, so an update that follows a batch can have their memory.
+        An update makes all keys and values invalid, so during the update their memory can be used for other things.
         """
         _free(self.engines)
 
     def _with_demonstrations(
         self, graph: StepGraph, records: Sequence[EpisodeRecord], iteration: int
     ) -> tuple[StepGraph, dict[str, float]]:
-        """The batch with the demonstrations that the guide puts into its groups, and metrics of them."""
+        """The batch with the demonstrations that the guide adds to its groups, and metrics of these demonstrations."""
         tasks = {record.task.key: record.task for record in records}
         show = self._demonstrate(iteration)
         joined = with_demonstrations(self.guide, graph, tasks, show, self.settings.reward, self.signals)
@@ -218,11 +222,11 @@ class Rollouts:
             self.sampler.annotated(graph)
 
     def lesson(self) -> StepGraph | None:
-        """The demonstrations of the lesson that the guide gives now; None without a guide or without a lesson."""
+        """The demonstrations that the guide wants the policies to imitate now; None if there are none."""
         return self.guide.lesson() if isinstance(self.guide, Teacher) else None
 
     def player(self) -> Player:
-        """Plays training episodes with the policies as they were last loaded."""
+        """A player of training episodes, with the policies as they were last loaded."""
         return self.crews["train"].player(self._actors(self.engines), TRAIN)
 
     def stop_playing(self) -> None:
@@ -230,9 +234,10 @@ class Rollouts:
         self.loop.run(self.provision.cancel())
 
     def unknown(self, graph: StepGraph) -> dict[str, float]:
-        """`unknown_share` of a graph for the rules of health, see `look_alike`.
+        """`unknown_share` of a graph, which the rules of health read; see `look_alike`.
 
-        Empty below 1%, with several policies, or if the tokenizer has no token for unknown words.
+        Empty if the share is below `UNKNOWN`, if there are several policies, or if the tokenizer has no token for
+        unknown words.
         """
         unknown = self.chats[self.main.policy].tokenizer.unk_token_id
         if unknown is None or len(self.chats) > 1:
@@ -243,8 +248,8 @@ class Rollouts:
     def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
         """The graph of newly played expert episodes, and metrics of these episodes for the rules of health.
 
-        With `warmup.clone = "best"`, the steps of all but the best episodes have weight 0. The metrics then include
-        `won_share`, the share of episodes that were won, and `cloned_share`, the share of episodes that are cloned.
+        With `warmup.clone = "best"`, only the steps of the best episodes have a weight above 0. The metrics then
+        include the shares of episodes that succeeded (`won_share`) and that are cloned (`cloned_share`).
         """
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
@@ -256,7 +261,7 @@ class Rollouts:
         return graph, {**self.unknown(graph), **self._unlisted(records), **shares}
 
     def _demonstrate(self, iteration: int) -> Demonstrate:
-        """A function that lets the experts of all agents play given tasks."""
+        """A function with which a guide lets the experts of all agents play tasks."""
         context = self.settings.engine.config.max_context
         actors = {name: expert_actor(agent, self.chats[agent.policy], context) for name, agent in self.agents.items()}
 
@@ -266,7 +271,7 @@ class Rollouts:
         return demonstrate
 
     def _each(self, also: OnEpisode) -> Callable[[EpisodeRecord], None]:
-        """A function that passes an episode that has ended to `self.on_episode` and to `also`."""
+        """A function that passes each ended episode to `self.on_episode` and to `also`."""
 
         def both(record: EpisodeRecord) -> None:
             self.on_episode(record)
@@ -276,15 +281,23 @@ class Rollouts:
         return both
 
     def _unlisted(self, records: Sequence[EpisodeRecord]) -> dict[str, float]:
-        """`unlisted_share`: share of the experts' moves that are not listed actions. Empty if this share is 0, or if
-        `engine.actions` is `free`."""
+        """`unlisted_share`: share of the experts' moves that are not listed actions.
+
+        Empty if this share is 0, or if `engine.actions` is `free`.
+        """
         steps = [step for record in records for chain in record.chains() for step in chain.steps if not step.rewrites]
         left = sum(bool(one.observation.actions) and one.action not in one.observation.actions for one in steps)
         free = self.settings.engine.config.actions == "free"
         return {} if free or not left else {"unlisted_share": left / len(steps)}
 
     def evaluation(self, mode: str, tasks: Sequence[Task], on_episode: OnEpisode = None) -> Evaluated:
-        """Play each held-out task once with the current policies; `on_episode` is called when an episode ends."""
+        """Play one episode of each of these held-out tasks with the current policies.
+
+        Args:
+            mode: `greedy` or `sampled`.
+            tasks: the tasks.
+            on_episode: called with each episode when the episode ends.
+        """
         sampling, asked = self.settings.tables.sampling, self.settings.tables.eval.temperature
         temperature = 0.0 if mode == "greedy" else asked or sampling.temperature
         engines = self._engines(sampling.model_copy(update={"temperature": temperature}))
@@ -297,11 +310,11 @@ class Rollouts:
             each(record)
 
         report = self.loop.run(evaluate(player, self.settings.eval_env, tasks, described, on_episode=keep))
-        _free(engines)  # otherwise they would keep their memory until Python collects cycles
+        _free(engines)  # otherwise the engines would keep their memory until Python's garbage collection
         return Evaluated(report, build_graph(sorted(records, key=lambda record: record.group)))
 
     def try_expert(self) -> None:
-        """Ask the expert for one move, so that a mistake in its name is reported before files are written."""
+        """Ask the expert for one move, so that a wrong name of an expert is reported before files are written."""
         self.loop.run(self._try_expert(expert_actor(self.main)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -361,8 +374,8 @@ class Rollouts:
     async def _first(self, iteration: int, pauses: bool, on_episode: OnEpisode) -> Collected:
         """A batch of the groups that finish first (`rollout.provision` above 1).
 
-        Groups that are left over continue in the next batch or are cancelled, as `rollout.leftover` says. If they would
-        continue and a pause follows, no more groups are begun than the batch takes, so that no group is left over.
+        The other groups continue in the next batch or are cancelled, as `rollout.leftover` says. If they would continue
+        and a pause follows, only as many groups begin as the batch takes, so that no group is left over.
         """
         settings, batch = self.settings, self.settings.tables.batch
         drains = pauses and settings.keeps_leftover
@@ -391,13 +404,13 @@ class Rollouts:
             request = Request(session=0, token_ids=np.zeros(0, np.int64), messages=(), observation=first)
             await expert.move(request, handle)
             broken = False
-        except EnvFault:  # rollouts try again, and report a fault that persists
+        except EnvFault:  # rollouts will try again, and will report the fault if it persists
             pass
         finally:
             self.pools[0].release(handle, broken=broken)
 
     def _with_gold(self, collected: Collected) -> StepGraph:
-        """The graph with the gold answer of each group in `names`, if the environment has the hook `gold`."""
+        """The graph with the gold answers of its groups in `names["gold"]`, if the environment has the hook `gold`."""
         gold, graph = self.settings.env.hooks.gold, collected.graph
         if gold is None:
             return graph
@@ -433,7 +446,7 @@ class Rollouts:
             try:
                 engines[name] = engine.hooks.make(engine.config, serving)
             except BaseException:
-                if not self.engines:  # training engines share these servers, which must then run on
+                if not self.engines:  # if there are training engines, they use the same servers, which must not end
                     self._end(engines)
                 raise
         return engines
@@ -462,10 +475,11 @@ def _free(engines: Mapping[str, Any]) -> None:
 
 
 def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Give the steps of all but the best episodes weight 0; returns the shares of won and of cloned episodes.
+    """Set the weight of all steps outside the best episodes to 0; return the shares of won and of cloned episodes.
 
-    The best episodes are those that were won. If none was won, the best are about a tenth of the batch: the episodes
-    with the highest returns, ties included. Episodes with the lowest return of the batch are then not among the best.
+    The best episodes are the episodes that succeeded. If no episode succeeded, they are the episodes with the highest
+    returns: about a tenth of the batch, or more if returns are equal. In this case, episodes with the lowest return of
+    the batch are not among the best.
     """
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)

@@ -1,4 +1,4 @@
-"""A run: settings, folder, state, metrics, and the rollouts and policies that `agentrl.run.train` uses."""
+"""A run: its settings, folder, state, metrics, rollouts and policies, all of which `agentrl.run.train` uses."""
 
 import json
 import math
@@ -36,24 +36,25 @@ from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import template_fit
 from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
-IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that metrics.jsonl leaves to the reports
+IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that reports hold and metrics.jsonl does not
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(kw_only=True, eq=False)
 class Run:
-    """Everything a run holds; made by `open_run`.
+    """All parts of a run. `open_run` makes it.
 
     Attributes:
         settings: the resolved recipe.
         folder: the folder in which the run is stored.
         state: how far the run has come.
-        metrics, progress: the log, and the lines that a person sees.
-        now: what the run does at this moment, for `agentrl watch`.
+        metrics: writes metrics.jsonl and timings.jsonl, and calls the trackers.
+        progress: prints what the user sees.
+        now: writes now.json, which tells `agentrl watch` what the run does at this moment.
         health: the findings of the health rules in the metrics and in the decisions.
-        decisions: the decisions of stored iterations, which one of the health rules examines.
+        decisions: the decisions of stored iterations, which the health rule `certain_too_early` examines.
         rollouts, policies: the rollouts, and the policies that learn.
-        teacher: adds the teacher's log-probs of the tokens that the policy sampled; None without a teacher.
+        teacher: adds the teacher's log-probs of the tokens that the policy sampled; None if there is no teacher.
     """
 
     settings: Settings
@@ -70,12 +71,12 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Share of `run.tokens` or of `run.actions` that is used up: the larger of the two; 0 without a limit."""
+        """The larger of the used shares of the budgets `run.tokens` and `run.actions`; 0 if neither is set."""
         limits = self.settings.tables.run
         return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
 
     def iterations(self) -> Iterator[int]:
-        """Yields the numbers of the iterations that are still to do, until the budget of the run is spent."""
+        """Yields the numbers of the iterations that are not done yet, until the budget of the run is spent."""
         last = self.settings.tables.run.iterations
         for iteration in range(self.state.step, last):
             if self.spent >= 1:
@@ -95,7 +96,7 @@ class Run:
     def log(
         self, stage: str, step: int, values: Mapping[str, Any], watch: Stopwatch, beside: Mapping[str, Any] = NOTHING
     ) -> None:
-        """Write one line of metrics and one of timings, and apply the rules of health to the metrics.
+        """Write one line of metrics and one line of timings, and apply the rules of health to the metrics.
 
         `beside` holds further values that only the rules read.
         """
@@ -110,11 +111,11 @@ class Run:
             self.write_health()
 
     def write_health(self) -> None:
-        """Store what the rules have found so far."""
+        """Write the findings of the rules of health so far to health.json."""
         write_atomically(self.folder.health, json.dumps(self.health.dump(), indent=1).encode())
 
     def conclude(self) -> None:
-        """Store the findings of the whole run, and name them once more in one line."""
+        """Write the findings of the whole run, and name them again in one line for the user."""
         self.write_health()
         named = [f"{one.rule} ({one.stage} {one.iteration})" for one in self.health.found]
         if named:
@@ -125,7 +126,8 @@ class Run:
     def store(self, iteration: int, graph: StepGraph, credit: Credit, records: Sequence[EpisodeRecord]) -> None:
         """Write the iteration's graph, its credit and the types of its tasks if `run.graphs_every` asks for it.
 
-        The column `credit_weight` [N] is the weight of each step in the credit. Findings on decisions are reported.
+        The column `credit_weight` [N] is the weight of each step in the credit. The health rule on decisions examines
+        the stored graph, and its findings are printed.
         """
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
@@ -141,7 +143,7 @@ class Run:
         return done == tables.run.iterations or _due(tables.eval.every, done) or _due(tables.run.checkpoint_every, done)
 
     def finish(self, iteration: int) -> None:
-        """Count the iteration as done. Then run the evaluation and write the checkpoint if they are due now."""
+        """Count the iteration as done. Then run the evaluation if it is due, and write the checkpoint if it is due."""
         tables = self.settings.tables
         self.state.step = done = iteration + 1
         if _due(tables.eval.every, done) and done < tables.run.iterations:
@@ -152,7 +154,7 @@ class Run:
     def evaluate(self, name: str, tasks: int | None = None) -> None:
         """Evaluate the held-out tasks in every mode, and log and store the results under this name.
 
-        Does nothing if an evaluation of this name was done before. `tasks` is the number of tasks; None takes all.
+        Does nothing if an evaluation of this name was done before. `tasks` is the number of tasks; None: all tasks.
         """
         if name in self.state.evaluated:
             return
@@ -181,8 +183,11 @@ class Run:
         self.state.evaluated.append(name)
 
     def stop_if_judges_disagree(self) -> None:
-        """Save the run and raise a ValueError if its held-out judge differs too much from the judge that the reward
-        reads."""
+        """Compare the verdicts of the held-out judge with those of the judge that the reward reads.
+
+        Raises:
+            ValueError: the verdicts differ too much. The run has been saved.
+        """
         found = self.rollouts.disagreement
         why = "" if found is None else found.broken()
         if why:
@@ -192,7 +197,7 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint of the run as it is now.
 
-        Its name is `clone-STEP` during the warm-up, and afterwards the number of iterations that are done.
+        The name of the checkpoint is `clone-STEP` during the warm-up. In training it is the number of done iterations.
         """
         name = f"{self.state.step:06d}" if self.state.stage == "train" else f"clone-{self.state.step:06d}"
         self.metrics.flush()
@@ -201,7 +206,7 @@ class Run:
         checkpoint.write(self.folder, name, self.policies.save, self.state, self.settings.tables.run.keep, parts)
 
     def close(self) -> None:
-        """Close the metrics, now.json, the folder and the rollouts. A new folder without a result is removed."""
+        """Close the metrics, now.json, the folder and the rollouts. A new folder without results is removed."""
         self.metrics.close()
         self.now.close()
         self.folder.drop_if_nothing_came_of_it()
@@ -210,20 +215,20 @@ class Run:
 
 
 def _due(every: int, done: int) -> bool:
-    """Is something due now that happens every `every` iterations? 0 means never."""
+    """Is an action that happens every `every` iterations due after `done` iterations? `every` 0 means never."""
     return bool(every) and done % every == 0
 
 
 def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
     """A new run, or a run that continues from its last checkpoint.
 
-    The tasks and the folder are checked first, then the models are made, and only then files are written to the folder.
-    So a mistake in the recipe is reported early, and no files are left behind.
+    The tasks and the folder are checked first, then the models are made, and only then files are written. So a mistake
+    in the recipe is reported early, and leaves no files.
 
     Args:
         settings: settings of the run.
-        resume: continue from the last checkpoint, if there is one.
-        progress: prints what a person sees.
+        resume: whether to continue from the last checkpoint, if there is one.
+        progress: prints what the user sees.
         group: the processes of the learners, if the learners are divided over processes.
 
     Raises:
@@ -256,9 +261,9 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
-        if at is not None:  # before the folder is written to: a damaged checkpoint must change nothing
+        if at is not None:  # before files are written, because a damaged checkpoint must not change the folder
             state = _restore(at, settings, rollouts, policies)
-            progress.say(f"going on from {at}: {state.stage} step {state.step}")
+            progress.say(f"continuing from {at}: {state.stage} step {state.step}")
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)
         metrics = Metrics(folder, _trackers(settings, folder.path, progress))
@@ -290,7 +295,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
 
 
 def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> Path | None:
-    """The last checkpoint of the run; None if it has none.
+    """The last checkpoint of the run; None if the run has no checkpoint.
 
     Raises:
         ValueError: the folder cannot be used (see `RunFolder.refuse`), the run has lost its checkpoints, its last
@@ -314,7 +319,7 @@ def _open_folder(
     resume: bool,
     progress: Progress,
 ) -> None:
-    """Write the configuration, and cut metrics and timings back to the lines that the checkpoint `at` knows."""
+    """Write the configuration, and remove the lines of metrics and timings that are newer than the checkpoint `at`."""
     folder.open(settings.shown(), resume=resume, recipe=settings.recipe)
     if folder.killed:
         progress.say(
@@ -367,9 +372,9 @@ def _vocabularies(settings: Settings, at: Path | None, progress: Progress) -> di
 
 
 def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
-    """The settings with `limits.turns` from the expert's longest episode.
+    """The settings with `limits.turns` computed from the expert's longest episode.
 
-    Nothing changes if the recipe sets this option, or if no expert has played.
+    If the recipe sets this option, or if no expert has played, the settings are returned unchanged.
     """
     longest = max((one.turns for one in words.values()), default=0)
     turns = turns_of(longest)
@@ -397,7 +402,7 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
 
 
 def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequence[str]:
-    """Notes for the user, which are printed before the run starts, without repeated lines."""
+    """The notes for the user that are printed before the run starts, each note one time."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
         lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()

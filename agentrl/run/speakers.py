@@ -8,16 +8,17 @@ from agentrl.chat import Chat
 from agentrl.engines import Policy
 from agentrl.types import Generation, Message, Observation, Request
 
-_sessions = itertools.count(1 << 40)  # above the sessions of rollouts
+_sessions = itertools.count(1 << 40)  # above the session numbers of rollouts
 
 
 class EngineSpeaker:
-    """Answers the requests of a score with the engine of an agent's policy.
+    """Generates answers to the requests of a score, with the engine of an agent's policy.
 
     Args:
         engine: the engine, with the current weights.
-        chat: the chat made of the policy's tokenizer.
-        key: what the answers depend on: the agent, and the version of the weights (0 if they are not trained).
+        chat: the chat of the policy's tokenizer.
+        key: everything on which an answer depends beside the messages: name of the agent, and version of the weights
+            (0 if the weights are not trained).
     """
 
     def __init__(self, engine: Policy, chat: Chat, key: Mapping[str, Any]) -> None:

@@ -1,3 +1,3 @@
-"""Stages of a noise key, so that training, cloning, evaluation and the rest draw different noise."""
+"""The numbers of the stages. They are part of noise keys, so that each stage of a run draws different noise."""
 
 TRAIN, CLONE, EVALUATE, VOCABULARY, BRANCH, GUIDE = range(6)

@@ -1,7 +1,7 @@
-"""The state of a run (`State`), read from its folder alone. Nothing is written.
+"""The state of a run (`State`), read from the run's folder alone. This module writes nothing.
 
-The run may write its files while they are read. A file that the run replaces appears whole. Of a file to which the run
-appends, only whole lines are read.
+The run may write its files while this module reads them. Files that the run replaces are always complete. From files to
+which the run appends, only complete lines are read.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentrl.files import read_toml
 from agentrl.run.holder import is_alive, read_holder
 
-SILENT_S = 300.0  # after so long without news, the state `running` becomes `silent` or `unknown`
+SILENT_S = 300.0  # seconds without news after which the state of an unfinished run is `silent` or `unknown`
 State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "finished", "unknown"]
 
 
@@ -23,9 +23,10 @@ class RunStatus:
     """The state of a run.
 
     Attributes:
-        state: absent (no folder with a config.toml), starting (nothing measured), running, silent (the process runs and
-            has not written for SILENT_S), stopped (closed before its end), dead (the process is gone), finished, or
-            unknown (the process is on another machine and has not written for SILENT_S).
+        state: absent (there is no config.toml), starting (the process runs and has no line of metrics yet), running,
+            silent (the process runs and has written nothing for SILENT_S), stopped (the run was closed before its end),
+            dead (the process ended without closing the run), finished, or unknown (the process is on another machine,
+            and has written nothing for SILENT_S).
         sentence: the state as a sentence.
         pid: id of the process; 0 if not known.
         news_s: seconds since the run wrote something; None if it has written nothing.
@@ -38,13 +39,13 @@ class RunStatus:
 
 
 def read_lines(path: Path, after: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The JSON objects in the whole lines of a file that grows, and the number of bytes up to the end of these lines.
+    """The JSON objects in the complete lines of a growing file, and the number of bytes up to the end of these lines.
 
-    A line that is no object, as after a crash of the machine, is left out.
+    A line that is no JSON object, for example because the machine crashed, is left out.
 
     Args:
-        path: the file; a missing one has no lines.
-        after: number of bytes at the beginning of the file that were read before, and are not read again.
+        path: the file; if it does not exist, there are no lines.
+        after: number of bytes at the beginning of the file that are skipped, because they were read before.
     """
     try:
         with path.open("rb") as file:
@@ -70,14 +71,18 @@ def is_run(path: Path) -> bool:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """The stored configuration; ValueError names the file if it is missing or broken."""
+    """The stored configuration of a run.
+
+    Raises:
+        ValueError: config.toml is missing or damaged.
+    """
     if not is_run(run):
         raise ValueError(f"{run} is no run folder: it has no config.toml")
     return read_toml(run / "config.toml")
 
 
 def setting(config: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """The value of a dotted key; the default if a part of it is missing."""
+    """The value of a dotted key; `default` if a part of the key is missing."""
     value: Any = config
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -92,7 +97,7 @@ def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None
     Args:
         run: the run's folder.
         rows: the rows of its metrics.jsonl.
-        now: seconds since 1970; default: the clock.
+        now: the present time in seconds since 1970; None: the time of the clock.
     """
     if not is_run(run):
         return RunStatus(state="absent", sentence=f"there is no run at {run} yet")
@@ -106,7 +111,7 @@ def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None
         return RunStatus(state="finished", sentence=f"the run is finished{_ago(news_s)}", news_s=news_s)
     said = f"no news{_for(news_s)}"
     if holder is not None and alive is None:
-        text = f"{said}: its process {pid} is on the machine {holder.host}, which cannot be seen from here"
+        text = f"{said}: its process {pid} is on the machine {holder.host}, whose processes cannot be seen from here"
         state: State = "unknown" if news_s is None or news_s > SILENT_S else "running"
         return RunStatus(state=state, sentence=text, pid=pid, news_s=news_s)
     if holder is not None:
@@ -117,7 +122,7 @@ def status_of(run: Path, rows: Sequence[Mapping[str, Any]], *, now: float | None
 
 
 def finished(run: Path, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Is the evaluation `end` the last row of metrics, and does the newest readable checkpoint name it as done?"""
+    """Is the last row of metrics the evaluation `end`, and does the newest readable checkpoint list it as done?"""
     last = rows[-1] if rows else {}
     if last.get("stage") != "eval" or last.get("name") != "end":
         return False
@@ -139,7 +144,7 @@ def _at_work(rows: Sequence[Mapping[str, Any]], pid: int, news_s: float | None) 
 
 
 def _news(run: Path, now: float) -> float | None:
-    """Seconds since the last change of the files that a running run writes; None if there are no such files."""
+    """Seconds since the last change of the files that a run writes while it trains; None if there are no such files."""
     times = []
     for name in ("metrics.jsonl", "timings.jsonl", "now.json", "versions.json"):
         try:

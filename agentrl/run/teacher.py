@@ -1,4 +1,4 @@
-"""The teacher, which gives log-probs of the tokens that the policy sampled.
+"""The teacher, which computes log-probs of the tokens that the policy sampled.
 
 A teacher is a model, an endpoint, or the policy with another prompt; see `agentrl.rollout.Teaching`. The log-probs
 become the column `teacher_logprob` [S] in nats, NaN for tokens that the teacher does not score. The teacher scores only
@@ -21,20 +21,21 @@ from agentrl.secret import expand, hidden_url
 from agentrl.settings import Settings
 from agentrl.trainer import logprobs, step_temperatures
 
-TRIES, PAUSE_S = 4, 1.0  # tries of a request to an endpoint; pause before the second try, doubled for each later try
-PROBE = (0, 1)  # token ids of a first short request, which finds a wrong address before files are written
+TRIES, PAUSE_S = 4, 1.0  # tries per request to an endpoint; seconds before the second try, doubled for each later try
+PROBE = (0, 1)  # token ids of a short first request, so that a wrong address is reported before files are written
 
 
 class Teacher:
     """The teacher of a run.
 
     Args:
-        teaching: where the log-probs come from.
+        teaching: the source of the log-probs.
         settings: settings of the run.
-        policies: the policies that learn. A model as teacher must have the tokenizer of the main policy.
+        policies: the policies that learn. If the teacher is a model, it must have the tokenizer of the main policy.
 
     Raises:
-        ValueError: the model or endpoint does not exist, or its tokenizer or answers do not fit.
+        ValueError: the teacher's model cannot be loaded or has another tokenizer, or the endpoint does not answer or
+            returns no log-probs.
     """
 
     def __init__(self, teaching: Teaching, settings: Settings, policies: Policies) -> None:
@@ -55,7 +56,7 @@ class Teacher:
     def read(self, graph: StepGraph, taught: Taught | None) -> StepGraph:
         """The annotated graph of a batch with the column `teacher_logprob` [S] added.
 
-        If the teacher is the policy with another prompt, `taught` holds the tokens with this prompt.
+        If the teacher is the policy with another prompt, `taught` holds the tokens with that other prompt.
         """
         assert graph.tokens is not None, "a teacher needs tokens"
         own = np.isin(graph.kind, (PLAYED, CANDIDATE)) & ~graph.failed()  # [N]
@@ -82,7 +83,7 @@ class Teacher:
         learner = self.policies.learners[self.policies.main]
         asked = np.intersect1d(taught.rows, rows)
         there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
-        # The batch's own tokens come first; the tokens of replayed steps and demonstrations were joined after them.
+        # Tokens that were sampled in this batch come first; replayed steps and demonstrations were joined after them.
         first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]
         said[first] = there[taught.tokens.sampled]
         return said
@@ -109,14 +110,14 @@ class Endpoint:
     def logprobs(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
         """[S] log-probs of the sampled tokens of `rows`, NaN elsewhere.
 
-        Paths share tokens. A path gets a request only if some of its tokens were in no earlier request.
+        Paths share tokens. A path gets a request only if some of its wanted tokens were in no earlier request.
         """
         wanted = np.zeros(len(tokens.ids), bool)  # [S]
         for row in rows.tolist():
             wanted[tokens.offsets[row] : tokens.offsets[row + 1]] = True
         wanted &= tokens.sampled
         left, paths = wanted.copy(), list[np.ndarray]()
-        for row in rows[::-1].tolist():  # the path of a chain's last step is the whole chain
+        for row in rows[::-1].tolist():  # later rows first: their paths contain the tokens of earlier rows
             index = tokens.path_index(row)
             if left[index].any():
                 left[index] = False
@@ -132,7 +133,7 @@ class Endpoint:
         """[L] log-prob in nats of each token given the tokens before it; NaN for the first token.
 
         Raises:
-            ValueError: the server does not answer, refuses the request, or does not return one log-prob per token.
+            ValueError: the server does not answer, refuses the request, or does not return one log-prob for each token.
         """
         body = {"model": self._teaching.model, "prompt": list(ids), "max_tokens": 1, "echo": True, "logprobs": 1}
         why = ""
@@ -151,7 +152,7 @@ class Endpoint:
                 raise ValueError(f"guide.url: the teacher at {hidden_url(self._url)} refuses the request ({why})")
         raise ValueError(
             f"guide.url: the teacher at {hidden_url(self._url)} did not answer in {TRIES} tries ({why}): start it, "
-            "then go on with --resume"
+            "then continue with --resume"
         )
 
     def _read(self, answer: Any, length: int) -> np.ndarray:
@@ -170,15 +171,15 @@ class Endpoint:
 
 
 def check_tokenizers(teacher: Any, own: Any, path: str) -> None:
-    """Raises ValueError unless both tokenizers have the same ids for the same tokens."""
+    """Raises ValueError if the teacher's tokenizer and the policy's tokenizer have different vocabularies."""
     theirs, ours = teacher.get_vocab(), own.get_vocab()
     if theirs == ours:
         return
     token = min((t for t in {**theirs, **ours} if theirs.get(t) != ours.get(t)), key=lambda t: ours.get(t, len(ours)))
     raise ValueError(
-        f"guide.path: the teacher in {path} has another tokenizer than the policy (token {token!r} is "
-        f"{theirs.get(token, 'unknown')} there and {ours.get(token, 'unknown')} here): take a teacher of the same "
-        "family"
+        f"guide.path: the teacher in {path} has another tokenizer than the policy (the id of token {token!r} is "
+        f"{theirs.get(token, 'unknown')} in the teacher and {ours.get(token, 'unknown')} in the policy): take a "
+        "teacher of the same family"
     )
 
 

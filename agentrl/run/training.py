@@ -9,19 +9,18 @@ from agentrl.settings import Settings
 
 
 def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
-    """Clone the experts if the recipe has a warm-up, then train. All results are in the run folder.
+    """Clone the experts if the recipe has a warm-up, then train. All results are written to the run's folder.
 
     Held-out tasks are evaluated at the beginning, after the warm-up, every `eval.every` iterations, and at the end.
 
-    With `learner.processes` above 1, this function starts, watches and ends the other processes (as actors of [cluster]
-    if `cluster.address` is set). If torchrun started the processes, only rank 0 calls this function. The other ranks
-    call `agentrl.run.follow_torchrun`, as `agentrl train` does.
+    With `learner.processes` above 1, this function starts, watches and ends the other processes. If `cluster.address`
+    is set, they are actors of the cluster. If torchrun has started the processes, only rank 0 calls this function; the
+    other ranks call `agentrl.run.follow_torchrun`. The command `agentrl train` calls the right function.
 
     Raises:
-        ValueError: the configuration or the run folder does not allow the training, or another process of the learner
+        ValueError: the configuration or the run's folder does not allow the training, or another process of the learner
             has ended.
-        TooManyFaults: faults of the environment, of a service or of a score ended more than `limits.fault_share` of the
-            episodes.
+        TooManyFaults: the share of chains that faults ended is above `limits.fault_share`.
     """
     with progress or Progress() as shown, group_of(settings) as group:
         run = open_run(settings, resume=resume, progress=shown, group=group)
@@ -45,7 +44,7 @@ def warm_up(run: Run) -> None:
     """Clone the experts: each update of the warm-up uses newly played expert episodes."""
     tables = run.settings.tables
     steps, every = tables.warmup.updates, tables.run.checkpoint_every
-    if run.state.step == 0:  # later, the optimisers continue with their state from the checkpoint
+    if run.state.step == 0:  # at a later step, the optimisers continue with their state from the checkpoint
         run.policies.restart("warmup")
     if run.state.step < steps:
         run.progress.begins(
@@ -75,7 +74,7 @@ def warm_up(run: Run) -> None:
 
 
 def reinforce(run: Run) -> None:
-    """One update per batch of rollouts."""
+    """Play a batch of rollouts and update on it, in turn, until the last iteration."""
     settings = run.settings
     bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
     for iteration in run.iterations():
@@ -94,7 +93,7 @@ def reinforce(run: Run) -> None:
 
 
 def _due(settings: Settings) -> int:
-    """The number of episodes of an iteration; 0 if this number is decided only during the rollouts."""
+    """The number of episodes of an iteration; 0 if it is not known before the rollouts."""
     batch = settings.tables.batch
     open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
     return 0 if open_end else batch.tasks * batch.copies

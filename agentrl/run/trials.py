@@ -1,7 +1,7 @@
-"""Tries what a recipe needs, before a run: its data, its model, the device, its endpoints, its packages.
+"""Tries everything that a recipe needs, before a run: data, models, device, engine, endpoints, packages, run folder.
 
-Nothing is trained or downloaded, and no file is left behind. An endpoint gets 3 s to take a connection, and an
-environment 30 s to be made and to begin one task.
+Nothing is trained or downloaded, and no file is left behind. An endpoint may take 3 s to accept a connection. An
+environment may take 30 s to be made and to begin one task.
 """
 
 import json
@@ -26,12 +26,12 @@ from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
 
-CONNECT_S = 3.0  # time for an endpoint to take a connection
-RESET_S = 30.0  # time for an environment to be made and to begin one task
+CONNECT_S = 3.0  # seconds that an endpoint may take to accept a connection
+RESET_S = 30.0  # seconds that an environment may take to be made and to begin one task
 HUB = "https://huggingface.co"
 DISTRIBUTION = "agentrl-stepgraph"
 FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas inside brackets do not divide items
-MODULES = {"lora": "peft"}  # option -> module
+MODULES = {"lora": "peft"}  # option -> module that it needs
 
 
 class Finding(NamedTuple):
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
     Attributes:
         part: data, model, device, engine, endpoint, package or folder.
-        state: found, missing (the run cannot work), or note.
+        state: found, missing (the run cannot work without it), or note.
         text: one sentence.
     """
 
@@ -49,11 +49,11 @@ class Finding(NamedTuple):
 
 
 def preflight(settings: Settings, needs: str = "") -> list[Finding]:
-    """Try everything that a recipe needs; returns what was found and what is missing.
+    """Try everything that a recipe needs. Returns the findings of all trials.
 
     Args:
         settings: the resolved recipe.
-        needs: the recipe's line `# Needs: ...`, if it has one.
+        needs: the text after `# Needs:` in the recipe; empty if the recipe has no such line.
     """
     return [
         *_data(settings),
@@ -76,7 +76,7 @@ def _data(settings: Settings) -> Iterator[Finding]:
 
 
 def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
-    """Are there tasks, and does the first one begin? The finding's text starts with the environment's name."""
+    """Are there tasks, and does the first task begin? The finding's text starts with the environment's name."""
     try:
         tasks = tasks_of(entry)
         count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
@@ -86,9 +86,9 @@ def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
                 env.reset(tasks[0])
             finally:
                 env.close()
-        return Finding("data", "found", f"{entry.name}: {count}, the first one begins")
+        return Finding("data", "found", f"{entry.name}: {count}; the first task begins")
     except EnvFault:
-        return Finding("data", "missing", f"{entry.name}: the first one does not begin in {RESET_S:g} s")
+        return Finding("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
         name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
         return Finding("data", "missing", f"{entry.name}: {name}{error}")
@@ -162,12 +162,12 @@ def _due_bytes(path: Path) -> int | None:
 
 
 def _in_cache(name: str) -> str | None:
-    """The path of the model's config.json in the hub's cache; None if it is not there."""
+    """The path of the model's config.json in the hub's cache; None if the cache does not have this file."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
         found = try_to_load_from_cache(name, "config.json")
-    except ValueError:  # no name of a repository
+    except ValueError:  # `name` is no name of a repository
         return None
     return found if isinstance(found, str) else None
 
@@ -187,7 +187,7 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
         try:
             check_group(settings, None)
             yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
-        except ValueError as error:  # more processes of the learner than GPUs, and the like
+        except ValueError as error:  # for example, the learner has more processes than there are GPUs
             yield Finding("device", "missing", str(error))
             return
         yield from _precision(settings)
@@ -210,17 +210,17 @@ def _engine(settings: Settings) -> Iterator[Finding]:
     if engine.hooks.check_here is None:
         return
     if cluster.address and cluster.engines:
-        yield Finding("engine", "note", f"the servers of {engine.name} start on the cluster, and were not tried")
+        yield Finding("engine", "note", f"the servers of {engine.name} will start on the cluster, and were not tried")
         return
     try:
         engine.hooks.check_here(engine.config)
-        yield Finding("engine", "found", f"what {engine.name} needs on this machine is there")
+        yield Finding("engine", "found", f"this machine has everything that {engine.name} needs")
     except ValueError as error:
         yield Finding("engine", "missing", str(error))
 
 
 def _endpoints(settings: Settings) -> Iterator[Finding]:
-    tried = settings.engine.hooks.check_here is not None  # the engine's own hook has tried engine.urls
+    tried = settings.engine.hooks.check_here is not None  # this hook of the engine has tried engine.urls
     for key, url in dict.fromkeys(_urls(settings.dump())):
         if tried and key == "engine.urls":
             continue
@@ -228,14 +228,14 @@ def _endpoints(settings: Settings) -> Iterator[Finding]:
         shown = hidden_url(url)
         if why:
             yield Finding(
-                "endpoint", "missing", f"{key} = {shown!r} takes no connection ({why}): start the server there"
+                "endpoint", "missing", f"{key} = {shown!r} accepts no connection ({why}): start the server there"
             )
         else:
-            yield Finding("endpoint", "found", f"{key} = {shown!r} takes connections")
+            yield Finding("endpoint", "found", f"{key} = {shown!r} accepts connections")
 
 
 def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """(key, address) of every address of a server in a configuration."""
+    """Yields (key, address) of every server address in a configuration, except addresses with environment variables."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _urls(inner, f"{key}.{name}" if key else str(name))
@@ -247,7 +247,7 @@ def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _refusal(url: str) -> str:
-    """Why an address takes no connection; empty if it takes a connection."""
+    """The reason why a server address accepts no connection; empty if it accepts one."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -284,7 +284,9 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):  # file modes would say that a superuser can write to /proc
+        with tempfile.TemporaryFile(
+            dir=there
+        ):  # only a trial is certain: by its file mode, a superuser could write to /proc
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

@@ -1,9 +1,9 @@
 """The vocabulary of a new model: the words of episodes that experts play in the environments of the model's agents.
 
-Without an expert, random episodes are played. An open vocabulary has the words of the expert's episodes and of
-random episodes, because an expert does not see the environment's replies to mistakes. The random episodes are left out
-if an agent cannot be played at random. The environments, the contexts and the guide may name further words (the hooks
-`entities` and `words`).
+If an environment has no expert, a random player takes its place. An open vocabulary has the words of the experts'
+episodes and of random episodes, because an expert that makes no mistakes never sees the environment's replies to
+mistakes. The random episodes are left out if an agent cannot be played at random. The environments, the contexts and
+the guide may name further words (the hooks `entities` and `words`).
 
 The vocabulary is made before any episode of the run is played: rollouts need the tokenizer, and a model needs the
 number of words.
@@ -66,10 +66,9 @@ def vocabularies(settings: Settings) -> dict[str, Vocabulary]:
 
 
 def look_alike(graph: StepGraph, unknown: int) -> float:
-    """Share of steps whose observation has the same token ids as another observation, though the texts differ.
+    """Share of steps whose observation has the same token ids as another observation, although the two texts differ.
 
-    The texts then differ only in unknown words. Unknown words do harm only if two different texts get the
-    same token ids because of them.
+    The two texts then differ only in unknown words. Unknown words do harm only in such cases.
 
     Args:
         graph: the graph of a batch of rollouts.
@@ -101,7 +100,7 @@ def read_vocabularies(folder: Path) -> dict[str, Vocabulary]:
 
 
 def _play_at_random(settings: Settings, records: list[EpisodeRecord]) -> bool:
-    """Can every agent be played at random: do its steps list actions or tools, and rewrite no memory?"""
+    """Can every agent be played at random? Its steps must list actions or tools; its context must rewrite no memory."""
     steps = [step for record in records for chain in record.chains() for step in chain.steps]
     listed = all(step.observation.actions or step.observation.tools for step in steps if not step.rewrites)
     return listed and not any(agent.context.hooks.rewritten for agent in settings.agents.values())
@@ -153,23 +152,23 @@ def _vocabulary(settings: Settings, policy: str, records: list[EpisodeRecord]) -
 
 
 def _spoken(agents: Mapping[str, Agent], records: list[EpisodeRecord]) -> Iterator[str]:
-    """Every text of the agents' episodes: observations, answers that were possible, and answers that were given."""
+    """Yields every text of the agents' episodes: observations, possible answers, and given answers."""
     for chain in (chain for record in records for chain in record.chains() if chain.agent in agents):
         prompt = agents[chain.agent].prompt
         for turn, step in enumerate(chain.steps):
             yield prompt.turn(step.observation) if turn else opening(prompt, step.observation)
             # After the first turn, a prompt that rewords replaces these messages by the text of `turn`, yielded above.
-            # The two texts differ in their words: " 84" is another word than "84".
+            # The words of the two texts differ: " 84" is another word than "84".
             if turn == 0 or not rewords(prompt):
                 yield from (message.content for message in step.observation.messages)
             yield from map(prompt.answer, step.observation.actions)
             yield step.generation.text
-            if step.rewrites:  # contexts write a memory both on a line of its own and after a word
+            if step.rewrites:  # contexts write a memory on a line of its own, and also after another word
                 yield f" {step.generation.text}"
 
 
 def opening(prompt: Prompt, observation: Observation) -> str:
-    """Everything the template may write before an episode's first answer: system message, tools, first message."""
+    """All text that the template may write before an episode's first answer: system message, tools, first message."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
     shown: Shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)

@@ -12,20 +12,20 @@ from agentrl.evaluate import wilson
 from agentrl.run.status import RunStatus, read_config, read_lines, setting, status_of
 
 Row = Mapping[str, Any]
-LATELY = 20  # number of last iterations from which speeds and shares are computed
+LATELY = 20  # number of the newest iterations, from which speeds and shares are computed
 CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
-FAULTS = 5  # number of faults that are named, the most frequent ones
+FAULTS = 5  # number of faults that are named; the most frequent faults are chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One metric of a run over its updates.
+    """One metric of a run, as a function of the number of updates.
 
     Attributes:
         name: name of the metric.
         step: number of updates before each point.
         value: value of each point.
-        low, high: 95% interval of each point; empty if no intervals are known.
+        low, high: bounds of the 95% interval of each value; empty if no intervals are known.
     """
 
     name: str
@@ -40,20 +40,21 @@ class Frame:
     """A run at one moment.
 
     Attributes:
-        schema_version: version of these attributes; it rises when they change.
-        name: `run.name`, or the name of the folder.
+        schema_version: version of this list of attributes; it rises when the attributes change.
+        name: `run.name`; the name of the folder if the configuration has no `run.name`.
         state, sentence, pid, news_s: see `agentrl.run.status.RunStatus`.
         stage: warmup, train, or empty before the first line of metrics.
-        step, of: number of updates of this stage that are done, and number of all its updates.
+        step, of: number of updates of this stage that are done, and number of all updates of this stage.
         now: content of now.json, which says what the run does at this moment; empty if there is no such file, and in
-            the states finished, stopped and unknown.
-        curves: training first, then held-out success by mode (greedy, sampled).
+            the states absent, finished, stopped and unknown.
+        curves: first the metrics of training, then held-out success by mode (greedy, sampled).
         phases: phase -> share of the wall-clock time of the last iterations.
-        speed: seconds per iteration; tokens sampled, tokens trained and episodes per second; of the last iterations.
-        left_s: estimated seconds to the end, from the last iterations and evaluations; None if not known.
+        speed: name -> mean of the last iterations: `iteration_s` (seconds per iteration), `generated_tokens_per_s` and
+            `episodes_per_s` (per second of rollouts), and `packed_tokens_per_s` (per second of updates).
+        left_s: estimated seconds to the end, computed from the last iterations and evaluations; None if not known.
         faults: fault -> number of episodes that it ended, the most frequent fault first.
-        counts: number of episodes that faults ended, of episodes tried again, of optimiser steps skipped, and of
-            failures of each tracker; numbers that are 0 are left out.
+        counts: numbers of episodes that faults ended, of episodes that were tried again, of optimiser steps that were
+            skipped, and of failures of each tracker. Numbers that are 0 are left out.
         findings: the findings of the rules of health, each with rule, severity and text.
     """
 
@@ -80,8 +81,8 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
     """The view of a run. A run whose folder does not exist yet has the state `absent`.
 
     Args:
-        run: its folder.
-        now: seconds since 1970; default: the clock.
+        run: the run's folder.
+        now: the present time in seconds since 1970; None: the time of the clock.
 
     Raises:
         ValueError: the folder holds other files and no run, or its config.toml is damaged.
@@ -115,7 +116,7 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
 
 
 def well_formed(rows: Iterable[Row]) -> list[Row]:
-    """The rows that have a stage and a step, as all undamaged rows of a run have."""
+    """The rows that have a stage and a step; a row without them is damaged."""
     return [row for row in rows if isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)]
 
 
@@ -132,7 +133,7 @@ def whole(config: Row, key: str) -> int:
 
 
 def updates_before(evaluation: Row) -> int:
-    """Training iterations before an evaluation: 0 for `start` and `clone`, whose `step` counts the warm-up."""
+    """Number of iterations before an evaluation: 0 for `start` and `clone`, whose `step` counts the warm-up."""
     return 0 if evaluation.get("name") in ("start", "clone") else int(evaluation["step"])
 
 
@@ -179,7 +180,7 @@ def _held_out(rows: Sequence[Row]) -> list[Curve]:
 
 
 def _seconds(row: Row) -> dict[str, float]:
-    """Wall-clock seconds by phase."""
+    """Phase -> wall-clock seconds in a row of timings."""
     keys = [key for key in row if key.endswith("_s") and not key.endswith("_cpu_s")]
     return {key.removesuffix("_s"): x for key in keys if (x := number(row, key)) is not None}
 
@@ -210,7 +211,7 @@ def _speed(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
 
 
 def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunStatus) -> float | None:
-    """Seconds for the iterations and evaluations that are left."""
+    """See `Frame.left_s`."""
     train = [row for row in rows if row["stage"] == "train"]
     speed = _speed(rows, timings)
     if status.state not in ("running", "starting", "silent") or not speed:
@@ -228,7 +229,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
 
 
 def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
-    """Seconds of an evaluation in all modes: `iteration` is the newest in training, `end` the newest on all tasks."""
+    """Seconds of the newest evaluation in all modes: of an iteration (`iteration`), and of all tasks (`end`)."""
     named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
     seconds = [sum(_seconds(row).values()) for row in timings if row["stage"] == "eval"]
     by_name: dict[str, float] = {}
@@ -265,7 +266,7 @@ def _counts(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _tracker_failures(run: Path) -> dict[str, float]:
-    """Failures of each tracker, which a run stores when it is closed."""
+    """Numbers of failures of each tracker, which a run stores when it is closed."""
     failures = _table(run / "trackers.json").get("failures")
     if not isinstance(failures, Mapping):
         return {}

@@ -24,7 +24,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, *words
 def test_nothing_is_missing_and_nothing_is_written(tmp_path, capsys):
     code, out, err = doctor(tmp_path, capsys, recipe(ALFWORLD))
     assert code == 0 and not err
-    assert "training tasks of alfworld: without end, the first one begins" in out
+    assert "training tasks of alfworld: without end; the first task begins" in out
     assert "a new model is made from scratch" in out and "nothing is missing: agentrl train" in out
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
@@ -44,7 +44,7 @@ def test_each_missing_thing_is_one_sentence(tmp_path, capsys, monkeypatch):
     assert sum(line.startswith("agentrl: data: ") for line in err) == 1  # the same for both, so said once
     assert "hf download nobody/nothing" in sentences["model"] and "HF_HUB_OFFLINE is set" in sentences["model"]
     assert "the recipe needs a GPU" in sentences["device"]
-    assert f"127.0.0.1:{port}/retrieve' takes no connection" in sentences["endpoint"]
+    assert f"127.0.0.1:{port}/retrieve' accepts no connection" in sentences["endpoint"]
     assert "/proc/x" in sentences["folder"]
 
 

@@ -88,7 +88,7 @@ def test_folders_that_cannot_be_read_say_why(runs, capsys):
     broken = {run.name: run.broken for run in listed_runs(runs) if run.broken}
     assert set(broken) == {"toml", "bare", "odd", "rows", "versions"}
     assert "is no UTF-8 text" in broken["toml"] and "has no config.toml" in broken["bare"]
-    assert broken["rows"].endswith("metrics.jsonl: 1 lines have no stage and step")
+    assert broken["rows"].endswith("metrics.jsonl: 1 lines lack a stage or a step")
     assert main(["runs", str(runs)]) == 0
     out = capsys.readouterr().out
     assert out.count("cannot be read: ") == 5 and "8 runs, " in out
@@ -116,7 +116,7 @@ def test_a_new_run_stores_the_name_of_its_recipe(tmp_path, capsys):
     [
         (["nowhere"], "no such folder: nowhere; name the folder that holds your runs"),
         (["runs", "--where", "sucess>1"], "--where sucess: no run has it: did you mean success?"),
-        (["runs", "--where", "qqqq=1"], "--where qqqq: no run has it: columns are path, name, "),
+        (["runs", "--where", "qqqq=1"], "--where qqqq: no run has it: use a column (path, name, "),
         (["runs", "--where", "success"], "--where 'success' is no condition: write KEY=VALUE"),
         (["runs", "--where", "env>3"], "< and <= compare two numbers: use =, != or ~"),
         (["runs", "--sort", "gama"], "--sort gama: no run has it"),

@@ -135,7 +135,7 @@ def test_one_mode_alone_does_not_say_unchanged():
 def test_an_end_that_equals_its_beginning_is_unchanged():
     assert found([evaluated("start"), train(0), evaluated("end")]) == ["unchanged"]
     rows = [evaluated("start"), clone(0), evaluated("clone", tokens=3), train(0), evaluated("end", tokens=3)]
-    assert "at the end exactly as after the warm-up" in text(rows)
+    assert "the policy plays exactly as after the warm-up" in text(rows)
     assert found([*rows[:-1], evaluated("end")]) == []  # equal to the start, not to the clone before it
 
 

@@ -47,7 +47,8 @@ def test_shapes_come_from_the_table_or_a_folder(tmp_path):
 def test_the_lines_of_a_toy(path, capsys):
     assert main(["train", str(path), "--dry-run", "--memory", "rtx4090-24"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("# memory of a GPU") and "512 tokens, learner.processes=1" in err  # what matters comes first
+    # The line that says what the numbers mean comes first.
+    assert out.startswith("# the least memory per GPU") and "512 tokens, learner.processes=1" in err
     lines = out.splitlines()
     assert sum("GiB (weights" in line for line in lines) == 3
     assert any("rtx4090-24 (24 GiB, 90% of it usable)" in line and "fits; the largest" in line for line in lines)
@@ -118,14 +119,16 @@ def test_the_lines_of_an_engine_say_what_it_leaves_to_the_update():
     now = served.settings.tables.learner
     (line,) = served._fit("h100-80", now, need._replace(weights=40 * GIB))
     assert "does not fit, weights and optimiser alone need 40.0 GiB, and the engine's servers take 50% (engine" in line
-    assert "(engine.options.gpu_memory_utilization), and the whole weights need 1.0 GiB more" in line
+    assert (
+        "(engine.options.gpu_memory_utilization), and the undivided weights, which generate, need 1.0 GiB more" in line
+    )
     (line,) = served._fit("h100-80", now, need._replace(weights=80 * GIB))
     assert line.endswith("does not fit, weights and optimiser alone need 80.0 GiB")
     slots = policy("engine.name=hf", "engine.max_slots=1024")  # 28 KiB x 2560 x 1024 = 70 GiB
     (line,) = slots._fit("h100-80", now, need._replace(weights=40 * GIB, whole=0))
     assert line.endswith(
         "need 40.0 GiB, and the engine's keys and values need up to 70.0 GiB (2560 tokens in each of "
-        "engine.max_slots=1024; lower one of them)"
+        "engine.max_slots=1024; lower engine.max_slots or engine.max_context)"
     )
     embedded = policy("engine.name=hf", "engine.max_slots=4")
     (line,) = embedded._engine("h100-80")

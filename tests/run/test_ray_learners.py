@@ -199,7 +199,8 @@ def test_a_learner_killed_in_mid_update_ends_the_run_and_resuming_gives_the_undi
 
     monkeypatch.setattr(RayLearnerGroup, "tell", disturbed)
     with pytest.raises(
-        ValueError, match=r"process 1 of the learner was lost: .*; the other processes were ended, add --resume"
+        ValueError,
+        match=r"process 1 of the learner was lost: .*; agentrl ended the other processes; continue with --resume",
     ):
         run(tmp_path / "shaken", cluster=cluster)
     assert len(killed) == 1

@@ -223,7 +223,8 @@ def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, line
     said = process.communicate(timeout=60)[1].strip().splitlines()
     assert process.returncode == 2
     assert said[-1] == (
-        "agentrl: process 1 of the learner was killed by SIGKILL; the other processes were ended, add --resume to go on"
+        "agentrl: process 1 of the learner was killed by SIGKILL; agentrl ended the other processes; continue with "
+        "--resume"
     )
     assert gone(child)
     assert main(["train", str(path), f"run.folder={folder.parent}", "run.iterations=2", "--resume"]) == 0
