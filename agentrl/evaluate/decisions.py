@@ -82,7 +82,8 @@ def situation_rows(graph: StepGraph, iteration: int, situation: Situation | None
         return []
     names = situation_names(graph, rows, situation)
     words, label = np.unique(np.array(names, object).astype(str), return_inverse=True)  # [L], [R]
-    choice = keys(graph.group, graph.agent, graph.state)[rows]  # [R] equal where copies decided in the same state
+    state = np.where(graph.state >= 0, graph.state, -1 - np.arange(len(graph)))  # [N] unknown states are never equal
+    choice = keys(graph.group, graph.agent, state)[rows]  # [R] equal where copies decided in the same state
     told = np.bincount(choice)[choice] >= 2  # [R]
     pairs = np.unique(np.stack([choice, label]), axis=1)[0]  # one entry per choice and situation
     differs = np.bincount(pairs)[choice] >= 2  # [R]

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from agentrl.graph.converters import from_messages, from_trl, from_verl, from_verl_rollouts
     from agentrl.graph.export import KINDS, to_json, to_networkx, word
     from agentrl.graph.filler import Filler, PolicyReader
-    from agentrl.graph.joining import concatenate, extract
+    from agentrl.graph.joining import concatenate, extract, tail_continues
     from agentrl.graph.jsonl import read_steps, steps_graph
     from agentrl.graph.merged_values import graph_values
     from agentrl.graph.parquet import read_tables, write_tables
@@ -121,6 +121,7 @@ __all__ = [
     "similar_states",
     "steps_graph",
     "success_of",
+    "tail_continues",
     "take_rows",
     "to_json",
     "to_messages",
@@ -154,6 +155,7 @@ _HOME = {
     "broadcast": "agentrl.graph.segments",
     "concatenate": "agentrl.graph.joining",
     "extract": "agentrl.graph.joining",
+    "tail_continues": "agentrl.graph.joining",
     "context_key": "agentrl.graph.segments",
     "count": "agentrl.graph.segments",
     "decisions": "agentrl.graph.tokens",

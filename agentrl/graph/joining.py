@@ -54,6 +54,12 @@ def _compact(columns: dict[str, np.ndarray], names: Mapping[str, Sequence[str]])
     return kept
 
 
+def tail_continues(tails: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[E] bool, does the tail of an episode continue the path of its last step? If the graph does not say, it does."""
+    found: np.ndarray = tails.get("tail_continues", np.ones(len(tails["tail_offsets"]) - 1, bool))
+    return found
+
+
 def _tails_of(tails: Mapping[str, np.ndarray], episodes: np.ndarray) -> dict[str, np.ndarray]:
     """The tails of the episodes with the numbers `episodes` [E]; empty if the graph has no tails."""
     if not tails:
@@ -63,7 +69,7 @@ def _tails_of(tails: Mapping[str, np.ndarray], episodes: np.ndarray) -> dict[str
     return {
         "tail_offsets": np.concatenate([[0], np.cumsum(sizes[mask])]).astype(np.int64),
         "tail_ids": tails["tail_ids"][np.repeat(mask, sizes)],
-        "tail_continues": tails["tail_continues"][mask],
+        "tail_continues": tail_continues(tails)[mask],
     }
 
 
@@ -242,5 +248,5 @@ def _all_tails(tails: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarra
     return {
         "tail_offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         "tail_ids": np.concatenate([one["tail_ids"] for one in tails]),
-        "tail_continues": np.concatenate([one["tail_continues"] for one in tails]),
+        "tail_continues": np.concatenate([tail_continues(one) for one in tails]),
     }

@@ -265,10 +265,11 @@ def gae(
 
 def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> np.ndarray:
     """[N] bool, did the step lead to a state that its path had visited before?
-    The state in which the step began counts as visited.
+
+    The state in which the step began counts as visited. Unknown states are never equal.
 
     Args:
-        state, next_state: [N] ids of the states before and after each step, equal where the states are equal.
+        state, next_state: [N] ids of the states before and after each step; -1 for an unknown state.
         parent: [N] the step before, -1 at a root.
     """
     been: list[frozenset[int]] = []  # for each row, the states on its path
@@ -276,7 +277,7 @@ def revisits(state: np.ndarray, next_state: np.ndarray, parent: np.ndarray) -> n
     rows = zip(parent.tolist(), state.tolist(), next_state.tolist(), strict=True)
     for row, (above, here, there) in enumerate(rows):
         been.append((been[above] if above >= 0 else frozenset()) | {here})
-        found[row] = there in been[row]
+        found[row] = there >= 0 and there in been[row]
     return found
 
 

@@ -18,7 +18,7 @@ from agentrl.files import read_json
 from agentrl.report.read_run import read_rows
 from agentrl.report.run_about import recipe_difference
 from agentrl.report.run_curve import phase_seconds, read_timings
-from agentrl.run import read_config, read_findings, setting, versions
+from agentrl.run import read_config, read_findings, setting, versions, wall_seconds
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 Row = Mapping[str, Any]
@@ -219,9 +219,7 @@ def _cost(run: Path, lines: int, own: Sequence[Row]) -> Iterator[str]:
     for row in timings:
         for phase, seconds in phase_seconds(row).items():
             cpu[phase] = cpu.get(phase, 0.0) + seconds
-    wall = sum(
-        float(x) for row in timings for key, x in row.items() if key.endswith("_s") and not key.endswith("_cpu_s")
-    )
+    wall = sum(map(wall_seconds, timings))
     device = str(setting(own[0], "policy.device") or "unknown") if own else "unknown"
     yield "## Cost\n"
     if not cpu:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentrl.run.learner_group import Place
     from agentrl.run.listing import Condition, ListedRun, condition, listed_runs, ordered, selected
     from agentrl.run.memory_forecast import forecast
-    from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+    from agentrl.run.metrics import Metrics, Stopwatch, read_metrics, wall_seconds
     from agentrl.run.now import Now
     from agentrl.run.policies import Policies
     from agentrl.run.progress import Progress, Tally
@@ -79,6 +79,7 @@ __all__ = [
     "train",
     "versions",
     "vocabularies",
+    "wall_seconds",
     "write_vocabularies",
 ]
 
@@ -133,6 +134,7 @@ _HOME = {
     "train": "agentrl.run.training",
     "versions": "agentrl.run.folder",
     "vocabularies": "agentrl.run.vocabulary",
+    "wall_seconds": "agentrl.run.metrics",
     "write_vocabularies": "agentrl.run.vocabulary",
 }
 

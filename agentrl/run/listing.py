@@ -189,7 +189,8 @@ class Condition(NamedTuple):
         if value is None:
             return False
         as_number = _number(self.text)
-        if isinstance(value, int | float) and not isinstance(value, bool) and as_number is not None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if self.operator != "~" and as_number is not None and is_number:
             return _compared(float(value), self.operator, as_number)
         said = str(value).lower() if isinstance(value, bool) else str(value)
         if self.operator == "~":
@@ -283,5 +284,4 @@ def _compared(a: float, operator: str, b: float) -> bool:
         ">=": a >= b,
         "<": a < b,
         "<=": a <= b,
-        "~": str(b) in str(a),
     }[operator]

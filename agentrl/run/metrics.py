@@ -1,6 +1,7 @@
 """Metrics and timings of a run: JSON lines in two files. The trackers get the metrics too."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from typing import Any
 from agentrl.files import flush_entries, flush_to_disk, read_jsonl
 from agentrl.run.folder import RunFolder
 from agentrl.trackers import Trackers
+
+PLAYING = ("wait", "rollout")  # phases of the thread that plays, if rollouts run ahead of updates
 
 
 class Metrics:
@@ -82,6 +85,24 @@ class Stopwatch:
                 (f"{name}_s", time.perf_counter() - wall),
             ):
                 self.seconds[key] = self.seconds.get(key, 0.0) + value
+
+
+def wall_phases(row: Mapping[str, Any]) -> dict[str, float]:
+    """Phase -> wall-clock seconds in a line of timings.jsonl; values that are no numbers are left out."""
+    named = {key.removesuffix("_s"): x for key, x in row.items() if key.endswith("_s") and not key.endswith("_cpu_s")}
+    return {phase: float(x) for phase, x in named.items() if isinstance(x, int | float) and math.isfinite(x)}
+
+
+def wall_seconds(row: Mapping[str, Any]) -> float:
+    """Wall-clock seconds of a line of timings.jsonl.
+
+    If rollouts run ahead of updates, the phases `wait` and `rollout` are those of one thread and the others those of
+    another thread. The two threads work at the same time, so the larger of the two sums counts.
+    """
+    phases = wall_phases(row)
+    playing = sum(seconds for phase, seconds in phases.items() if phase in PLAYING)
+    learning = sum(phases.values()) - playing
+    return max(playing, learning) if PLAYING[0] in phases else playing + learning
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

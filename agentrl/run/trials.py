@@ -190,18 +190,29 @@ def _device(settings: Settings, needs: str) -> Iterator[Finding]:
         except ValueError as error:  # for example, the learner has more processes than there are GPUs
             yield Finding("device", "missing", str(error))
             return
-        yield from _precision(settings)
+        yield from _speed(settings)
 
 
-def _precision(settings: Settings) -> Iterator[Finding]:
-    """Notes on pretrained models whose weights have a type that is slow on this CPU."""
+def _speed(settings: Settings) -> Iterator[Finding]:
+    """Notes on pretrained models on this CPU: a slow type of the weights, and cores that are not used."""
     notes = []
     for plan in settings.policies.values():
         if plan.model.new is None:
             device = device_named(plan.model.device)
             notes += [precision_note(plan.model.dtype, device), faster_note(plan.model.dtype, device)]
+            if device.type == "cpu" and settings.tables.learner.processes == 1:
+                notes.append(_idle_cores(settings.tables.run.threads))
     for text in dict.fromkeys(filter(None, notes)):
         yield Finding("device", "note", text)
+
+
+def _idle_cores(threads: int) -> str:
+    """A sentence of advice if torch gets fewer threads than this process may use cores; else empty."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not 0 < threads < cores:
+        return ""
+    may = f"run.threads = {threads}, and this process may use {cores} cores"
+    return f"{may}: run.threads={cores} is faster if one run trains"
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import wilson
+from agentrl.run.metrics import wall_phases, wall_seconds
 from agentrl.run.status import RunStatus, read_config, read_lines, setting, status_of
 
 Row = Mapping[str, Any]
@@ -48,7 +49,8 @@ class Frame:
         now: content of now.json, which says what the run does at this moment; empty if there is no such file, and in
             the states absent, finished, stopped and unknown.
         curves: first the metrics of training, then held-out success by mode (greedy, sampled).
-        phases: phase -> share of the wall-clock time of the last iterations.
+        phases: phase -> share of the wall-clock time of the last iterations. If rollouts run ahead of updates, the
+            phases of two threads overlap, and the shares sum to up to 2.
         speed: name -> mean of the last iterations: `iteration_s` (seconds per iteration), `generated_tokens_per_s` and
             `episodes_per_s` (per second of rollouts), and `packed_tokens_per_s` (per second of updates).
         left_s: estimated seconds to the end, computed from the last iterations and evaluations; None if not known.
@@ -179,18 +181,13 @@ def _held_out(rows: Sequence[Row]) -> list[Curve]:
     return found
 
 
-def _seconds(row: Row) -> dict[str, float]:
-    """Phase -> wall-clock seconds in a row of timings."""
-    keys = [key for key in row if key.endswith("_s") and not key.endswith("_cpu_s")]
-    return {key.removesuffix("_s"): x for key in keys if (x := number(row, key)) is not None}
-
-
 def _phases(timings: Sequence[Row]) -> dict[str, float]:
     total: Counter[str] = Counter()
     stage = "train" if any(row["stage"] == "train" for row in timings) else "clone"
-    for row in [row for row in timings if row["stage"] == stage][-LATELY:]:
-        total.update(_seconds(row))
-    whole_s = sum(total.values())
+    lately = [row for row in timings if row["stage"] == stage][-LATELY:]
+    for row in lately:
+        total.update(wall_phases(row))
+    whole_s = sum(map(wall_seconds, lately))
     return {phase: seconds / whole_s for phase, seconds in total.most_common()} if whole_s > 0 else {}
 
 
@@ -202,10 +199,10 @@ def _speed(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
 
     def rate(key: str, phase: str) -> dict[str, float]:
         counted = sum(number(train[row["step"]], key) or 0.0 for row in lately)
-        seconds = sum(_seconds(row).get(phase, 0.0) for row in lately)
+        seconds = sum(wall_phases(row).get(phase, 0.0) for row in lately)
         return {f"{key}_per_s": counted / seconds} if counted and seconds > 0 else {}
 
-    each = sum(sum(_seconds(row).values()) for row in lately) / len(lately)
+    each = sum(map(wall_seconds, lately)) / len(lately)
     speeds = (rate("generated_tokens", "rollout"), rate("episodes", "rollout"), rate("packed_tokens", "update"))
     return {"iteration_s": each, **{name: value for one in speeds for name, value in one.items()}}
 
@@ -231,7 +228,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
 def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
     """Seconds of the newest evaluation in all modes: of an iteration (`iteration`), and of all tasks (`end`)."""
     named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
-    seconds = [sum(_seconds(row).values()) for row in timings if row["stage"] == "eval"]
+    seconds = [wall_seconds(row) for row in timings if row["stage"] == "eval"]
     by_name: dict[str, float] = {}
     for name, value in zip(named, seconds, strict=False):
         by_name[name] = by_name.get(name, 0.0) + value

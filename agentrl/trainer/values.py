@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentrl.graph import StepGraph, Tokens, append_rows, path_lengths
+from agentrl.graph import StepGraph, Tokens, append_rows, path_lengths, tail_continues
 
 
 class Targets(NamedTuple):
@@ -41,7 +41,7 @@ def with_tails(graph: StepGraph, rows: np.ndarray) -> tuple[Tokens, np.ndarray, 
     if not len(tails) or not len(ends):
         return tokens, np.zeros(0, np.int64), np.zeros(0, np.int64)
     offsets, flat = tails["tail_offsets"], tails["tail_ids"]
-    continues = tails.get("tail_continues", np.ones(len(offsets) - 1, bool))
+    continues = tail_continues(tails)
     ends = ends[(np.diff(offsets) > 0)[number[ends]]]
     pieces = [np.append(flat[offsets[e] : offsets[e + 1]], 0) for e in number[ends]]
     linked = continues[number[ends]].astype(bool)

@@ -1,6 +1,7 @@
 """`agentrl doctor RECIPE`: what is there is told, what is missing is one sentence each and exit code 2."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -76,6 +77,21 @@ def test_a_slow_type_of_the_weights_is_told(tmp_path, capsys, monkeypatch):
     assert re.search(
         "device +note +a matrix product in bfloat16 takes 50 times as long .* set model.dtype=float32", out
     )
+
+
+def test_cores_that_a_pretrained_model_would_leave_idle_are_told(tmp_path, capsys, monkeypatch):
+    from agentrl.model import save_model
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr("agentrl.model.device.product_ratio", lambda dtype: 1.0)
+    folder = tmp_path / "model"
+    save_model(tiny_model(["go left"]), folder)
+    told = "run.threads = 1, and this process may use 3 cores: run.threads=3 is faster if one run trains"
+    for more, expected in (([], True), (["run.threads=3"], False), (["run.threads=0"], False)):
+        code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), f"model={{path='{folder}'}}", *more)
+        assert code == 0 and (told in out) is expected, out
+    code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD))
+    assert code == 0 and "run.threads" not in out  # a small new model gains nothing from more threads
 
 
 def test_json_has_one_object_per_finding(tmp_path, capsys):

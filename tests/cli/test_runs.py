@@ -56,6 +56,8 @@ def test_a_run_is_described(runs, capsys):
         (["credit.gamma>=0.9"], {"poor"}),
         (["credit.gamma<=0.9", "name!=poor"], {"good"}),
         (["name~OO"], {"good", "poor"}),
+        (["success~0.2"], {"poor"}),
+        (["success~."], {"good", "poor", "small"}),
         (["env.name = household"], {"good", "poor", "small"}),
         (["bytes.graphs>0", "step<2"], {"small"}),
         (["run.graphs_every=1", "success=0.2"], {"poor"}),

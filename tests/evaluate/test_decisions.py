@@ -50,6 +50,13 @@ def test_situations_by_hand():
     assert (look.groups, look.varied, look.revisits, look.others_won) == (0, 0, 1, 1)
 
 
+def test_steps_without_a_state_are_not_decisions_in_one_state():
+    told = graph(([("A", "go", "B")], True), ([("A", "take", "C")], False))
+    assert [(row.groups, row.varied, row.chosen) for row in situation_rows(told, 0)] == [(1, 1, 1)] * 2
+    unknown = replace(told, columns={**told.columns, "state": np.full(2, -1), "next_state": np.full(2, -1)})
+    assert [(row.groups, row.varied, row.revisits) for row in situation_rows(unknown, 0)] == [(0, 0, 0)] * 2
+
+
 def test_copies_that_all_decide_alike_do_not_vary():
     alike = [("A", "take mug", "B")], True
     (row,) = situation_rows(graph(alike, alike, ([("A", "take key", "B")], False)), 0)

@@ -1,5 +1,7 @@
 """Step graphs that are taken apart and put together: every step keeps its path, its words and its relations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,19 @@ def test_parts_put_together_are_the_whole(seed, restricted):
         np.testing.assert_array_equal(again.tokens.path(row), whole.tokens.path(row))
     for name in TABLE:
         np.testing.assert_array_equal(getattr(again.tokens, name), getattr(whole.tokens, name), name)
+
+
+def test_tails_of_a_graph_that_does_not_say_so_continue_their_paths():
+    ids = np.arange(6)
+    tails = {"tail_offsets": np.array([0, 2, 2, 5, 6, 6]), "tail_ids": ids}
+    whole = replace(chains(0, episodes=5), tails=tails)
+    parts = [episodes(whole, range(2)), episodes(whole, range(2, 5))]
+    assert [part.tails["tail_continues"].tolist() for part in parts] == [[True] * 2, [True] * 3]
+    fresh = replace(parts[1], tails=parts[1].tails | {"tail_continues": np.array([False, True, True])})
+    again = concatenate([parts[0], fresh], [{0: 0}])
+    assert again.tails["tail_continues"].tolist() == [True, True, False, True, True]
+    np.testing.assert_array_equal(again.tails["tail_offsets"], tails["tail_offsets"])
+    np.testing.assert_array_equal(again.tails["tail_ids"], ids)
 
 
 def test_equal_states_of_one_task_meet_by_hand():

@@ -88,7 +88,7 @@ def test_the_command_shows_a_line_an_episode_or_one_graph(graph, tmp_path, capsy
     with pytest.raises(SystemExit):
         main(["view", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "N is in the column episode, from 0" in told and "the limit that cut the episode (turn_limit" in told
+    assert "N is in the column episode, from 0" in told and "the limit that cut the episode, refused, or" in told
 
 
 def test_continuations_say_what_they_are_and_have_no_credit(graph, tmp_path, capsys):

@@ -80,7 +80,7 @@ def test_a_page_that_would_be_too_large_shows_less_and_says_so(tmp_path):
         (["RUN", "--against", "."], ". is no run folder"),
         (["RUN", "--out", "."], "--out . is a folder: name the file to write, such as report.html"),
         (["RUN", "--out", "no/where.html"], "--out no/where.html: there is no folder no"),
-        (["RUN", "--json", "--out", "x.html"], "--json prints, and --out is for the page"),
+        (["RUN", "--json", "--out", "x.html"], "--json writes no page"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(words, sentence, run, tmp_path, monkeypatch, capsys):

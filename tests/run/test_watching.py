@@ -142,6 +142,16 @@ def test_numbers_of_a_frame_by_hand(run):
     assert seen.counts == {"episodes tried again": 2}
 
 
+def test_phases_of_two_threads_are_not_added(run):
+    (run / "timings.jsonl").unlink()
+    for step in (0, 1):  # one thread: 4 s and 6 s; the other: 1 s, 8 s and 1 s
+        both = {"wait_s": 4.0, "rollout_s": 6.0, "annotate_s": 1.0, "update_s": 8.0, "idle_s": 1.0, "update_cpu_s": 7.0}
+        append(run / "timings.jsonl", {"stage": "train", "step": step, **both})
+    seen = frame(run)
+    assert seen.speed["iteration_s"] == pytest.approx(10.0)
+    assert seen.phases == pytest.approx({"update": 0.8, "rollout": 0.6, "wait": 0.4, "annotate": 0.1, "idle": 0.1})
+
+
 def test_time_left_is_that_of_the_iterations_and_evaluations_to_come(tmp_path):
     config = {"run": {"name": "a", "iterations": 12}, "eval": {"every": 4}}
     run = stored_run(tmp_path / "a", 2, **config)

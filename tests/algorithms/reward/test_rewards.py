@@ -52,6 +52,11 @@ def test_revisits_pay_by_hand():
     np.testing.assert_allclose(out, [0, -0.1, -0.1, 0, -0.1])
 
 
+def test_an_unknown_state_is_never_one_that_was_visited():
+    state, following, parent = np.array([-1, -1, 4, -1]), np.array([-1, 4, -1, 4]), np.array([-1, 0, 1, 2])
+    assert revisits(state, following, parent).tolist() == [False, False, False, True]
+
+
 def test_a_branch_pays_for_the_states_of_its_own_path_alone():
     # Steps 0 and 1 go A to B to C; step 2 branches off step 0 and goes to D, step 3 from D to C. C is on the other.
     state, following, parent = np.array([0, 1, 1, 3]), np.array([1, 2, 3, 2]), np.array([-1, 0, 0, 2])
