@@ -215,7 +215,7 @@ def test_words_that_do_not_fit(tmp_path, capsys):
     assert main(["samples", str(tmp_path / "none.json")]) == 2
     assert main(["samples", str(tmp_path / "none.json"), "--window", "3"]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert len(err) == 3 and "no stored graphs" in err[0] and "no such report" in err[1] and "leave --window out" in err[2]
+    assert len(err) == 3 and "no stored graphs" in err[0] and "no such report" in err[1] and "--window out" in err[2]
 
 
 def test_the_interval_stays_wide_where_all_tasks_agree():
