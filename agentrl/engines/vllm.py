@@ -1,4 +1,4 @@
-"""vLLM servers as a catalogue entry. The run starts them in a separate Python environment, or gets their addresses.
+"""Servers of vLLM as a catalogue entry. The run starts them in a separate Python environment, or gets their addresses.
 
 docs/engines.md says how to make this Python environment, and with which options a given server must be started.
 """

@@ -189,4 +189,4 @@ def test_a_model_that_only_seems_plain_is_caught_by_its_numbers():
     attention.forward = biased
     runner, reason = choose_runner(model, 2, 64)
     assert isinstance(runner, PlainRunner)
-    assert "differ from the plain forward" in reason
+    assert "differ from those of a plain forward" in reason

@@ -100,7 +100,7 @@ def test_rows_without_such_a_column_need_no_word(own, capsys):
 
 def test_few_values_are_a_warning_with_the_next_move(own, capsys):
     path = own(topics(8))
-    move = "rename the column, such as to topic, if it does not name rows"
+    move = "if the column does not name rows, rename it, such as to topic"
     assert main(["data", "check", "rows.jsonl", "--env", "say_the_word"]) == 1
     told = capsys.readouterr().err
     assert "split: the column 'key'" in told and "8 values in 40 rows" in told and move in told

@@ -191,7 +191,7 @@ def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_pat
         ({"rollout": {"name": "chain", "provision": 3.0}}, "rollout.provision = 3.0"),
         ({"rollout": {"name": "chain", "leftover": "keep"}}, "raise rollout.provision"),
         ({"run": {"staleness": 1}, "rollout": KEPT["rollout"]}, "raise run.staleness to 2 or more, or lower run.ahead"),
-        ({"rollout": {"name": "chain", "provision": 1.5}, "batch": {"tokens": 100}}, "batch.tokens and batch.actions"),
+        ({"rollout": {"name": "chain", "provision": 1.5}, "batch": {"tokens": 100}}, "leave out the budgets"),
         ({"rollout": {"name": "chain", "provision": 1.5}, "pool": {"kind": "threads"}}, "set run.deterministic=false"),
         ({"rollout": {"name": "chain", "provison": 1.5}}, "did you mean provision?"),
         ({**AHEAD, "guide": {"name": "interleave"}}, "run.staleness = 1 cannot be combined with [guide]"),
@@ -214,8 +214,8 @@ def test_mistakes_are_told_before_anything_is_played(more, sentence, tmp_path, c
 
 def test_stale_rollouts_without_a_correction_are_named():
     stale = merge(TABLES, {"run": {"staleness": 1}, "update": {"old_logprob": "engine"}})
-    assert any("old_logprob=trainer it corrects for the age" in note for note in Settings(stale).notes)
-    assert not any("corrects for the age" in note for note in Settings(merge(stale, {"run": {"staleness": 0}})).notes)
+    assert any("update.importance corrects for the staleness" in note for note in Settings(stale).notes)
+    assert not any("corrects for the staleness" in note for note in Settings(merge(stale, {"run": {"staleness": 0}})).notes)
 
 
 def test_importance_weights_repair_what_staleness_does_to_old_log_probs(tmp_path):

@@ -222,7 +222,7 @@ def test_a_cancelled_request_is_dropped_by_its_actor():
     [
         (
             {"engine": {"name": "vllm", "urls": ["http://h:1"]}, "run": {"deterministic": False}, "cluster": LOCAL},
-            r"cluster\.engines = 2 starts vLLM servers, and engine\.urls names servers that run already: drop",
+            r"cluster\.engines = 2 starts vLLM servers, and engine\.urls names servers that run already: replace",
         ),
         (
             {"rollout": {"name": "chain", "provision": 1.5}, "cluster": LOCAL},

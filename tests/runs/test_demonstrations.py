@@ -60,7 +60,7 @@ def test_demonstrations_are_imitated_and_a_resumed_run_keeps_the_bytes(tmp_path,
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["update.regularizers=[]", "guide.statistics=false"], "changes nothing"),
+        (["update.regularizers=[]", "guide.statistics=false"], "has no effect"),
         (["credit={name='turn_returns'}"], "choose credit.name from gigpo, grpo, rloo"),
         (["guide={name='interleave'}"], "set guide.name=demonstration"),
         (["guide.train=ratio"], "an expert has none"),

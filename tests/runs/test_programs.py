@@ -243,7 +243,7 @@ def test_a_program_that_fails_before_it_asks_is_a_fault_with_its_last_words(tmp_
         ({"agent": "nowhere"}, {}, "write it as package.module:function"),
         ({"agent": "nowhere:x"}, {}, "cannot be imported"),
         ({"agent": f"{TOYS}:nothing"}, {}, "has no function nothing"),
-        ({"agent": f"{TOYS}:plain", "command": "python"}, {}, "name one of them"),
+        ({"agent": f"{TOYS}:plain", "command": "python"}, {}, "set only one of these two"),
         ({"agent": f"{TOYS}:plain"}, {"warmup": {"updates": 1}}, "set warmup.updates=0"),
         ({"agent": f"{TOYS}:plain"}, {"rollout": {"name": "tree"}}, "set rollout.name=chain"),
         ({"agent": f"{TOYS}:plain"}, {"guide": {"name": "start_state"}}, "leave out guide.name=start_state"),

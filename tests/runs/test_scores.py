@@ -89,7 +89,7 @@ def test_words_of_replay_that_do_not_fit(run, capsys, tmp_path):
     assert main(["replay", str(run), "--score", "--out", str(run / "graphs")]) == 2
     assert main(["replay", str(run), "--score", "score=[]", "reward=[]"]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert len(err) == 4 and "which stay as they are" in err[2] and "has no [[score]] section" in err[3]
+    assert len(err) == 4 and "which must not change" in err[2] and "has no [[score]] section" in err[3]
 
 
 def test_a_limit_ends_the_run_and_a_higher_one_goes_on(tmp_path, capsys):

@@ -164,7 +164,7 @@ def test_the_policy_teaches_itself_behind_the_prompt_of_a_success(tmp_path):
         ({"source": "folder"}, [], "give path"),
         ({"source": "own", "path": "x"}, [], "has no path"),
         ({"source": "endpoint", "url": "http://x/v1", "model": "m"}, [], "engine.actions='free'"),
-        ({"source": "own"}, ["update.regularizers=[]"], "changes nothing without a regularizer"),
+        ({"source": "own"}, ["update.regularizers=[]"], "has no effect without a regularizer"),
         ({"source": "own"}, ["guide={name='start_state'}"], "set guide.name=teacher"),
         ({"source": "own"}, ["rollout={name='tree'}"], "rollout.name=chain"),
     ],
