@@ -214,8 +214,9 @@ def test_mistakes_are_told_before_anything_is_played(more, sentence, tmp_path, c
 
 def test_stale_rollouts_without_a_correction_are_named():
     stale = merge(TABLES, {"run": {"staleness": 1}, "update": {"old_logprob": "engine"}})
+    fresh = merge(stale, {"run": {"staleness": 0}})
     assert any("update.importance corrects for the staleness" in note for note in Settings(stale).notes)
-    assert not any("corrects for the staleness" in note for note in Settings(merge(stale, {"run": {"staleness": 0}})).notes)
+    assert not any("corrects for the staleness" in note for note in Settings(fresh).notes)
 
 
 def test_importance_weights_repair_what_staleness_does_to_old_log_probs(tmp_path):
