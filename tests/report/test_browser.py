@@ -142,7 +142,7 @@ def test_the_same_action_with_other_credit_is_said_and_the_graph_fits_its_frame(
     data = data_of(graph_of(household()), "gigpo")
     page = open_page(data, "#row=8")  # go bedroom from the hall, in the episode that failed; "detour" did it too
     other = f"{data.methods[0].advantage[3]:+.2f}"
-    assert f"The same action here got {other} once" in page.text_content("#same-action")
+    assert f"In other steps from this state, the same action got {other} once" in page.text_content("#same-action")
     assert "in this episode, which later failed" in page.text_content("#same-action")
     assert "A circle without a number" in page.text_content("#merged")
     assert open_page(data, "#row=2").query_selector("#same-action") is None  # no other step left this state

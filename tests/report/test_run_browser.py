@@ -95,7 +95,7 @@ def test_the_story_leads_to_the_steps_that_it_names(open_run, tmp_path):
         assert shown == f"{advantage:+.2f}" and f"({advantage:.3f} = " in part.story
         assert part.data.methods[0].why[step] in page.text_content("#step .why")
     assert "similarity=off" in page.text_content("#meanings") and "equal states only" in page.text_content("#meanings")
-    assert "How the environment names them: The agent's situation in its task" in page.text_content("#situations")
+    assert "How the environment names situations: The agent's situation in its task" in page.text_content("#situations")
 
 
 IN_WINDOW = """(selector) => { const box = document.querySelector(selector).getBoundingClientRect();
@@ -127,7 +127,7 @@ def test_findings_and_series_are_shown(open_run, tmp_path):
     assert page.text_content("#passed summary") == f"The {len(kept)} rules that are met"
     entropy = page.query_selector("[data-series=entropy]").text_content()
     assert "entropy, nats per token" in entropy and "first 0.9, last -0.2, from -0.2 to 0.9" in entropy
-    assert "most in turn 0, 75%" in page.query_selector("[data-series=mass]").text_content()
+    assert "turn 0 has most: 75%" in page.query_selector("[data-series=mass]").text_content()
     page.click("#others summary")
     page.wait_for_selector("#more-multiples [data-series=loss]")
     assert "always 0.1" in page.text_content("#more-multiples [data-series=loss]")
