@@ -1,6 +1,6 @@
 """The step graph, which rollouts produce, and which credit and training read: a struct of arrays, one row per step.
 
-Columns store three relations: time and branching (`parent`, `tree`), sameness (`state`, `action`, `next_state`) and
+Columns store three relations: time and branching (`parent`, `tree`), equal states (`state`, `action`, `next_state`) and
 calls (`agent`, `policy`, `caller`). Because `parent[n] < n`, a loop over ascending rows meets each parent before its
 children, and a loop over descending rows meets the children first.
 
