@@ -25,6 +25,7 @@ from minisweagent.models.litellm_model import LitellmModel
 
 WHERE = {"api_base": os.environ["OPENAI_BASE_URL"], "api_key": os.environ["OPENAI_API_KEY"]}
 DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+litellm.suppress_debug_info = True  # it would print to stdout, and what this program prints is the episode's answer
 
 
 class Sandbox:
