@@ -11,11 +11,14 @@ from agentrl.run import RunFolder, read_config, setting
 
 
 def export(arguments: Namespace) -> dict[str, str]:
-    """Write the folder; returns its path, and the names of the exported checkpoint, policy and form.
+    """Write a policy of a checkpoint to a folder.
+
+    Returns the path of the folder, and the names of the exported checkpoint, policy and form.
 
     Raises:
-        ValueError: there is no such run, checkpoint or policy; an option asks for adapters and the policy has none; or
-            the folder cannot be written.
+        ValueError: there is no such run, checkpoint or policy; the checkpoint has several policies and no option names
+            one of them; --adapter or --merged is given and the policy has no adapters; --adapter is given and the base
+            model was made from scratch; or the folder cannot be written.
     """
     run = Path(arguments.source)
     config = read_config(run)
@@ -26,8 +29,8 @@ def export(arguments: Namespace) -> dict[str, str]:
     base = str(setting(config, "model.path") or "")
     if form == "adapter" and not base:
         raise ValueError(
-            f"the adapters of {run} belong to a model that was made from scratch and is stored nowhere else: leave out "
-            "--adapter to export the model with its adapters"
+            f"the adapters of {run} belong to a model that was made from scratch, so peft has no base model to load: "
+            "leave out --adapter, which exports the whole model with its adapters"
         )
     card = model_card(Exported(run=run, checkpoint=checkpoint, policy=policy, form=form, licence=arguments.licence))
 
@@ -55,5 +58,5 @@ def _policy(checkpoint: Path, name: str) -> str:
     if name and name not in known:
         raise ValueError(f"{checkpoint} has no policy {name!r}{nearest(name, known)}")
     if not name and len(known) > 1:
-        raise ValueError(f"{checkpoint} has the policies {', '.join(known)}: name one by --policy")
+        raise ValueError(f"{checkpoint} has the policies {', '.join(known)}: choose one with --policy")
     return name or known[0]

@@ -40,7 +40,7 @@ class EngineOptions(BaseModel, frozen=True, extra="forbid"):
         actions: `free` lets the model write any text. `admissible` restricts answers to the admissible actions by a
             token trie, and the log-probabilities are those of the restricted distribution. A step without admissible
             actions is then an error, except if the answer rewrites the agent's memory. `listed` restricts answers in
-            the steps that list actions, and leaves answers free in the other steps.
+            the steps whose observations list actions, and leaves answers free in the other steps.
     """
 
     max_context: int = Field(1024, ge=8)

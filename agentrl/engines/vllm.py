@@ -1,6 +1,7 @@
-"""Servers of vLLM as a catalogue entry. The run starts them in a separate Python environment, or gets their addresses.
+"""Servers of vLLM as a catalogue entry. The run starts them with the Python engine.python, or gets their addresses.
 
-docs/engines.md says how to make this Python environment, and with which options a given server must be started.
+This Python is usually that of a separate environment. docs/engines.md says how to make this environment, and with which
+options a server of engine.urls must be started.
 """
 
 import json
@@ -31,7 +32,7 @@ FOLDERS = True
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LOOK_S = 60.0  # time limit in seconds for an interpreter that looks for vLLM; an idle machine needs one second
 VERSION_BYTES = 1 << 16  # largest number of bytes that are read of a server's answer about its version
-ANSWER_S = 5.0  # time limit in seconds for the answer of a given server
+ANSWER_S = 5.0  # time limit in seconds for the answer of a server of engine.urls
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")  # NVIDIA; AMD; Linux on Windows (WSL)
 LAST_PORT = 65535
 COLDEST = 0.01  # vLLM replaces temperatures between 0 and this value by this value
@@ -47,9 +48,9 @@ class Config(EngineOptions, frozen=True):
         servers: number of servers to start. If cluster.engines is set, that option gives the number, and
             the servers start on the cluster.
         device: gpu; or cpu, which adds the options that vLLM's CPU kernels need.
-        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. With
-            cluster.engines Ray chooses the GPUs. Each server then gets as many GPUs as the first entry names or, if
-            `gpus` is empty, tensor_parallel_size times pipeline_parallel_size of `options`.
+        gpus: CUDA_VISIBLE_DEVICES of each server, such as ["0,1", "2,3"]; empty leaves the variable as it is. If
+            cluster.engines is set, Ray chooses the GPUs. The first entry then says how many GPUs each server gets; if
+            `gpus` is empty, it is tensor_parallel_size times pipeline_parallel_size of `options`.
         port: port of the first server; the other servers take the following ports. None takes free ports. Servers on a
             cluster always take free ports.
         folder: folder for the weights that servers load; this machine and the machines of all servers must see it.
@@ -60,11 +61,11 @@ class Config(EngineOptions, frozen=True):
             GPU, which needs agentrl and vLLM in one environment (docs/engines.md).
         options: further options of vLLM, such as {max_num_seqs = 256, gpu_memory_utilization = 0.85}.
         environment: further environment variables of started servers; write secrets as "${NAME}".
-        api_key: key of given servers; write it as "${NAME}".
+        api_key: key of the servers of engine.urls; write it as "${NAME}".
         start_s: longest time in seconds from the start of a server to its first answer.
         timeout_s: longest time in seconds for one request.
-        retries: further tries of a request. The option also limits how often the run brings back lost servers: in total
-            at most `retries` times per server, counted over all servers together.
+        retries: further tries of a request. The option also limits how often the run brings back lost servers: at most
+            `retries` times the number of servers in total. One server may be brought back more often than another.
     """
 
     python: str = ""
@@ -87,8 +88,8 @@ class Config(EngineOptions, frozen=True):
     def _one_source(self) -> "Config":
         if self.python and self.urls:
             raise ValueError(
-                "vLLM takes engine.python, which starts servers, or engine.urls, which names running ones, and not "
-                "both: set engine.python='' to use engine.urls, or drop engine.urls"
+                "set engine.python (the run starts servers) or engine.urls (addresses of running servers), not both: "
+                "set engine.python='' to use engine.urls, or leave out engine.urls"
             )
         if not self.python and not self.urls:
             raise ValueError(
@@ -147,8 +148,9 @@ def check(config: Config, demands: Demands) -> None:
         )
     if config.transfer == "nccl" and demands.staleness:
         raise ValueError(
-            f"engine.transfer=nccl sends the trainer's own weights, which run.staleness = {demands.staleness} changes "
-            "while servers play: set run.staleness=0, or engine.transfer=folder"
+            "engine.transfer=nccl sends the trainer's own weights, and with run.staleness = "
+            f"{demands.staleness} the trainer changes them while servers generate: set run.staleness=0, or "
+            "engine.transfer=folder"
         )
     if config.lora == "adapter" and not demands.lora:
         raise ValueError("engine.lora=adapter needs a model with adapters: add [model.lora], or set engine.lora=merged")
@@ -278,7 +280,7 @@ def _check_answers(url: str) -> None:
     if not known:
         raise ValueError(
             f"the server at {hidden_url(url)} is no vLLM server, because it does not say vLLM's version: correct "
-            "engine.urls, which has addresses without a path, such as http://HOST:8000"
+            "engine.urls, and write addresses without a path, such as http://HOST:8000"
         )
 
 

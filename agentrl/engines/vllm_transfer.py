@@ -2,9 +2,9 @@
 
 `engine.transfer = "nccl"` selects it. The trainer's part of vLLM's interface ("vLLM's trainer side") runs in this
 process, so agentrl and vLLM must be in one environment (docs/engines.md). For each server, vLLM's trainer side opens a
-group of processes: the trainer (rank 0) and the server's workers. Per load, the trainer sends name, shape and type of
-every weight over HTTP, and the weights themselves over NCCL. A server that the run starts reads its first weights from
-a folder.
+process group: the trainer (rank 0) and the server's workers. For each load of weights, the trainer sends the name, the
+shape and the type of every weight over HTTP, and the weights themselves over NCCL. A server that the run starts reads
+its first weights from a folder.
 
 Limit: this code was not run on a GPU yet. All functions that `_vllm_link` calls need CUDA; the tests replace NCCL by a
 queue.
@@ -84,7 +84,7 @@ class Link(Protocol):
         ...
 
     def shutdown(self) -> None:
-        """Leave the group."""
+        """Leave the process group."""
         ...
 
 
@@ -122,8 +122,9 @@ class NcclTransfer:
         theirs = str((server.get("/version") or {}).get("version", ""))
         if self._own != theirs:
             raise ValueError(
-                f"engine.transfer=nccl needs one version of vLLM on both sides: {server.shown} runs {theirs or 'none'} "
-                f"and agentrl's environment has {self._own}: install the same version, {HINT}"
+                "engine.transfer=nccl needs one version of vLLM on both sides: "
+                f"{server.shown} reports {theirs or 'no version'} and agentrl's environment "
+                f"has {self._own}: install the same version, {HINT}"
             )
 
     def send(self, server: Server, model: Any) -> None:
@@ -151,14 +152,14 @@ class NcclTransfer:
             raise Unreachable(f"the transfer over NCCL failed: {type(error).__name__}: {words}") from error
 
     def drop(self, server: Server) -> None:
-        """Leave the group of a server that was lost, or to which a transfer failed."""
+        """Leave the process group of a server that was lost, or to which a transfer failed."""
         link, _ = self._links.pop(server, (None, None))
         if link is not None:
             with suppress(Exception):  # NCCL may report the lost server a second time
                 link.shutdown()
 
     def close(self) -> None:
-        """Leave all groups."""
+        """Leave all process groups."""
         for server in list(self._links):
             self.drop(server)
 
@@ -192,8 +193,8 @@ def check_environment(python: str) -> str:
     # Links are not resolved: the interpreters of two virtual environments may be links to the same file.
     if python and Path(python).expanduser().absolute().parent != Path(sys.executable).absolute().parent:
         raise ValueError(
-            f"engine.transfer=nccl needs servers of agentrl's own environment, and engine.python = {python} is another "
-            f"one: set engine.python={sys.executable}, {HINT}"
+            "engine.transfer=nccl needs servers in agentrl's own environment, and "
+            f"engine.python = {python} is of another one: set engine.python={sys.executable}, {HINT}"
         )
     if not torch.cuda.is_available():
         raise ValueError(f"engine.transfer=nccl needs a GPU, and torch finds none here: use a machine with one, {HINT}")
@@ -220,7 +221,7 @@ def check_model(model: Any, started: Sequence[str] | None) -> None:
     own = str(device.index or 0)
     if started is not None and (not started or any(own in cards.split(",") for cards in started)):
         raise ValueError(
-            f"with engine.transfer=nccl no server can share the learner's GPU {own}: name other GPUs in engine.gpus, "
+            f"with engine.transfer=nccl no server can share the trainer's GPU {own}: name other GPUs in engine.gpus, "
             f"{HINT}"
         )
 

@@ -1,4 +1,4 @@
-"""Values of rows: any value as a JSON value, and the cells of a CSV column as typed values."""
+"""Values of rows: arrays, dates and times as JSON values, and the cells of a CSV column as typed values."""
 
 import json
 import math
@@ -10,9 +10,10 @@ MISSING = ("", "nan", "na", "n/a", "null", "none")  # a cell with such a text, i
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as a JSON value.
+    """A value of a row, in types that JSON has.
 
-    Arrays become lists, NumPy scalars become numbers, dates and times become texts.
+    Arrays become lists, NumPy scalars become Python's scalars, dates and times become texts. Values of other types are
+    returned unchanged.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}

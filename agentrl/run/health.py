@@ -3,7 +3,7 @@
 A rule is a pure function. It reads the rows of metrics.jsonl that were written so far, and returns one sentence that
 says what is wrong, with numbers, and what to do next. It returns an empty text if nothing is wrong.
 
-`Health` applies the rules during a run, and reports each broken rule only once. The rows that `Health` gets during a
+`Health` applies the rules during a run, and reports a finding of each rule only once. The rows that it gets during a
 run have a few more values than metrics.jsonl stores. `findings` applies the rules to stored rows.
 """
 
@@ -24,7 +24,7 @@ CONSTANT = 0.9  # with this share of constant groups or more, there is hardly an
 CUT = 0.9  # share of episodes that one limit ends; a finding also needs a success rate below 1 - CUT
 INVALID = 0.5  # share of answers without a valid action
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
-UNLISTED = 0.1  # share of an expert's moves that the environment does not list
+UNLISTED = 0.1  # share of an expert's actions that the environment does not list
 FAULTS = 0.05  # share of episodes that faults (of the environment, of a service or of a score) ended
 GONE_NATS = 0.01  # largest entropy per token of a policy that counts as deterministic
 FALL = 0.1  # success that falls to this share of its best value counts as gone
@@ -149,12 +149,12 @@ def episodes_cut(past: Past) -> str:
     """One limit ends nearly every episode of an evaluation."""
     row = past.last
     endings: Mapping[str, int] = row.get("endings", {}) if row["stage"] == "eval" else {}
-    for ending, move in LIMITS.items():
+    for ending, advice in LIMITS.items():
         share = endings.get(ending, 0) / max(1, sum(endings.values()))
         learned = ending != "turn_limit" or row.get("name") != "start"  # an untrained model often uses up its turns
         if share >= CUT and learned and row["success_rate"] < 1 - CUT:
             where = f"{row['name']}, {row['mode']}: {row['success_rate']:.0%} success"
-            return f"{share:.0%} of the episodes ended by {ending} ({where}): {move}"
+            return f"{share:.0%} of the episodes ended by {ending} ({where}): {advice}"
     return ""
 
 
@@ -188,7 +188,7 @@ def unlisted(past: Past) -> str:
     if share < UNLISTED:
         return ""
     return (
-        f"{share:.0%} of the expert's moves are not among the listed actions, so the model does not learn these moves: "
+        f"{share:.0%} of the expert's actions are not listed, so the model does not learn these actions: "
         "let the environment list them, choose another warmup.expert, or set engine.actions=free"
     )
 
@@ -233,10 +233,10 @@ def memorised(past: Past) -> str:
     if not trained >= SOLVED or held_out > MEMORISED * trained or high >= trained:
         return ""
     return (
-        f"training tasks are won in {trained:.0%} (last {SHORT} iterations), held-out tasks in {held_out:.0%} "
-        f"({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its tasks, or the "
-        "tasks of [eval.env] are of another kind: train on more tasks, compare env and eval.env in config.toml, and "
-        "read lost episodes (agentrl view)"
+        f"{trained:.0%} of the episodes on training tasks succeed (last {SHORT} iterations), and {held_out:.0%} on "
+        f"held-out tasks ({row['name']}, {row['mode']}, {row['episodes']} episodes): the policy has memorised its "
+        "tasks, or the tasks of [eval.env] are of another kind: train on more tasks, compare env and eval.env in "
+        "config.toml, and read lost episodes (agentrl view)"
     )
 
 
@@ -334,7 +334,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it wou
     "invalid": f"at least {INVALID:.0%} of the answers had no valid action",
     "unknown_words": f"at least {UNKNOWN:.0%} of the observations looked like another observation, because they differ "
     "only in words that the model does not know",
-    "unlisted": f"at least {UNLISTED:.0%} of an expert's moves were not among the listed actions",
+    "unlisted": f"at least {UNLISTED:.0%} of an expert's actions were not listed",
     "never_won": f"in each of the first {WINDOW} batches of the warm-up all episodes were lost with equal returns",
     "cloned": f"the loss of the warm-up was at most {CLONED_NATS:g} nats per token for {WINDOW} updates, and at least "
     f"{2 * WINDOW} updates were left",
@@ -346,7 +346,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it wou
     "success_gone": f"success fell to at most {FALL:.0%} of its best value, and that value was at least {SEEN:.0%}",
     "no_progress": f"success in the last {WINDOW} iterations was not clearly above success in the first {WINDOW}",
 }
-IMPLIED = {  # rule -> other rules; if one of them was broken before, this rule is not reported
+IMPLIED = {  # rule -> other rules; if one of them had a finding before, this rule is not reported
     "constant_groups": ("flat_reward",),
     "unchanged": ("flat_reward",),
     "no_progress": ("unchanged", "flat_reward"),
@@ -354,7 +354,7 @@ IMPLIED = {  # rule -> other rules; if one of them was broken before, this rule 
 
 
 class Health:
-    """Applies the rules to the rows of a run, and reports each broken rule once.
+    """Applies the rules to the rows of a run, and reports a finding of each rule once.
 
     Attributes:
         found: the findings so far, the oldest first.
@@ -367,7 +367,7 @@ class Health:
             self.add(row)
 
     def add(self, row: Row) -> list[Finding]:
-        """Append a row of metrics.jsonl. Returns the findings of the rules that are broken for the first time."""
+        """Append a row of metrics.jsonl. Returns the findings of rules that had no finding before."""
         self._past.add(row)
         new = list(self._broken(row))
         self.found += new

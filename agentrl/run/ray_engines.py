@@ -5,8 +5,9 @@ actor. The actor returns each answer as soon as the answer is finished. A sessio
 session's keys and values.
 
 When an actor dies, Ray restarts it with the weights with which the actors were first started. The new actor refuses
-requests for later weights; the client then gives it the current weights and sends the unanswered requests again. Noise
-is keyed by seed, iteration, group, copy and turn, so the answers are those of an undisturbed run. Only rounding may
+requests for later weights; the client then gives it the current weights and sends the unanswered requests again. The
+random numbers of sampling depend only on seed, iteration, group, copy and turn, so the answers are those of an
+undisturbed run. Only rounding may
 differ, because it depends on which requests an actor computes together.
 """
 
@@ -33,7 +34,7 @@ class OtherWeights(Exception):
 
 
 class Setup(NamedTuple):
-    """The key of one of an actor's engines, with the arguments of `Serving` that this engine gets.
+    """Identifies one engine of an actor: its policy, and the arguments of `Serving` that this engine gets.
 
     Each policy has one engine for training, and one for each kind of evaluation.
     """
@@ -69,7 +70,7 @@ Answers = Sequence[tuple[int, Generation | Exception]]
 
 
 class EngineActor:
-    """Engines of every policy in a process of its own; its methods run on one event loop.
+    """The engines of all policies, in one separate process; the methods run on one event loop.
 
     Args:
         tables: the resolved recipe, as `Settings.dump` gives it.
@@ -86,7 +87,7 @@ class EngineActor:
 
         self._settings = Settings({**tables, "cluster": {}}, stored=True)
         torch.set_num_threads(max(1, self._settings.tables.run.threads))
-        # Copied, because CPU kernels round by a tensor's alignment, which is arbitrary in received tensors.
+        # Copied: the rounding of CPU kernels depends on a tensor's alignment, which is arbitrary in received tensors.
         models = weights.copy().models
         self._weights = Weights({name: model.to(device) for name, model in models.items()})
         self._tokenizers, self._mark = tokenizers, mark
@@ -229,7 +230,7 @@ class TeamEngine(Sessions):
     Args:
         name: name of the engine.
         team: the actors.
-        setup: the key of the engine of each actor that is to answer.
+        setup: identifies, in each actor, the engine that answers the requests.
     """
 
     def __init__(self, name: str, team: Team, setup: Setup) -> None:
@@ -341,7 +342,7 @@ class TeamEngine(Sessions):
             except ray.exceptions.RayActorError as error:  # the actor is being restarted
                 if time.monotonic() > until:
                     raise ValueError(_gone(home, error)) from None
-            # The new process knows no session and no request; requests without a caller are not sent again.
+            # The new process knows no session and no request; requests whose answers nothing awaits are not sent again.
             requests = {number: one for number, one in requests.items() if number in self._futures}
             events, dropped = [], []
             self._team.retried += len(requests)

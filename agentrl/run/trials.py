@@ -1,7 +1,8 @@
 """Tries everything that a recipe needs, before a run: data, models, device, engine, endpoints, packages, run folder.
 
-Nothing is trained or downloaded, and no file is left behind. An endpoint may take 3 s to accept a connection. An
-environment may take 30 s to be made and to begin one task.
+Nothing is trained, no model is downloaded, and no file is left behind. Rows of the hub (`hub:`) are downloaded. An
+endpoint may take 3 s to accept a connection, and a running vLLM server 5 s to answer. An environment may take 30 s to
+be made and to begin one task.
 """
 
 import json
@@ -79,14 +80,14 @@ def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
     """Are there tasks, and does the first task begin? The finding's text starts with the environment's name."""
     try:
         tasks = tasks_of(entry)
-        count = "without end" if len(tasks) > ENDLESS else f"{len(tasks)}"
+        count = "unlimited" if len(tasks) > ENDLESS else f"{len(tasks)}"
         with deadline(RESET_S):
             env = entry.hooks.make(entry.config)
             try:
                 env.reset(tasks[0])
             finally:
                 env.close()
-        return Finding("data", "found", f"{entry.name}: {count}; the first task begins")
+        return Finding("data", "found", f"{entry.name}: {count}; the first task could be begun")
     except EnvFault:
         return Finding("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
@@ -207,12 +208,12 @@ def _speed(settings: Settings) -> Iterator[Finding]:
 
 
 def _idle_cores(threads: int) -> str:
-    """A sentence of advice if torch gets fewer threads than this process may use cores; else empty."""
+    """A sentence of advice if torch has fewer threads than this process has cores; else empty."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not 0 < threads < cores:
         return ""
     may = f"run.threads = {threads}, and this process may use {cores} cores"
-    return f"{may}: run.threads={cores} is faster if one run trains"
+    return f"{may}: run.threads={cores} is faster if no other run trains here"
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
@@ -225,7 +226,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         return
     try:
         engine.hooks.check_here(engine.config)
-        yield Finding("engine", "found", f"this machine has everything that {engine.name} needs")
+        yield Finding("engine", "found", f"the checks of {engine.name} found nothing missing")
     except ValueError as error:
         yield Finding("engine", "missing", str(error))
 
@@ -295,9 +296,8 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
-        with tempfile.TemporaryFile(
-            dir=there
-        ):  # only a trial is certain: by its file mode, a superuser could write to /proc
+        # A file mode does not suffice: by its mode, a superuser could write to /proc, where no file can be made.
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."

@@ -25,7 +25,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, *words
 def test_nothing_is_missing_and_nothing_is_written(tmp_path, capsys):
     code, out, err = doctor(tmp_path, capsys, recipe(ALFWORLD))
     assert code == 0 and not err
-    assert "training tasks of alfworld: without end; the first task begins" in out
+    assert "training tasks of alfworld: unlimited; the first task could be begun" in out
     assert "a new model is made from scratch" in out and "nothing is missing: agentrl train" in out
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
@@ -86,7 +86,7 @@ def test_cores_that_a_pretrained_model_would_leave_idle_are_told(tmp_path, capsy
     monkeypatch.setattr("agentrl.model.device.product_ratio", lambda dtype: 1.0)
     folder = tmp_path / "model"
     save_model(tiny_model(["go left"]), folder)
-    told = "run.threads = 1, and this process may use 3 cores: run.threads=3 is faster if one run trains"
+    told = "run.threads = 1, and this process may use 3 cores: run.threads=3 is faster if no other run trains here"
     for more, expected in (([], True), (["run.threads=3"], False), (["run.threads=0"], False)):
         code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), f"model={{path='{folder}'}}", *more)
         assert code == 0 and (told in out) is expected, out
@@ -162,7 +162,7 @@ def test_python_and_urls_together_are_refused_in_a_whole_sentence(tmp_path, caps
     urls = [f"http://127.0.0.{number}:9" for number in range(1, 9)]
     words = ("engine.python=.venv-vllm/bin/python", f"engine.urls={urls}")
     code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, *words)
-    assert code == 2 and "[engine]: vLLM takes engine.python" in err[0] and "and not both" in err[0]
+    assert code == 2 and "[engine]: set engine.python (the run starts servers)" in err[0] and "not both" in err[0]
     assert (
         "no vLLM server answers" in doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, *words, "engine.python=''")[2][0]
     )

@@ -186,7 +186,7 @@ def test_a_transfer_that_stays_broken_ends_the_run_with_a_sentence(links, models
 
 def test_a_server_of_another_version_is_refused_before_weights_are_sent(links, models, tmp_path, monkeypatch):
     monkeypatch.setattr(vllm_transfer, "check_environment", lambda python: "0.33.1")
-    with pytest.raises(ValueError, match=r"one version of vLLM on both sides: .* runs 0\.32\.0 and .* has 0\.33\.1"):
+    with pytest.raises(ValueError, match=r"one version of vLLM on both sides: .* reports 0\.32\.0 and .* has 0\.33\.1"):
         engine(links, tmp_path, models[0])
     assert not links.made
 
@@ -219,7 +219,9 @@ def test_options_that_exclude_a_transfer_are_one_sentence(options, sentence):
 
 def test_a_transfer_while_the_trainer_goes_on_is_refused():
     demands = Demands(Sampling(), False, False, 1, False, staleness=1)
-    with pytest.raises(ValueError, match=r"run\.staleness = 1 changes while servers play: set run\.staleness=0"):
+    with pytest.raises(
+        ValueError, match=r"run\.staleness = 1 the trainer changes them while servers generate: set run\.staleness=0"
+    ):
         entry.check(entry.Config(python="p", transfer="nccl"), demands)
     entry.check(entry.Config(python="p"), demands)
 
@@ -229,7 +231,7 @@ def test_what_this_machine_lacks_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"in one environment, and agentrl's has no vLLM: .* engine\.transfer=folder"):
         check_environment(sys.executable)
     monkeypatch.setattr(vllm_transfer, "find_spec", lambda name: name)
-    with pytest.raises(ValueError, match=r"engine\.python = /other/bin/python is another one: set engine\.python="):
+    with pytest.raises(ValueError, match=r"engine\.python = /other/bin/python is of another one: set engine\.python="):
         check_environment("/other/bin/python")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="needs a GPU, and torch finds none here"):
@@ -242,7 +244,7 @@ def test_what_this_machine_lacks_is_named(monkeypatch):
         check_model(SimpleNamespace(device=torch.device("cpu")), None)
     learner = SimpleNamespace(device=torch.device("cuda:1"))
     for taken in ((), ("0", "2,1")):
-        with pytest.raises(ValueError, match=r"no server can share the learner's GPU 1: name other GPUs in"):
+        with pytest.raises(ValueError, match=r"no server can share the trainer's GPU 1: name other GPUs in"):
             check_model(learner, taken)
     check_model(learner, ("0", "2,3"))
     check_model(learner, None)

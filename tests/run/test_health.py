@@ -115,8 +115,8 @@ def test_training_tasks_solved_and_held_out_tasks_lost():
     solved = [train(i, success=0.95, reward=0.95) for i in range(5)]
     lost = evaluated("end", success_rate=0.0, interval=[0.0, 0.16], tokens=5)
     (finding,) = findings([*solved, lost])
-    assert finding.rule == "memorised" and "training tasks are won in 95%" in finding.text
-    assert "held-out tasks in 0% (end, sampled, 10 episodes)" in finding.text and "eval.env" in finding.text
+    assert finding.rule == "memorised" and "95% of the episodes on training tasks succeed" in finding.text
+    assert "0% on held-out tasks (end, sampled, 10 episodes)" in finding.text and "eval.env" in finding.text
     assert found([*solved[:4], lost]) == []  # too few iterations to tell
     assert found([*solved[:4], train(4, success=0.6), lost]) == []  # a mean of 88%
     assert found([*solved, evaluated("end", success_rate=0.48, interval=[0.3, 0.6])]) == []
@@ -214,7 +214,7 @@ def test_unknown_words():
 
 def test_moves_that_are_not_listed():
     assert found([clone(0, unlisted_share=0.09)]) == []
-    assert "10% of the expert's moves" in text([clone(0, unlisted_share=0.1)])
+    assert "10% of the expert's actions" in text([clone(0, unlisted_share=0.1)])
 
 
 def test_nothing_that_chance_does_is_any_better():
