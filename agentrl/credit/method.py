@@ -125,7 +125,7 @@ class Credit:
         token_parts: Mapping[str, np.ndarray] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> "Credit":
-        """Credit of rows that lie on one path each; `weight` [N] is how often the method trains a row (default 1)."""
+        """Credit of a graph whose rows lie on one path each; `weight` [N] is how often the method trains a row (1)."""
         if np.ndim(advantage) != 1:
             raise ValueError(
                 f"Credit.of takes one advantage per step, shape (N,), and got shape {np.shape(advantage)}: give an "

@@ -51,7 +51,7 @@ def about(documented: Any) -> str:
 
 def lines() -> Iterator[str]:
     yield "Functions of `agentrl.credit`, first those that most methods use. [N] means one entry per step. "
-    yield "The steps with one value of `key` are a group.\n\n"
+    yield "Steps with an equal value of `key` form a group of steps.\n\n"
     yield f"- `Credit.of{signature(credit.Credit.of)}`: {about(credit.Credit.of)}\n"
     for name in used():
         yield f"- `{name}{signature(getattr(credit, name))}`: {about(getattr(credit, name))}\n"

@@ -45,7 +45,7 @@ def test_the_environment_in_fifteen_lines(tmp_path, monkeypatch, capsys):
     words = ["play", "tools_page.letters", "--task", "tools_page.letters/2", "--actions", str(actions), "--json"]
     assert main(words) == 0
     start, called, done = map(json.loads, capsys.readouterr().out.splitlines())
-    assert start["observation"].startswith("How many times does r stand in strawberry")
+    assert start["observation"].startswith("How many times does r occur in strawberry")
     assert called["observation"] == "3" and (done["reward"], done["terminated"]) == (1.0, True)
     assert letters.prompt(letters.Config()).schemas[0]["function"]["name"] == "count"
 
@@ -66,7 +66,7 @@ def test_the_tool(tmp_path, monkeypatch):
     reverse = module(tmp_path, monkeypatch, "reverse", "class Reverse")
     tool = reverse.make(reverse.Config(most=3))
     assert tool("abc") == "cba" and tool_spec(tool).schema["function"]["name"] == "reverse"
-    with pytest.raises(ValueError, match="at most 3"):
+    with pytest.raises(ValueError, match="the limit is 3"):
         tool("abcd")
 
 
