@@ -63,8 +63,8 @@ def majority_at_k(answers: Sequence[str], right: Sequence[bool], k: int, *, seed
 
     Args:
         answers: [n] the answers of the samples of one task.
-        right: [n] whether each sample is right. If an answer is right in some samples only, it counts by the share
-            of right samples among its samples in the subset.
+        right: [n] whether each sample is right. If only some samples with the same answer are right, the answer
+            counts as the fraction of those in the subset that are right.
         k: size of a subset, 1..n.
         seed: seed of the drawn subsets.
 

@@ -226,7 +226,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
 
 
 def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
-    """Seconds of the newest evaluation in all modes: of an iteration (`iteration`), and of all tasks (`end`)."""
+    """Seconds, summed over modes: `iteration` of the newest evaluation in training, `end` of the newest other one."""
     named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
     seconds = [wall_seconds(row) for row in timings if row["stage"] == "eval"]
     by_name: dict[str, float] = {}
@@ -263,7 +263,7 @@ def _counts(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _tracker_failures(run: Path) -> dict[str, float]:
-    """Numbers of failures of each tracker, which a run stores when it is closed."""
+    """Number of failures of each tracker; a run stores them when it closes its trackers."""
     failures = _table(run / "trackers.json").get("failures")
     if not isinstance(failures, Mapping):
         return {}

@@ -39,14 +39,14 @@ class Cost:
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """A hash of JSON values; equal values have equal hashes, in whatever order their keys come."""
+    """A hash of JSON values. Equal values have equal hashes; the order of their keys has no effect."""
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass
 class _Window:
-    """Numbers the paid answers of an iteration from 0, and lets at most `size` of them be under way.
+    """Gives the paid answers of an iteration numbers 0, 1, ..., and requests at most `size` of them at a time.
 
     Answer k is asked for as soon as all answers up to number k - size have ended, and their costs are known. A limit
     on costs is therefore reached at the same answer in every run.
@@ -125,7 +125,7 @@ class PaidAnswers:
 
     async def _pay(self, key: str, ask: Ask) -> None:
         answer: asyncio.Future[Paid] = asyncio.get_running_loop().create_future()
-        # If no other caller waits for the answer, asyncio would warn that nobody read its exception.
+        # This reads the exception; else asyncio would warn about it if no other caller waits for the answer.
         answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         self._under_way[key] = answer
         number = await self._window.enter()
@@ -147,7 +147,7 @@ class PaidAnswers:
     def _admit(self, number: int) -> None:
         """Raise BudgetSpent or ScoreFault if a limit is reached before the answer with this number.
 
-        All limits count the answers of earlier iterations. Of this iteration, the limit `answers` counts all answers
+        All limits count the answers of earlier iterations. In this iteration, the limit `answers` counts all answers
         with smaller numbers. The limits `tokens` and `price` count the answers up to number - size, because the answers
         after these may not have ended yet.
         """

@@ -35,7 +35,7 @@ def serve_retriever(
         retriever: carries out the searches.
         host: address to bind.
         port: port to bind; 0 for any free port.
-        topk: number of passages per query if the request names no number or the number 0.
+        topk: number of passages per query if `topk` is missing or 0 in the request.
         max_batch: largest number of queries per request; the server refuses a request with more queries.
         max_topk: largest number of passages per query; the server refuses a request for more passages.
     """

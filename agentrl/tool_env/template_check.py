@@ -1,4 +1,4 @@
-"""Remarks at the start of a run on a chat template that does not fit a prompt; `agentrl.chat.Chat` works around it."""
+"""Remarks about chat templates that do not fit a prompt, for the start of a run; `agentrl.chat.Chat` still works."""
 
 from collections.abc import Sequence
 
@@ -69,7 +69,7 @@ def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
 def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
     """A remark on the first turn that the template changes when later turns follow; empty if it changes none.
 
-    A later prompt extends an earlier prompt after an assistant message, so this compares texts that end there.
+    The next prompt adds text after an assistant message, so each compared chat is first cut after such a message.
     """
     if not chat.has_tool_role:
         messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
@@ -86,6 +86,6 @@ def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
         if not after.startswith(prefix):
             return (
                 f"the chat template rewrites turn {turn} as soon as turn {turn + 1} begins; the context `full` keeps "
-                "the sampled text of the turn (the context `last_k` makes every prompt anew)"
+                "the sampled text of the turn (the context `last_k` writes each prompt from the start)"
             )
     return ""

@@ -4,10 +4,10 @@ Formula: prompt = task + last summary + the turns since this summary; if a promp
 tokens, the model is asked for a new summary before its next answer.
 
 Source: SUPO, arXiv:2510.06727. If the prompt would be longer than the working context (`max_tokens`), the model is
-asked for a summary of the chat. This answer is a step like any other and is trained with the advantage of its rollout
+asked for a summary of the chat. The summary is a step like any other and is trained with the advantage of its rollout
 (`credit.name=multi_conversation` gives this advantage to every step of the rollout). The next prompt consists of the
-task, the summary and the current observation; later turns are added to it. SUPO excludes from the loss the rollouts
-that a limit ended, but counts them in the statistics: set `update.train_unfinished=false`.
+task, the summary and the current observation; later turns are added to it. SUPO does not train rollouts
+that a limit ended, but counts them in the statistics of the credit method (`update.train_unfinished=false`).
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     one the chat grows until a limit ends the episode. summary_tokens: largest number of tokens of a summary.
     instruction: the request for a summary, at the end of the prompt. heading: the line above the summary in the next
     prompt. observation_tokens: largest number of tokens of an observation after the first turn; a longer observation
-    loses its end. The observation in a request for a summary, and in the prompt after this summary, is not cut. None,
-    or a policy without a tokenizer: no limit."""
+    loses its end. With None, or a policy without a tokenizer, there is no limit. The observation in a request for a
+    summary, and in the prompt after this summary, is not cut."""
 
     max_tokens: int = Field(2048, ge=1)
     max_summaries: int = Field(8, ge=0)
@@ -57,7 +57,7 @@ def ask(config: Config, prompt: Prompt, history: History) -> Ask:
 def _chat(config: Config, prompt: Prompt, history: History) -> Ask:
     if not history.rewrites or len(history.past) > history.since:
         return full.ask(full.Config(observation_tokens=config.observation_tokens), prompt, history)
-    # The prompt of turn 0 states the task. If the first observation has the task apart from its text (`first.task`),
+    # The prompt of turn 0 states the task. If the first observation has the task in a separate field (`first.task`),
     # the summary already covers that text, and the text of the current observation replaces it.
     opening = replace(history.first, text=history.now.text) if history.first.task else history.first
     now = [] if history.first.task else [prompt.turn(history.now)]

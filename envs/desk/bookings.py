@@ -137,7 +137,7 @@ class Bookings(Counter):
         return record
 
     def _booking(self, booking_id: str) -> dict[str, Any]:
-        """A booking that the caller changes next. Notes whether the guest was identified and had agreed."""
+        """The booking, for a change; also records whether its guest was identified and had agreed."""
         booking = self._record("bookings", booking_id, "booking")
         self._changes(booking["guest"])
         return booking

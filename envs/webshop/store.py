@@ -89,11 +89,13 @@ def decode(data: bytes) -> Product:
 
 
 def find(folder: Path, num_products: int | None) -> Path | None:
-    """The complete store in a folder, or prepared beside raw files, that holds what is asked for; None if there is
-    none.
+    """The complete store with these products: the folder itself, or the one prepared beside the raw files in it.
+
+    None if no such store exists.
 
     Raises:
-        ValueError: the folder is a store of other products, or a store beside raw files that have changed since.
+        ValueError: the folder is a store of other products, the raw files changed after their store was made, or a
+            store is damaged or has another format.
     """
     if (folder / MANIFEST).is_file():
         if not _holds(_manifest(folder), num_products):
@@ -202,7 +204,7 @@ class StoredCatalogue:
 
     @cached_property
     def columns(self) -> GoalColumns:
-        """What goals are drawn from."""
+        """The columns from which goals are drawn."""
         return GoalColumns(**{name: _array(self._folder, name) for name in GOAL_COLUMNS})
 
     @cached_property

@@ -17,7 +17,7 @@ from agentrl.rollout.program import protocol
 from agentrl.rollout.program.protocol import Asked, Refusal, Replied
 from agentrl.rollout.program.recorder import Recorder
 
-BODY_BYTES = 64 << 20  # most bytes of a request body
+BODY_BYTES = 64 << 20  # largest number of bytes of a request body
 IDLE_S = 60.0  # seconds after which an idle connection is closed
 CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
@@ -115,7 +115,7 @@ class Endpoint:
         return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
 
     def forget(self, recorder: Recorder, replies: list[Replied]) -> None:
-        """Drop the steps of replies that the program did not read, because it closed its connection."""
+        """Drop the steps of these replies: the program closed its connection before it read them."""
         if self._loop is not None:
             for reply in replies:
                 if reply.step is not None:

@@ -34,7 +34,7 @@ from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
 LOG_CHARS = 2000  # for reports: most characters of a failed command's error output (its end), or of an exception's text
-RESULT_BYTES = 1 << 20  # most bytes of a result file; of a longer printed text, the last bytes are the answer
+RESULT_BYTES = 1 << 20  # largest size of a result file; of a longer printed text, the last bytes are the answer
 GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 
 
