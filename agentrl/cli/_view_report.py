@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
         "--episode",
         type=seed,
         metavar="N",
-        help="everything that was said in episode N of the list, from 0",
+        help="everything that was said in the episode with the number N",
     )
     parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
     parser.add_argument("--json", action="store_true")

@@ -66,7 +66,7 @@ class SearchQA:
         return self._observe()
 
     def step(self, action: str) -> StepResult:
-        """Carry out a search or take an answer; any other action gets a text that says what is allowed."""
+        """Carry out a search or take an answer. Any other action is invalid."""
         state = self.state
         if state.over:
             return StepResult(self._observe(), 0.0, True, False, self._info({"searches": 0.0}))
@@ -213,7 +213,7 @@ def actions_of(config: Config, state: State) -> list[str]:
 
 @functools.lru_cache(maxsize=100_000)
 def names_in(text: str, level: str, seed: int) -> tuple[str, ...]:
-    """The names of the world and the years that occur in a text, in order, each once."""
+    """The years and the world's names that occur in a text, in the order of the text, each once."""
     called = world(level, seed).called
     words = re.findall(r"\w+", text)
     found: dict[str, None] = {}

@@ -1,5 +1,5 @@
-"""The words of which the encyclopaedia's names are made. Every name has two words, so a name that a model has never
-read is made of words that it has read."""
+"""The words of which the encyclopaedia's names are made. Every name has two words from short lists, so a name that
+is new to a trained model is made of words that it has read in other names."""
 
 from collections.abc import Mapping
 from importlib.resources import files

@@ -1,6 +1,6 @@
 """The named players of Sokoban: demonstrators to clone, baselines to compare with.
 
-expert: plays a solution with the fewest moves. After a random move, it searches a new solution. If the level can no
+expert: plays a solution with the fewest moves. After a random move, it searches for a new solution. If the level can no
     longer be solved, or if the search takes too many states, its moves are random.
 wander:0.3: the expert, but with this probability it makes a random move that changes something. All its moves are
     cloned.
@@ -43,7 +43,8 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
         slip = -1.0
     if not 0 <= slip <= 1 or (given and base not in _DEFAULTS):
         form = f"{base}:{_DEFAULTS[base]}" if base in _DEFAULTS else base
-        raise ValueError(f"{name!r} is not a player: write {form}" + (", a probability" if base in _DEFAULTS else ""))
+        more = ", with a probability from 0 to 1" if base in _DEFAULTS else ""
+        raise ValueError(f"{name!r} is not a player: write {form}{more}")
     playing = cast(Playing, env)
     if base == "random":
         return Player(playing, seed, slip=1.0, legal_only=False)
@@ -70,7 +71,7 @@ class Player:
         self.expected: State | None = None
 
     def reset(self, task: Task) -> None:
-        """Seed by the task, and drop the plan for the last level."""
+        """Seed the random numbers with the task, and drop the plan of the previous level."""
         name = sha256(f"sokoban\n{self.seed}\n{task.key}".encode()).digest()
         self.random = Random(int.from_bytes(name[:8], "big"))
         self.plan, self.expected = [], None

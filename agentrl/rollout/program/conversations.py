@@ -2,10 +2,10 @@
 
 The tokens of a prompt continue an earlier step if three things hold: the messages of the prompt begin with the messages
 of the step's prompt and the step's reply; no message after this reply has the role assistant or system; and the chat
-template can add these messages to earlier text. The tokens of such a prompt are the tokens up to the end of the step's
-reply, as they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt, a rewritten
-history, a sub-agent's prompt) begins a new context. Prompts of several conversations may come in any order, and two
-prompts may continue the same step.
+template can add the messages after the reply to earlier text. The tokens of such a prompt are the tokens up to the end
+of the step's reply, as they were sampled, and then the tokens of the new messages. Any other prompt (the first prompt,
+a rewritten history, a sub-agent's prompt) begins a new context. Prompts of several conversations may come in any order,
+and two prompts may continue the same step.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ class Conversations:
                 continue
             extends = extends or end.step
             if any(message.role in ("assistant", "system") for message in new):
-                continue  # the program wrote this message itself, so the tokens of the step are not continued
+                continue  # the program itself wrote a message of this role, so the step's tokens are not continued
             try:
                 added = self.chat.turn(*new)
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
