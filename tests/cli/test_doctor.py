@@ -94,6 +94,12 @@ def test_cores_that_a_pretrained_model_would_leave_idle_are_told(tmp_path, capsy
     assert code == 0 and "run.threads" not in out  # a small new model gains nothing from more threads
 
 
+def test_a_model_that_the_program_can_fetch_is_named_with_its_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), "model={path='models/smollm2'}")
+    assert code == 2 and any("no such folder; agentrl model fetch smollm2 writes it" in line for line in err), err
+
+
 def test_json_has_one_object_per_finding(tmp_path, capsys):
     code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), "--json")
     assert code == 0
