@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from agentrl.model.adapters import add_adapters
     from agentrl.model.device import device_named, faster_note, precision_note
     from agentrl.model.exporting import export_model, exported_form
-    from agentrl.model.fetching import fetch_model
+    from agentrl.model.fetching import FETCHABLE, fetch_model
     from agentrl.model.forward import Network
     from agentrl.model.gguf import convert_gguf
     from agentrl.model.layout import unshared
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentrl.model.weights import Mark, WeightFolder, Weights
 
 __all__ = [
+    "FETCHABLE",
     "Batch",
     "EntropyMode",
     "Loaded",
@@ -87,6 +88,7 @@ _HOME = {
     "export_model": "agentrl.model.exporting",
     "exported_form": "agentrl.model.exporting",
     "faster_note": "agentrl.model.device",
+    "FETCHABLE": "agentrl.model.fetching",
     "fetch_model": "agentrl.model.fetching",
     "load_model": "agentrl.model.loading",
     "load_tokenizer": "agentrl.model.loading",

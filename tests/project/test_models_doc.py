@@ -38,7 +38,7 @@ def test_the_eval_line_runs_on_a_toy(tmp_path, monkeypatch, capsys):
 
 def test_the_table_of_models_is_the_codes():
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` ([\d.]+) \([^)]*\) \| `([^`]+)` \|", PAGE, re.M)
-    known = {(name, s.hub, s.package, s.version, Path(s.file).name) for name, s in fetching.KNOWN.items()}
+    known = {(name, s.hub, s.package, s.version, Path(s.file).name) for name, s in fetching.FETCHABLE.items()}
     assert set(rows) == known
 
 
