@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from stand_ins import Times, open_stand_in, recipe
 
-from agentrl.run.overlap import reinforce_ahead
-from agentrl.run.training import reinforce
+from agentrl.train import reinforce
+from agentrl.train_ahead import reinforce_ahead
 
 TIMES = Times(token_s=0.025, spread=0.6, most_turns=30, tool_s=0.2, update_s=30.0)
 KEEP = {"name": "chain", "provision": 1.5, "leftover": "keep"}

@@ -27,9 +27,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agentrl.chat import tagged
-from agentrl.engines import OpenAIPolicy, from_word
-from agentrl.evaluate.attacks import FAMILIES
-from agentrl.run import RewardCheck, check_reward
+from agentrl.engines.openai import OpenAIPolicy, from_word
+from agentrl.preflight import RewardCheck, check_reward
+from agentrl.preflight.attacks import FAMILIES
 from agentrl.scoring import Chain, Desk, Paid, ScoreFault, ScoreOptions, Signals
 from agentrl.settings import Settings
 from agentrl.types import Message, Observation, Request

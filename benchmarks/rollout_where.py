@@ -44,7 +44,7 @@ class Watched:
         self.phases = {name: Passes() for name in PHASES}
 
     def forward(self, chunks: Sequence[Any]) -> torch.Tensor:
-        """See `agentrl.engines.forwards.Runner`."""
+        """See `agentrl.engines.hf.forwards.Runner`."""
         rows = [len(c.ids) for c in chunks]
         phase = PHASES[0] if max(rows) > 1 else PHASES[1]
         found = self.phases[phase]

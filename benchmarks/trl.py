@@ -29,10 +29,11 @@ import pages  # noqa: E402
 import torch  # noqa: E402
 
 from agentrl.model import ModelConfig, NewModel, load_model, save_model  # noqa: E402
-from agentrl.run import Progress, Settings  # noqa: E402
+from agentrl.run import Progress  # noqa: E402
 from agentrl.run.iteration import Played, learn  # noqa: E402
 from agentrl.run.metrics import Stopwatch  # noqa: E402
 from agentrl.run.run import open_run  # noqa: E402
+from agentrl.settings import Settings  # noqa: E402
 
 MODEL = NewModel(layers=4, hidden=160, heads=4, kv_heads=2, intermediate=512, max_positions=1024)
 FIELDS = ("s", "rollout_s", "trained", "played", "updated")

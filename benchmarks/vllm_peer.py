@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentrl.engines import Sampling, Serving
-from agentrl.engines import vllm as entry
+from agentrl.engines import Sampling, Serving, vllm as entry
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")

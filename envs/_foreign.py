@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentrl.chat import tagged
-from agentrl.env import Bare, ForeignProgram, Parsed
+from agentrl.env import Bare, Parsed
+from agentrl.foreign import ForeignProgram
 from agentrl.types import Observation, Status
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
-from agentrl.graph import StepGraph, read_any
+from agentrl.exchange import read_any
+from agentrl.graph import StepGraph
 
 
 def shared_states(graph: StepGraph) -> dict[tuple[int, int], list[int]]:

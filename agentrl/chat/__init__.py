@@ -1,7 +1,6 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
-from agentrl.chat.shortening import shorten
-from agentrl.chat.tags import Tagged, first_tagged, tagged
+from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
 from agentrl.chat.template import Chat, template_report
 from agentrl.chat.trie import Trie, Tries
 from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer, kept_together

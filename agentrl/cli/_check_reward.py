@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentrl.run import RewardCheck, check_reward
+from agentrl.preflight import RewardCheck, check_reward
 from agentrl.settings import Settings
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.cli.train import again
 from agentrl.config import Entry
-from agentrl.engines import Traffic
+from agentrl.engines.openai.endpoint import Traffic
 from agentrl.env import EnvironmentFile, Limits, pool_within
 from agentrl.evaluate import (
     NOT_PLAYED,
@@ -23,8 +23,9 @@ from agentrl.evaluate import (
     header,
     stored_episodes,
 )
+from agentrl.programs import Contestant
 from agentrl.rollout import EpisodeRecord, Player
-from agentrl.run import Contestant, Loop, Progress, Tally
+from agentrl.run import Loop, Progress, Tally
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task

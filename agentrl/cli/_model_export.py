@@ -7,7 +7,8 @@ from pathlib import Path
 from agentrl.catalogue import nearest
 from agentrl.model import export_model, exported_form
 from agentrl.report import Exported, model_card
-from agentrl.run import RunFolder, read_config, setting
+from agentrl.run import RunFolder
+from agentrl.runs import read_config, setting
 
 
 def export(arguments: Namespace) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from agentrl.cli._parser import Parser
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile, panel_tasks, tasks_of
-from agentrl.serve import McpTable, serve_mcp
+from agentrl.foreign import McpTable, serve_mcp
 
 
 def main(words: Sequence[str]) -> int:

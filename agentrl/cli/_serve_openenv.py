@@ -14,7 +14,7 @@ from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
-from agentrl.serve import OpenEnvPlace, OpenEnvTable, serve_openenv
+from agentrl.foreign import OpenEnvPlace, OpenEnvTable, serve_openenv
 
 
 def main(words: Sequence[str]) -> int:

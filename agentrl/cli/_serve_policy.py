@@ -15,8 +15,8 @@ from agentrl.cli import _stop
 from agentrl.cli._eval_words import check_out
 from agentrl.cli._parser import Parser, positive, temperature
 from agentrl.env import Limits
-from agentrl.run import Contestant, Loop
-from agentrl.serve import Guests
+from agentrl.programs import Contestant, Guests
+from agentrl.run import Loop
 
 LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 
@@ -68,7 +68,7 @@ def _words(stored: int, unfinished: int, out: Path | None) -> str:
 
 
 async def _serve(guests: Guests, name: str, host: str, port: int) -> None:
-    from agentrl.rollout import Endpoint
+    from agentrl.programs import Endpoint
 
     endpoint = Endpoint(name, host, port, admit=guests.admit, end=guests.end)
     endpoint.open()

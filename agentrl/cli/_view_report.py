@@ -15,7 +15,8 @@ import numpy as np
 
 from agentrl.cli._parser import Parser, seed
 from agentrl.evaluate import folder_of, outcome_of, read_episode, read_report, stored_episodes
-from agentrl.graph import StepGraph, word
+from agentrl.exchange import word
+from agentrl.graph import StepGraph
 from agentrl.types import Status
 
 LOST = Status.ENV_ERROR.name.lower()

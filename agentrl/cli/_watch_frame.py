@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrl.cli._sentence import sentence
-from agentrl.run import Curve, Frame, spell, thinned
+from agentrl.runs import Curve, Frame, spell, thinned
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-~=*#"
 WIDTH = 26  # characters of a curve

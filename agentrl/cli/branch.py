@@ -84,7 +84,8 @@ def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -
     With `exact` the run's latest checkpoint plays, else the policy that --policy names.
     """
     from agentrl.evaluate import play_on
-    from agentrl.run import Contestant, Loop
+    from agentrl.programs import Contestant
+    from agentrl.run import Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits

@@ -18,7 +18,8 @@ from agentrl.cli._sentence import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
 from agentrl.env import raised_at
-from agentrl.graph import DEMO, PROBE, StepGraph, read_any
+from agentrl.exchange import read_any
+from agentrl.graph import DEMO, PROBE, StepGraph
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:

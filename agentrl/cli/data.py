@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agentrl.audit import Audit, Context, check_rows, read_splits
 from agentrl.catalogue import load
 from agentrl.chat import Chat
 from agentrl.cli._parser import Parser, count
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
 from agentrl.files import read_toml
+from agentrl.preflight.rows import Audit, Context, check_rows, read_splits
 from agentrl.rollout import ContextPolicy
 from agentrl.settings import Settings, find_recipe
 

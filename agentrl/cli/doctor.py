@@ -51,7 +51,7 @@ def try_recipe(recipe: str, overrides: Sequence[str], *, as_json: bool) -> int:
 
     path = find_recipe(recipe)
     settings = Settings.load(path, overrides)
-    from agentrl.run import preflight
+    from agentrl.preflight import preflight
 
     findings = preflight(settings, needs_of(path))
     missing = [finding for finding in findings if finding.state == "missing"]

@@ -33,8 +33,9 @@ def main(words: Sequence[str]) -> int:
     options = options_of(arguments)
     from agentrl.cli._eval_session import Session
     from agentrl.evaluate import evaluated_entry, without_answer
+    from agentrl.programs import Contestant
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import Contestant, leak_note
+    from agentrl.run import leak_note
     from agentrl.settings.sections import PoolSection
 
     pool = validate(PoolSection, options.pool, "pool")

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentrl.cli._parser import Parser
+from agentrl.exchange import read_any, to_messages, write_tables
 from agentrl.files import refuse_existing, writing
-from agentrl.graph import StepGraph, read_any, read_note, to_messages, write_tables
-from agentrl.run import RunFolder, is_run
+from agentrl.graph import StepGraph, read_note
+from agentrl.run import RunFolder
+from agentrl.runs import is_run
 
 FORMS = ("parquet", "messages")
 

@@ -66,8 +66,9 @@ def main(words: Sequence[str]) -> int:
     stored = (settings.folder / "config.toml").is_file()
     if os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
         check_beginning(settings, resume=arguments.resume and stored)
+    from agentrl.cluster import Place, follow_torchrun
     from agentrl.rollout import TooManyFaults
-    from agentrl.run import Place, follow_torchrun, train
+    from agentrl.train import train
 
     place = Place.found()
     if place is not None and place.rank:
@@ -108,7 +109,7 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
     from agentrl.settings import absent_comments, chosen_comments
 
     if card is not None:
-        from agentrl.run import forecast
+        from agentrl.preflight import forecast
 
         for line in forecast(settings, card):
             print(line, flush=True)

@@ -19,7 +19,8 @@ import numpy as np
 
 from agentrl.cli import _view_report
 from agentrl.cli._parser import Parser, seed
-from agentrl.graph import KINDS, StepGraph, newest_graph, read_graph, to_json, word
+from agentrl.exchange import KINDS, newest_graph, to_json, word
+from agentrl.graph import StepGraph, read_graph
 from agentrl.types import Status
 
 

@@ -20,7 +20,7 @@ from rich.live import Live
 
 from agentrl.cli._parser import Parser
 from agentrl.cli._watch_frame import drawn
-from agentrl.run import Frame, frame
+from agentrl.runs import Frame, frame
 
 OVER = ("finished", "stopped", "dead", "unknown")  # states at which the command ends
 

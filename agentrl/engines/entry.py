@@ -28,7 +28,7 @@ class Launcher(Protocol):
     near: bool
 
     def start(self, number: int, command: Any, model: Path) -> Any:
-        """Start server `number` with the weights in folder `model`; returns an `agentrl.engines.WatchedServer`."""
+        """Start server `number` with the weights in folder `model`; returns the started server."""
         ...
 
 

@@ -1,7 +1,6 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
-from agentrl.env.checked import checked_observation, checked_result
-from agentrl.env.foreign import ForeignEnv, ForeignProgram, start_python
+from agentrl.env.checked import checked_observation, checked_result, raised_at
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -14,13 +13,12 @@ from agentrl.env.hooks import (
     kind_of,
     plays_at_random,
     prompt_of,
+    random_share,
     tasks_of,
 )
-from agentrl.env.limits import Limits
-from agentrl.env.origin import raised_at
+from agentrl.env.limits import Limits, deadline
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
-from agentrl.env.players import random_share
 from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import (
     Bare,
@@ -39,7 +37,7 @@ from agentrl.env.prompt import (
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
-from agentrl.env.time_limit import deadline
+from agentrl.foreign.foreign import ForeignEnv, ForeignProgram, start_python
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 __all__ = [

@@ -7,9 +7,8 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.config import Entry
 from agentrl.env.hooks import EnvironmentFile
-from agentrl.env.inline import InlinePool
 from agentrl.env.limits import START_S, Limits
-from agentrl.env.pool import Pool
+from agentrl.env.pool import InlinePool, Pool
 from agentrl.env.processes import WorkerPool
 from agentrl.env.protocol import Env
 from agentrl.env.threads import ThreadPool

@@ -3,7 +3,7 @@
 Light environments run in this process, environments whose steps wait run in threads, and heavy environments run in
 pinned worker processes. A handle plays one episode at a time. If a method of the environment raises, takes too long or
 returns a value of the wrong kind, the handle's call raises an `EnvFault`, which affects that episode only. A light
-environment that hangs in C code blocks this process, because no time limit interrupts it (`agentrl.env.time_limit`).
+environment that hangs in C code blocks this process, because no time limit interrupts it (`agentrl.env.limits`).
 """
 
 import signal
@@ -20,11 +20,10 @@ from agentrl.env.checked import (
     checked_result,
     checked_reward,
     clipped,
+    raised_at,
 )
-from agentrl.env.limits import START_S
-from agentrl.env.origin import raised_at
+from agentrl.env.limits import START_S, Expired, deadline
 from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
-from agentrl.env.time_limit import Expired, deadline
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
 
 BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which makes the instance if needed
@@ -232,3 +231,43 @@ def _carry_out(env: Env, action: Action) -> StepResult:
     if take_replies is None:
         raise TypeError("the environment sends errands and has no method `returned(replies)` that takes the replies")
     return take_replies(action)
+
+
+class InlineHandle(Handle):
+    """One instance in this process."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+
+    async def call(self, method: str, *args: Any) -> Any:
+        return getattr(self.slot, method)(*args)
+
+
+class InlinePool(Pool):
+    """Instances in this process, reused between episodes."""
+
+    def __init__(
+        self,
+        make: Callable[[], Env],
+        expert: Callable[[Env, str, int], Any] | None = None,
+        timeout_s: float = 60.0,
+        start_s: float = START_S,
+        output_chars: int | None = None,
+    ) -> None:
+        """See Slot."""
+        self._build = (make, expert, timeout_s, start_s, output_chars)
+        self._idle: list[InlineHandle] = []
+
+    def acquire(self) -> InlineHandle:
+        return self._idle.pop() if self._idle else InlineHandle(Slot(*self._build))
+
+    def release(self, handle: InlineHandle, *, broken: bool) -> None:
+        if broken:
+            handle.slot.close()
+        else:
+            self._idle.append(handle)
+
+    def close(self) -> None:
+        for handle in self._idle:
+            handle.slot.close()
+        self._idle.clear()

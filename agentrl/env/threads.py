@@ -14,10 +14,9 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from agentrl.env.limits import START_S
+from agentrl.env.limits import START_S, Expired
 from agentrl.env.pool import BEGINNINGS, Handle, Pool, Slot
 from agentrl.env.protocol import Env
-from agentrl.env.time_limit import Expired
 from agentrl.types import EnvFault
 
 MOST_GIVEN_UP = 256  # largest number of calls that may hang at the same time; each uses memory until it returns

@@ -1,23 +1,34 @@
 """Evaluation on panels, intervals, paired comparison, replay of stored episodes, continuations from stored steps."""
 
-from agentrl.evaluate.attacks import ATTACKS, Attack
 from agentrl.evaluate.branched_graph import attach_branches, mark_row, with_run_rewards
-from agentrl.evaluate.certainty import CERTAIN_IN_WORDS, CERTAIN_ITERATIONS, certain_too_early
-from agentrl.evaluate.comparison import NOT_PLAYED, caveats, compare, read_report
-from agentrl.evaluate.continuations import Place, continuation_returns, find_place, play_on
+from agentrl.evaluate.certainty import CERTAIN_IN_WORDS, CERTAIN_ITERATIONS, Finding, Severity, certain_too_early
+from agentrl.evaluate.comparison import (
+    MODES,
+    NOT_PLAYED,
+    caveats,
+    chosen_evaluations,
+    compare,
+    evaluation_rank,
+    evaluations,
+    read_report,
+)
+from agentrl.evaluate.continuations import Place, branch_summary, continuation_returns, find_place, play_on
 from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.failures import without_answer
-from agentrl.evaluate.finding import Finding, Severity
-from agentrl.evaluate.monte_carlo import branch_summary
 from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
-from agentrl.evaluate.run_evaluations import MODES, chosen_evaluations, evaluation_rank, evaluations
-from agentrl.evaluate.samples import Sample, majority_at_k, pass_at_k
-from agentrl.evaluate.samples import summary as sample_summary
+from agentrl.evaluate.samples import (
+    Sample,
+    majority_at_k,
+    pass_at_k,
+    samples_of_graph,
+    samples_of_report,
+    summary as sample_summary,
+)
 from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, minimum_detectable, paired_bootstrap, wilson
-from agentrl.evaluate.stored_samples import samples_of_graph, samples_of_report
+from agentrl.preflight.attacks import ATTACKS, Attack
 
 __all__ = [
     "ATTACKS",

@@ -4,9 +4,33 @@ Nearly all copies of a task then decide alike, and credit has no other decision 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from agentrl.evaluate.decisions import SituationRow, pooled
-from agentrl.evaluate.finding import Finding
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A finding of a health rule on a run.
+
+    Attributes:
+        rule: name of the rule.
+        severity: error (the run is broken), warning (the run is likely to learn nothing) or note.
+        text: one sentence with numbers and advice.
+        stage, iteration: `stage` and `step` of the line of metrics at which the rule was broken.
+        subject: the thing that breaks the rule, such as a decision, if several things can break it; else empty.
+    """
+
+    rule: str
+    severity: Severity
+    text: str
+    stage: str
+    iteration: int
+    subject: str = ""
+
 
 CERTAIN_ITERATIONS = 10  # the first ten iterations of a run are compared with its latest ten
 # Smallest number of groups with several decisions in one state: needed at the start, and in the latest iterations.

@@ -23,7 +23,7 @@ from agentrl.types import Status
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
 
 # Suffix of an agent's name. A chain of such an agent is a part of its caller's episode and has that episode's outcome.
-# Programs that send several requests at once have such chains (`agentrl.rollout.program`).
+# Programs that send several requests at once have such chains (`agentrl.programs`).
 CALLED = "/called"
 
 COLUMNS: Mapping[str, type] = MappingProxyType(

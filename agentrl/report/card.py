@@ -18,7 +18,8 @@ from agentrl.files import read_json
 from agentrl.report.read_run import read_rows
 from agentrl.report.run_about import recipe_difference
 from agentrl.report.run_curve import phase_seconds, read_timings
-from agentrl.run import read_config, read_findings, setting, versions, wall_seconds
+from agentrl.run import read_findings, versions, wall_seconds
+from agentrl.runs import read_config, setting
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 Row = Mapping[str, Any]

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.credit import Credit, agreement
-from agentrl.graph import KINDS, PLAYED, PROBE, StepGraph, mean, word
+from agentrl.exchange import KINDS, word
+from agentrl.graph import PLAYED, PROBE, StepGraph, mean
 from agentrl.report.credit_schema import CreditData, EdgeData, EpisodeData, GroupData, MethodData, StepsData
 from agentrl.report.credit_words import explained_options, why
 from agentrl.report.printable import cut, numbers, printable

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from agentrl.evaluate import caveats, compare, evaluations
-from agentrl.graph import PLAYED, StepGraph, word
+from agentrl.exchange import word
+from agentrl.graph import PLAYED, StepGraph
 from agentrl.report.printable import printable
 from agentrl.report.run_about import OF_THE_RUN, flat
 from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from agentrl.evaluate import situation_names
-from agentrl.graph import PLAYED, StepGraph, word
+from agentrl.exchange import word
+from agentrl.graph import PLAYED, StepGraph
 from agentrl.report.printable import printable
 from agentrl.report.run_schema import (
     EndingCell,

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.graph import KINDS, StepGraph, word
+from agentrl.exchange import KINDS, word
+from agentrl.graph import StepGraph
 from agentrl.types import Status
 
 TRAINING, EVALUATION = "iteration", "evaluation"

@@ -19,7 +19,7 @@ from agentrl.rollout.context import ContextPolicy
 from agentrl.rollout.player import Player
 
 if TYPE_CHECKING:
-    from agentrl.rollout.program import Program
+    from agentrl.programs import Program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Agent:
         context: the agent's context, which makes the prompts from the history.
         limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
-        program: plays the agent's episodes, see `agentrl.rollout.program`. If None, the policy answers turn by turn.
+        program: plays the agent's episodes, see `agentrl.programs`. If None, the policy answers turn by turn.
     """
 
     name: str

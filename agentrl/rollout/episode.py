@@ -171,7 +171,7 @@ async def _with_retries(
 
 def _program_episode() -> Any:
     """The class of episodes that programs play. Its module has an HTTP server, so only runs with programs import it."""
-    from agentrl.rollout.program.episode import ProgramEpisode
+    from agentrl.programs.episode import ProgramEpisode
 
     return ProgramEpisode
 

@@ -14,7 +14,7 @@ from agentrl.rollout.records import StepRecord
 from agentrl.types import Task
 
 if TYPE_CHECKING:
-    from agentrl.rollout.program import Program
+    from agentrl.programs import Program
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ class StepRecord:
         added: [T] int64, the prompt tokens that the step adds.
         continues: do the tokens `added` continue the path of an earlier step? If not, they are a fresh prompt.
         follows: the step whose path the tokens `added` continue; None for the episode's previous step. Programs may
-            have several conversations in one episode (`agentrl.rollout.program`).
+            have several conversations in one episode (`agentrl.programs`).
         generation: the answer.
         action: the action in the answer.
         valid: was the answer in the right format?
@@ -75,7 +75,7 @@ class EpisodeRecord:
         caller: the step that called this agent; None for the agent that the task was given to.
         called: the chains of the agents that this chain called, in the order of the calls.
         beside: the chain is a part of its caller's episode, was played at the same time, and has the outcome of that
-            episode (`agentrl.rollout.program.chains`).
+            episode (`agentrl.programs.chains`).
         tree: number of the chain's tree in the group. None puts the chain into a tree of its own.
         kind: kind of the steps that only this chain played: PLAYED, CANDIDATE or PROBE.
         steps: the steps, in the order of time.

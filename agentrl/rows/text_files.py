@@ -2,14 +2,63 @@
 
 import csv
 import io
+import json
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrl.files import read_json, read_jsonl, read_text
-from agentrl.rows.values import typed
+
+MISSING = ("", "nan", "na", "n/a", "null", "none")  # a cell with such a text, in upper or lower case, has no value
+
+
+def plain(value: Any) -> Any:
+    """A value of a row, in types that JSON has.
+
+    Arrays become lists, NumPy scalars become Python's scalars, dates and times become texts. Values of other types are
+    returned unchanged.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.isoformat() if isinstance(value, date | time) else value  # `datetime` is a subclass of `date`
+
+
+def is_number(value: Any) -> bool:
+    """Is the value a number? True and False are not numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def typed(cells: Sequence[str]) -> list[Any]:
+    """The cells of one CSV column as values.
+
+    A column becomes numbers, booleans, or lists and objects if every cell with a value is written as JSON writes such a
+    value. In such a column, a cell without a value (`MISSING`) becomes None. Any other column stays text, and only its
+    empty cells become None. So a text column keeps "007" and "NaN" as they are.
+    """
+    values = [_json(cell) for cell in cells]
+    filled = [one for cell, one in zip(cells, values, strict=True) if cell.strip().lower() not in MISSING]
+    if filled and (all(map(is_number, filled)) or all(isinstance(one, bool) for one in filled)):
+        return [None if cell.strip().lower() in MISSING else one for cell, one in zip(cells, values, strict=True)]
+    if filled and all(isinstance(one, list | dict) for one in filled):
+        return [None if not cell.strip() else one for cell, one in zip(cells, values, strict=True)]
+    return [cell or None for cell in cells]
+
+
+def _json(cell: str) -> Any:
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -46,7 +95,7 @@ def read_json_rows(path: Path) -> Lines:
 def read_csv_rows(path: Path) -> Lines:
     """The rows of a table whose first line names the columns.
 
-    A quoted cell may hold line ends. `agentrl.rows.values.typed` gives the cells of a column their types.
+    A quoted cell may hold line ends. `agentrl.rows.text_files.typed` gives the cells of a column their types.
 
     Raises:
         ValueError: the file is missing or is no UTF-8, a column has no name or the name of another column, a row has

@@ -40,8 +40,7 @@ class Policies:
         vocabularies: vocabulary of each policy whose model is made from scratch.
         at: the checkpoint from which the models are loaded; None for a new run. `restore` and `load_state_dict` load
             the rest of the checkpoint.
-        ranks: the processes that share the learners (`agentrl.run.ranks`). Every process makes `Policies` and calls the
-            same methods.
+        ranks: the processes that share the learners. Every process makes `Policies` and calls the same methods.
 
     Raises:
         ValueError: a model cannot be loaded, or the checkpoint holds another model.

@@ -1,4 +1,4 @@
-"""A run: its settings, folder, state, metrics, rollouts and policies, all of which `agentrl.run.train` uses."""
+"""A run: its settings, folder, state, metrics, rollouts and policies, all of which `agentrl.train.train` uses."""
 
 import json
 import math
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from agentrl.cluster.learner_group import LearnerGroup
+from agentrl.cluster.ranks import LeadingPolicies
 from agentrl.credit import Credit
 from agentrl.env import kind_of
 from agentrl.evaluate import Finding
@@ -22,12 +24,9 @@ from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
-from agentrl.run.learner_group import LearnerGroup
 from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
-from agentrl.run.now import Now
 from agentrl.run.policies import Policies
-from agentrl.run.progress import Progress
-from agentrl.run.ranks import LeadingPolicies
+from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
 from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
@@ -336,7 +335,7 @@ def _rollouts(settings: Settings) -> Rollouts:
     cluster = settings.tables.cluster
     if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
-    from agentrl.run.ray_driver import RayRollouts  # imports Ray, which is optional
+    from agentrl.cluster.ray_driver import RayRollouts  # imports Ray, which is optional
 
     return RayRollouts(settings)
 

@@ -9,7 +9,7 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.credit import CreditMethod
 from agentrl.report import EVALUATION, TRAINING, Asked, Source, sources
-from agentrl.run import read_config, read_lines, setting, status_of
+from agentrl.runs import read_config, read_lines, setting, status_of
 from agentrl.secret import scrubbed
 from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status

@@ -3,11 +3,9 @@
 from agentrl.settings.agents import POLICY, agent_sections, resolve_agents
 from agentrl.settings.defaults import turns_of
 from agentrl.settings.explain import absent_comments, chosen_comments, explained, known_keys, meanings
+from agentrl.settings.fits import fillers
 from agentrl.settings.recipe import Settings
-from agentrl.settings.requirements import fillers
-from agentrl.settings.shipped import find as find_recipe
-from agentrl.settings.shipped import needs_of
-from agentrl.settings.shipped import shipped as shipped_recipes
+from agentrl.settings.shipped import find as find_recipe, needs_of, shipped as shipped_recipes
 
 __all__ = [
     "POLICY",

@@ -14,9 +14,7 @@ from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
-from agentrl.settings import agents, defaults, old_keys, overlap, requirements
-from agentrl.settings.guides import check_guide
-from agentrl.settings.scores import check_scores
+from agentrl.settings import agents, defaults, fits, old_keys
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
@@ -77,18 +75,18 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        self.notes += filter(None, [overlap.note(self.tables)])
+        self.notes += filter(None, [fits.overlap_note(self.tables)])
         self._check_stages()
 
     @property
     def provision(self) -> float:
         """Number of groups that are begun per group that a batch takes."""
-        return overlap.provision_of(self.rollout)
+        return fits.provision_of(self.rollout)
 
     @property
     def keeps_leftover(self) -> bool:
         """Do groups that did not finish in a batch continue in the next batch?"""
-        return overlap.keeps_leftover(self.rollout)
+        return fits.keeps_leftover(self.rollout)
 
     @property
     def imitates(self) -> bool:
@@ -106,8 +104,8 @@ class Settings:
     def _check_stages(self) -> None:
         """Raises ValueError if two sections do not fit together. No section can check this alone."""
         tables = self.tables
-        check_scores(self.score, tables.scoring, self.reward, self.agents)
-        check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
+        fits.check_scores(self.score, tables.scoring, self.reward, self.agents)
+        fits.check_guide(tables, self.guide, self.rollout, self.credit, self.regularizers, len(self.agents))
         if tables.run.iterations and not tables.sampling.temperature:
             raise ValueError(
                 "sampling.temperature = 0: greedy rollouts of a task are all the same, so there is nothing to learn "
@@ -144,10 +142,10 @@ class Settings:
         if not any(agent.trained for agent in self.agents.values()):
             raise ValueError("no agent is trained: set trained=true for one of [agents]")
         if tables.run.iterations:
-            own = requirements.fillers(self.credit, self.context, self.env)
-            filled = requirements.filled_columns(tables.critic, self.rollout.hooks, own)
-            requirements.check_columns(self.credit.hooks, filled)
-            requirements.check_agents(self.credit.hooks, len(self.agents), program is not None)
+            own = fits.fillers(self.credit, self.context, self.env)
+            filled = fits.filled_columns(tables.critic, self.rollout.hooks, own)
+            fits.check_columns(self.credit.hooks, filled)
+            fits.check_agents(self.credit.hooks, len(self.agents), program is not None)
             self._check_rollout()
 
     def _check_program(self) -> None:
@@ -169,7 +167,7 @@ class Settings:
     def _check_rollout(self) -> None:
         """Raises ValueError if the rollout method and other sections do not fit together."""
         tables, fills, name = self.tables, self.rollout.hooks.fills, self.rollout.name
-        overlap.check(tables, self.rollout, [agent.env for agent in self.agents.values()])
+        fits.check_overlap(tables, self.rollout, [agent.env for agent in self.agents.values()])
         if self.episodes > MANY:
             raise ValueError(
                 f"rollout.name={name} makes {self.episodes} episodes per iteration, and the limit is {MANY}: lower "

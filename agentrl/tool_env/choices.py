@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool import Calls, Malformed
-from agentrl.tool import action as tool_action
+from agentrl.tool import Calls, Malformed, action as tool_action
 
 CANONICAL = ('{"calls": ', '{"answer": ')  # how every text of `agentrl.tool.action` begins
 

@@ -11,21 +11,63 @@ Every episode has a new object, so what a method stores in `self` is the state o
 docs/environments.md for a class that lists its actions (`_actions`) and has an expert (`_expert`).
 """
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import create_model
 
 from agentrl.catalogue import nearest
-from agentrl.env import Env, Prompt
+from agentrl.env import Env, Move, Prompt, random_share
 from agentrl.rows import Row
-from agentrl.tool import calls
-from agentrl.tool_env.compact import Compact
+from agentrl.tool import calls, random_action
+from agentrl.tool_env.choices import canonical
 from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
-from agentrl.tool_env.own_expert import EXPERTS, OwnExpert
-from agentrl.tool_env.prompt import ToolWords
+from agentrl.tool_env.prompt import Compact, ToolWords
+from agentrl.tool_env.rewards import pick, takes
 from agentrl.tool_env.setup import Rows, Setup, ToolConfig, ToolSource
-from agentrl.types import Task
+from agentrl.types import Observation, Task
+
+EXPERTS = ("expert", "careless", "random")  # names of experts if the class has `_expert`
+
+
+class OwnExpert:
+    """Plays the actions that the method `_expert` of the environment's class returns, or random actions.
+
+    `expert` takes the method's actions. `careless:0.3` takes a random action instead with probability 0.3 per turn;
+    cloning imitates these random actions too. `random` takes random actions only.
+
+    Args:
+        env: an instance of the tool environment.
+        name: `expert`, `careless`, `careless:P` with a probability P, or `random`.
+        seed: with the task's key, the seed of the random choices.
+
+    Raises:
+        ValueError: the name is none of these.
+    """
+
+    def __init__(self, env: Env, name: str, seed: int) -> None:
+        inner = getattr(env, "inner", env)  # the environment inside an `agentrl.tool_env.Listed`
+        assert isinstance(inner, ToolEnv)
+        self._env, self._seed = inner, seed
+        self._slips = random_share(name, inner.setup.env_name, EXPERTS)
+        self._rng = random.Random(seed)
+
+    def reset(self, task: Task) -> None:
+        """Begin an episode."""
+        self._rng = random.Random(f"{self._seed} {task.key}")
+
+    def act(self, observation: Observation) -> Move:
+        """The next move."""
+        if self._slips and self._rng.random() < self._slips:
+            if observation.actions:
+                return Move(self._rng.choice(observation.actions))
+            return Move(random_action(observation, np.random.default_rng(self._rng.getrandbits(32))))
+        method = self._env.instance._expert
+        asked = {"observation": observation.text, "rng": self._rng}
+        written = method(**pick(takes(method), asked, f"{type(self._env.instance).__name__}._expert"))
+        return Move(canonical(written, observation.tools, "_expert"))
 
 
 class Hooks(NamedTuple):

@@ -9,8 +9,19 @@ from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
 from agentrl.env import Verdict, raised_at
-from agentrl.tool import Call, Calls, Malformed, ToolError, ToolFault, ToolSpec, Turn, as_words, run_all, settled
-from agentrl.tool import action as tool_action
+from agentrl.tool import (
+    Call,
+    Calls,
+    Malformed,
+    ToolError,
+    ToolFault,
+    ToolSpec,
+    Turn,
+    action as tool_action,
+    as_words,
+    run_all,
+    settled,
+)
 from agentrl.tool_env.choices import canonical
 from agentrl.tool_env.rewards import STEP, TERMINAL, Scored, pick, score, takes
 from agentrl.tool_env.setup import Setup, ToolConfig

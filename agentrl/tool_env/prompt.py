@@ -1,13 +1,174 @@
 """The prompt of a tool environment: it describes tools, and reads calls in the model's answers."""
 
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentrl.chat import Chat
-from agentrl.env import Parsed, Past, Shown
-from agentrl.tool import Calls, Format, Malformed, Span, load_format
-from agentrl.tool import action as tool_action
-from agentrl.types import Observation, Status
+from agentrl.chat import Chat, template_report
+from agentrl.env import Parsed, Past, Prompt, Shown
+from agentrl.tool import (
+    Call,
+    Calls,
+    Format,
+    Malformed,
+    Span,
+    action as tool_action,
+    calls,
+    function_of,
+    load_format,
+    properties_of,
+)
+from agentrl.types import Message, Observation, Status
+
+UNLISTED = "this is none of the listed actions"
+
+
+class Compact:
+    """Writes a call as the tool's name and the values of its arguments, `find bolt 3`; a final answer as `answer 42`.
+
+    These words alone do not say which call is meant, so an answer of the model chooses the listed action that has the
+    same words. For other words, make a subclass with its own methods `answer` and `plain`.
+
+    Args:
+        system: the system message.
+    """
+
+    rewords = True
+
+    def __init__(self, system: str = "") -> None:
+        self.system = system
+
+    def plain(self, text: str) -> str:
+        """The text of an observation as the model reads it."""
+        return text
+
+    def first(self, observation: Observation) -> str:
+        """The text of the first observation, see `plain`."""
+        return self.plain(observation.text)
+
+    def turn(self, observation: Observation) -> str:
+        """A space and the results of the tools. After a space, a word is the same token as inside a text."""
+        return f" {self.plain(observation.text)}"
+
+    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+        """The first message, and one line per past turn: its action and the results."""
+        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
+        lines = [f"{self.answer(p.action)} = {self.plain(text)}" for p, text in zip(past, seen, strict=True)]
+        return "\n".join([self.first(first), *lines])
+
+    def answer(self, action: str) -> str:
+        """The action in few words; see the class."""
+        return in_words(action)
+
+    def parse(self, text: str, observation: Observation) -> Parsed:
+        """The listed action that has the words of this answer; a malformed call if no listed action has them."""
+        wanted = text.strip()
+        for action in observation.actions:
+            if self.answer(action) == wanted:
+                return Parsed(action, True, Status.OK, len(tool_action.read(action).items))
+        malformed = Calls(items=(Malformed(message=UNLISTED),))
+        return Parsed(tool_action.write(malformed), False, Status.PARSE_ERROR)
+
+
+@functools.lru_cache(maxsize=100_000)
+def in_words(action: str) -> str:
+    """An action of `agentrl.tool.action` in few words."""
+    turn = tool_action.read(action)
+    if turn.answer is not None:
+        return f"answer {' '.join(turn.answer.split())}".strip()
+    return "; ".join(
+        item.message if isinstance(item, Malformed) else " ".join([item.name, *map(_word, item.arguments.values())])
+        for item in turn.items
+    )
+
+
+def _word(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def template_fit(chat: Chat, prompt: Prompt) -> str:
+    """Remarks for the user on this template, one per line; empty if the template fits the prompt.
+
+    Args:
+        chat: the template.
+        prompt: the environment's prompt; the prompt of a tool environment has `form` and `schemas`.
+    """
+    lines = [template_report(chat)]
+    form: Format | None = getattr(prompt, "form", None)
+    schemas = getattr(prompt, "schemas", ())
+    if form is not None and schemas:
+        lines += [_format_line(chat, form, schemas), _role_line(chat), broken_turn(chat, conversation(form, schemas))]
+    return "\n".join(line for line in lines if line)
+
+
+def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
+    """A remark if the template does not teach the format in which the environment reads calls."""
+    if chat.teaches(form.marks):
+        return ""
+    others = []
+    for name in calls.format_names():
+        try:
+            other = calls.load_format(name, schemas)  # type: ignore[arg-type]
+        except ValueError:
+            continue
+        if chat.teaches(other.marks):
+            others.append(name)
+    better = (
+        f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use the words of the template"
+        if others
+        else ""
+    )
+    return f"the chat template does not teach call_format={form.name}, so the system message has the tools{better}"
+
+
+def _role_line(chat: Chat) -> str:
+    if chat.has_tool_role:
+        return ""
+    return "the chat template has no role for tools, so the results of tools become user messages"
+
+
+def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
+    """A chat with every kind of turn: one call, two calls, a final answer, a user message."""
+    schema = schemas[0]
+    name = str(function_of(schema)["name"])  # type: ignore[arg-type]
+    call = form.render(Call(name=name, arguments=dict.fromkeys(properties_of(schema), "x")))  # type: ignore[arg-type]
+    return [
+        Message("user", "q"),
+        Message("assistant", call),
+        Message("tool", "r", name),
+        Message("assistant", f"{call}{form.joint}{call}"),
+        Message("tool", "r", name),
+        Message("tool", "s", name),
+        Message("assistant", form.answer("a")),
+        Message("user", "v"),
+    ]
+
+
+def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
+    """A remark on the first turn that the template changes when later turns follow; empty if it changes none.
+
+    The next prompt adds text after an assistant message, so each compared chat is first cut after such a message.
+    """
+    if not chat.has_tool_role:
+        messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
+    ends = [i + 1 for i, message in enumerate(messages) if message.role == "assistant"]
+    for turn, end in enumerate(ends):
+        following = next((i for i in ends if i > end), len(messages))
+        try:
+            before = chat.render(messages[:end], reply=False)
+            after = chat.render(messages[:following], reply=False)
+        except Exception as error:  # noqa: BLE001  a template may raise anything
+            why = " ".join(str(error).split())[:200]
+            return f"the chat template cannot render a chat with tools at turn {turn}: {why}"
+        prefix = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
+        if not after.startswith(prefix):
+            return (
+                f"the chat template rewrites turn {turn} as soon as turn {turn + 1} begins; the context `full` keeps "
+                "the sampled text of the turn (the context `last_k` writes each prompt from the start)"
+            )
+    return ""
+
 
 NUDGE = "no tool was called: call one, this task ends by a tool"
 

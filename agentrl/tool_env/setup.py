@@ -18,8 +18,7 @@ from agentrl.config import merge, resolve
 from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
 from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
-from agentrl.tool_env.row_types import complaint
-from agentrl.tool_env.tasks import RowTasks, Split, naming_column
+from agentrl.tool_env.tasks import RowTasks, Split, complaint, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
 RESERVED = (*NOT_TOOLS, "step", "done", "weights", "cut", "snapshot", "restore")  # names no tool may have

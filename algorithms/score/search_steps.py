@@ -33,8 +33,7 @@ from pydantic import Field
 
 from agentrl.chat import first_tagged, tagged
 from agentrl.scoring import Chain, Desk, ScoreFault, ScoreOptions, Signals
-from agentrl.tool import Call
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, action as tool_action
 
 PAPER = "arXiv:2505.15107"
 HEADS = ("Doc ", "# ")  # how a document begins in the forms of `agentrl.tool.write_passages`

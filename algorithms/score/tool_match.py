@@ -25,8 +25,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agentrl.scoring import Chain, Desk, ScoreFault, ScoreOptions, Signals
-from agentrl.tool import Call
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, action as tool_action
 
 PAPER = "arXiv:2504.13958"
 UNREAD = "\0unread"  # the name of a call that cannot be read; no tool has it

@@ -28,7 +28,7 @@ from benchmarks.reliability.recipes import CONFIGURATIONS, recipe
 
 PRELOADED = [
     "benchmarks.reliability.child",
-    "agentrl.run.training",
+    "agentrl.train",
     "agentrl.cli.train",
     "agentrl.report",
     "transformers.models.qwen3.modeling_qwen3",

@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from agentrl.config import resolve
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from agentrl.tool_env import Done, ToolConfig
 
 # A number with everything that is attached to it, so that 1e42, 42/7, 40+2, 42² and "1,2" do not count as the answers

@@ -14,13 +14,13 @@ from agentrl.tool import (
     CodeRunner,
     CodeSession,
     Convention,
+    action as tool_action,
     describe_code,
     fenced_code,
     shared_runner,
     with_print,
     without_infra_error,
 )
-from agentrl.tool import action as tool_action
 from agentrl.tool_env import Done, ToolConfig
 
 NUMBER = re.compile(r"-?\d+")

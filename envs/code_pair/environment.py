@@ -14,8 +14,7 @@ from agentrl.envs.code_repair.environment import Compact
 from agentrl.envs.code_repair.tasks import offered_edit, solvable
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.environment import EXPERTS
-from agentrl.tool import Call
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, action as tool_action
 from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 

@@ -11,8 +11,7 @@ from agentrl.envs.code_repair.mutate import Mutation
 from agentrl.envs.code_repair.workspace import unique_edit
 from agentrl.envs.code_repo.mistakes import mistakes, same_meaning
 from agentrl.envs.code_repo.repository import Config, Repository, definitions, runner_of
-from agentrl.tool import Call
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, action as tool_action
 from agentrl.tool_env import Listed, environment
 from agentrl.types import Observation, StepResult, Task
 

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from agentrl.envs.desk.booking_cases import FREE_DAYS, ROOM_DAYS, ROOMS, write_case
 from agentrl.envs.desk.counter import ASKS, TELL, TRANSFER, Config, Counter, say
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from agentrl.tool_env import environment
 
 POLICY = f"""\

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from agentrl.envs.desk.customer import STOP, Mood, frank, holds, opening, reply
 from agentrl.envs.desk.people import Case
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from agentrl.tool_env import ToolConfig
 
 RESPOND, TRANSFER = "respond", "transfer_to_human_agents"

@@ -8,8 +8,7 @@ from typing import Any
 from agentrl import tool_env
 from agentrl.env import Parsed, Past, Shown
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
-from agentrl.tool import Call, Calls, Malformed
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, Calls, Malformed, action as tool_action
 from agentrl.types import Observation, Status
 
 CACHED_CHARS = 400  # the words of shorter actions are cached, because listed actions are shorter and occur again

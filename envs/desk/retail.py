@@ -12,8 +12,7 @@ from agentrl.config import resolve
 from agentrl.envs.desk.counter import ASKS, TELL, TRANSFER, Config, Counter, case_of_instruction, say
 from agentrl.envs.desk.retail_cases import write_case
 from agentrl.envs.desk.taubench import tables
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from agentrl.tool_env import environment
 
 REASONS = ("no longer needed", "ordered by mistake")

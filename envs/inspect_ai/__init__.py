@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Bare, ForeignEnv, ForeignProgram, Prompt
+from agentrl.env import Bare, Prompt
 from agentrl.envs._foreign import Options, program
+from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Env, ForeignEnv, ForeignProgram, Plain, Prompt, Verdict
+from agentrl.env import Env, Plain, Prompt, Verdict
 from agentrl.envs._foreign import Options, program
+from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
 from agentrl.types import Task

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Env, ForeignEnv, ForeignProgram, Move, Prompt, random_share
+from agentrl.env import Env, Move, Prompt, random_share
 from agentrl.envs._foreign import Answer, Options, TaggedAnswer, program
+from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.types import Observation, Task
 
 WAITS = True  # a step waits for the process that plays

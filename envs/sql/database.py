@@ -12,8 +12,7 @@ from agentrl.envs.sql.compare import same_result, same_set
 from agentrl.envs.sql.guarded import Limits, Result, Source, run_query
 from agentrl.envs.sql.queries import candidates, kinds_of
 from agentrl.envs.sql.questions import Problem, values_in, write_problem
-from agentrl.tool import ToolError, ToolFault
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, ToolFault, action as tool_action
 from agentrl.tool_env import ToolConfig
 
 LIST, SCHEMA, QUERY, ANSWER = "list_tables", "schema", "query", "answer"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from agentrl import tool_env
 from agentrl.env import Parsed, Past
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
-from agentrl.tool import Call, Calls, Malformed
-from agentrl.tool import action as tool_action
+from agentrl.tool import Call, Calls, Malformed, action as tool_action
 from agentrl.types import Observation, Status
 
 VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Bare, Env, ForeignProgram, Prompt
+from agentrl.env import Bare, Env, Prompt
 from agentrl.envs._foreign import Options, program
 from agentrl.envs.textarena.environment import OPPONENT, Seat, TextArena
+from agentrl.foreign import ForeignProgram
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays

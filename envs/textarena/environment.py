@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentrl.env import ForeignEnv
+from agentrl.foreign import ForeignEnv
 from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
 
 OPPONENT = "opponent"

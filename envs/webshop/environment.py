@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentrl.envs.webshop.brief import brief, brief_actions, resolve
-from agentrl.envs.webshop.brief import task as brief_task
+from agentrl.envs.webshop.brief import brief, brief_actions, resolve, task as brief_task
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.market import open_market
 from agentrl.envs.webshop.pages import DONE, INDEX, RESULTS, State

@@ -6,8 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentrl.envs.webshop import catalogue as stock
-from agentrl.envs.webshop import generate, nouns, search, store
+from agentrl.envs.webshop import catalogue as stock, generate, nouns, search, store
 from agentrl.envs.webshop.catalogue import Catalogue
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.goals import Goal, Goals, HumanGoals, SyntheticGoals, sample_prices, shuffled

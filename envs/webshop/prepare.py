@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.cli import Parser
-from agentrl.envs.webshop import catalogue as stock
-from agentrl.envs.webshop import goals, json_stream, nouns, products, store
+from agentrl.envs.webshop import catalogue as stock, goals, json_stream, nouns, products, store
 from agentrl.envs.webshop.analysis import terms
 from agentrl.envs.webshop.merge import merge
 from agentrl.envs.webshop.nouns import Extractor

@@ -26,8 +26,8 @@ def test_one_batch_of_the_driver(path, provision):
 def test_playing_ahead_overlaps_with_updates(path, tmp_path):
     from stand_ins import Times, open_stand_in, recipe
 
-    from agentrl.run.overlap import reinforce_ahead
-    from agentrl.run.training import reinforce
+    from agentrl.train import reinforce
+    from agentrl.train_ahead import reinforce_ahead
 
     seconds = {}
     times = Times(token_s=0.02, most_turns=6, update_s=20.0)

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from agentrl.cli import main
-from agentrl.graph.jsonl import steps_graph
+from agentrl.exchange.jsonl import steps_graph
 from agentrl.graph.store import HEAD, graph_to_bytes
 from agentrl.run import RunFolder
 from tests.cli.bad_words import complaint

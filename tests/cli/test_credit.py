@@ -10,7 +10,8 @@ import pytest
 
 from agentrl.algorithms.credit import grpo
 from agentrl.cli.credit import main
-from agentrl.graph import read_steps, write_graph
+from agentrl.exchange import read_steps
+from agentrl.graph import write_graph
 
 ROWS = [
     {"group": "g", "episode": "b", "turn": 0, "reward": 0, "state": "s"},

@@ -156,7 +156,7 @@ def test_brackets_of_a_needs_line_are_kept_whole(tmp_path, capsys, monkeypatch):
 
 
 def test_ray_is_named_where_the_cluster_needs_it(tmp_path, capsys, monkeypatch):
-    from agentrl.run import trials
+    from agentrl.preflight import trials
 
     monkeypatch.setattr(trials, "find_spec", lambda name: None)
     cluster = ("cluster.address=local", "cluster.workers=1")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.graph import StepGraph, from_messages, read_any, read_graph, read_tables, to_messages, write_graph
+from agentrl.exchange import from_messages, read_any, read_tables, to_messages
+from agentrl.graph import StepGraph, read_graph, write_graph
 from tests.cli.bad_words import complaint
 from tests.graph.test_store import assert_same
 from tests.report.pages import graph_of, household

@@ -11,7 +11,7 @@ from agentrl.cli import main
 from agentrl.cli._serve_mcp import address
 from agentrl.config import Entry, resolve
 from agentrl.env import EnvironmentFile, tasks_of
-from agentrl.serve import McpTable
+from agentrl.foreign import McpTable
 from agentrl.tool import run_all
 from agentrl.tool_env import environment
 

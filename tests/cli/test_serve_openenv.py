@@ -7,7 +7,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.config import Entry, resolve
 from agentrl.env import Slot
-from agentrl.serve import OpenEnvTable
+from agentrl.foreign import OpenEnvTable
 from agentrl.types import EnvFault
 
 SUMS = resolve("envs", {"name": "tests.toys.sums"})

@@ -186,7 +186,7 @@ def test_a_stopped_run_says_how_to_go_on_if_it_has_stored_something(place, capsy
     def interrupted(settings, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentrl.run.train", interrupted)
+    monkeypatch.setattr("agentrl.train.train", interrupted)
     words = ["train", str(place / "tiny.toml"), f"run.folder={place}"]
     assert main(words) == 130
     assert capsys.readouterr().err == "agentrl: stopped; nothing was stored yet\n"

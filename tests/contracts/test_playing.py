@@ -17,8 +17,7 @@ from tests.algorithms.credit.steps import chain, graph_of
 from tests.chat.chats import chat
 from tests.contracts.every import entry
 from tests.rollout.expanding import expand, expansion, walks
-from tests.rollout.playing import entry as environment
-from tests.rollout.playing import script
+from tests.rollout.playing import entry as environment, script
 
 ROLLOUT, CONTEXT, SAMPLER = (catalogue.names(kind) for kind in ("rollout", "context", "sampler"))
 

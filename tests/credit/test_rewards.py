@@ -8,7 +8,8 @@ import pytest
 
 from agentrl.config import override
 from agentrl.credit import rescore, resolve_rewards, reward_metrics, signal_names
-from agentrl.graph import StepGraph, expand, paths, steps_graph, tree_down
+from agentrl.exchange import steps_graph
+from agentrl.graph import StepGraph, expand, paths, tree_down
 from agentrl.rollout import build_graph
 from agentrl.settings import Settings
 from tests.rollout.test_records import A, episode, step

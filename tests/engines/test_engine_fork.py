@@ -8,7 +8,7 @@ import torch
 
 from agentrl.engines import Sampling
 from agentrl.engines.distribution import full_entropy, top_entropy
-from agentrl.engines.slots import Slots
+from agentrl.engines.hf.slots import Slots
 from tests.engines.engines import VOCAB, engine_of, make, plain_greedy, plain_logprobs, request, returned_logprobs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines.forwards import PackedRunner
+from agentrl.engines.hf.forwards import PackedRunner
 from tests.engines.engines import (
     END,
     VOCAB,

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines.forwards import PackedRunner, PlainRunner, choose_runner
-from agentrl.engines.kv_store import Store
-from agentrl.engines.slot_attention import Planner, Segment, attend, running
-from agentrl.engines.slots import Slots
-from agentrl.engines.support import unsupported
+from agentrl.engines.hf.forwards import PackedRunner, PlainRunner, choose_runner, unsupported
+from agentrl.engines.hf.kv_store import Store
+from agentrl.engines.hf.slot_attention import Planner, Segment, attend, running
+from agentrl.engines.hf.slots import Slots
 from tests.engines.engines import MAKERS, make
 
 

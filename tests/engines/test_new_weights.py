@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines.kv_store import Store
+from agentrl.engines.hf.kv_store import Store
 from agentrl.model import Weights
 from tests.engines.engines import engine_of, make, plain_logprobs, request
 

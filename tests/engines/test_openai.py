@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentrl.engines import from_word
 from agentrl.engines import openai as openai_engine
-from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy
+from agentrl.engines.openai import Endpoint, EndpointLost, OpenAIPolicy, from_word
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.evaluate import evaluate
 from agentrl.evaluate.evaluation import outcome

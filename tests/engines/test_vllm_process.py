@@ -21,9 +21,8 @@ from typing import Any
 import pytest
 import torch
 
-from agentrl.engines import Sampling, Serving
-from agentrl.engines import vllm as entry
-from agentrl.engines.vllm_process import GUARD, option_words
+from agentrl.engines import Sampling, Serving, vllm as entry
+from agentrl.engines.vllm.process import GUARD, option_words
 from tests.engines.engines import request
 from tests.toys.runs import tiny_model
 

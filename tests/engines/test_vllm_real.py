@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.engines import HfEngine, Sampling, Serving
-from agentrl.engines import vllm as entry
+from agentrl.engines import HfEngine, Sampling, Serving, vllm as entry
 from agentrl.model import Lora, ModelConfig, NewModel, load_model
 from tests.engines.engines import request, returned_logprobs
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from agentrl.env import Slot, checked_observation, checked_result, deadline
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.types import EnvFault, Observation, StepResult, Task
 from tests.toys import faulty, walk
 

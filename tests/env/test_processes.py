@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from agentrl.env import Limits, make_pool, tasks_of
-from agentrl.env import processes as workers
-from agentrl.env.inline import InlinePool
+from agentrl.env import Limits, make_pool, processes as workers, tasks_of
+from agentrl.env.pool import InlinePool
 from agentrl.env.processes import WorkerPool
 from agentrl.rollout import ExpertActor, PolicyActor, Random
 from agentrl.types import EnvFault, Status, Task

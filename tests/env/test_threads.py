@@ -9,15 +9,14 @@ from typing import ClassVar
 import pytest
 
 from agentrl.env import Limits, ThreadPool, make_pool, tasks_of
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.env.threads import Thread
 from agentrl.graph.store import graph_to_bytes
 from agentrl.rollout import Scripted, build_graph
 from agentrl.tool_env import environment
 from agentrl.types import EnvFault, Status
 from tests.rollout.playing import FAULTY, entry, play_all, player, right, script
-from tests.tool_env.test_tool_env import ON as SUMS
-from tests.tool_env.test_tool_env import written
+from tests.tool_env.test_tool_env import ON as SUMS, written
 from tests.toys import faulty, sums
 
 ON = entry(FAULTY)

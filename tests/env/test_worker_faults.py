@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.env import Limits, make_pool
-from agentrl.env import processes as workers
+from agentrl.env import Limits, make_pool, processes as workers
 from agentrl.env.processes import WorkerPool
 from agentrl.types import Status, Task
 from tests.rollout.playing import FAULTY, entry, play_all, player, right, script

@@ -10,7 +10,7 @@ import pytest
 
 from agentrl.evaluate import SituationRow, certain_too_early, pooled, situation_rows
 from agentrl.evaluate.decisions import kind_of_action
-from agentrl.graph import steps_graph
+from agentrl.exchange import steps_graph
 
 # Two copies of one task. Both begin in A. The first takes there, walks to B, walks back to A, walks to B and wins; the
 # second takes at once, then stays in C by looking, and loses.

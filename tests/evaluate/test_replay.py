@@ -16,8 +16,7 @@ from agentrl.rollout import Random, build_graph
 from agentrl.settings import Settings
 from agentrl.types import Status
 from tests.rollout.playing import FAULTY, WALK, entry, play_all, player
-from tests.rollout.test_agent_calls import BOSS, crew
-from tests.rollout.test_agent_calls import run as called
+from tests.rollout.test_agent_calls import BOSS, crew, run as called
 
 SUMS = "tests.toys.sums"
 ON = entry(SUMS)

@@ -37,7 +37,9 @@ MISMATCH = 1e-5  # absolute, of mismatch_max and mismatch_mean, which are roundi
 
 def train_toy(folder: Path, *overrides: str, resume: bool = False) -> Path:
     """The folder of the toy run, trained under `folder`."""
-    from agentrl.run import Progress, Settings, train
+    from agentrl.run import Progress
+    from agentrl.settings import Settings
+    from agentrl.train import train
 
     settings = Settings.load(RECIPE, [f"run.folder={folder}", *overrides])
     train(settings, resume=resume, progress=Progress(quiet=True))

@@ -12,7 +12,9 @@ import pytest
 from agentrl.cli import main
 from agentrl.files import read_toml
 from agentrl.gym import check_env
-from agentrl.run import Progress, Settings, train
+from agentrl.run import Progress
+from agentrl.settings import Settings
+from agentrl.train import train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from agentrl.cli import main
-from agentrl.engines.endpoint import Endpoint
+from agentrl.engines.openai.endpoint import Endpoint
 from agentrl.evaluate.failures import ANSWERS, EPISODES
 from tests.evaluate.stand_in import StandIn, answer
 

@@ -26,31 +26,33 @@ from typing import Any
 import pytest
 
 from agentrl.algorithms import _subgoals
-from agentrl.algorithms.context import memory as context_memory
-from agentrl.algorithms.context import plan
+from agentrl.algorithms.context import memory as context_memory, plan
 from agentrl.env import Bare
 from agentrl.envs import deep_research, notes, textworld
-from agentrl.envs.alfworld import data, experts, explorer, formats, memory, pddl
-from agentrl.envs.alfworld import prompts as alfworld_prompts
+from agentrl.envs.alfworld import data, experts, explorer, formats, memory, pddl, prompts as alfworld_prompts
 from agentrl.envs.alfworld.compiler import compile_game
 from agentrl.envs.alfworld.words import TASK
 from agentrl.envs.calculator.problem import NUMBER, Notebook
 from agentrl.envs.code_math import answers
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_repair import judge, mutate, workspace
-from agentrl.envs.code_repo import files as code_repo_files
-from agentrl.envs.code_repo import judging, repository, shell
+from agentrl.envs.code_repo import files as code_repo_files, judging, repository, shell
 from agentrl.envs.gymnasium_text import environment as gymnasium_text
-from agentrl.envs.search_qa import encyclopaedia, questions, scores
-from agentrl.envs.search_qa import env as search_env
-from agentrl.envs.search_qa import prompts as search_prompts
+from agentrl.envs.search_qa import encyclopaedia, env as search_env, prompts as search_prompts, questions, scores
 from agentrl.envs.search_qa.lexicon import lexicon
-from agentrl.envs.sokoban import generate as sokoban_levels
-from agentrl.envs.sokoban import prompts as sokoban_prompts
-from agentrl.envs.webshop import analysis, brief, nouns, pages, porter, products, reward, words
-from agentrl.envs.webshop import prompts as webshop_prompts
-from agentrl.tool import action as tool_action
-from agentrl.tool import fenced_code, load_format
+from agentrl.envs.sokoban import generate as sokoban_levels, prompts as sokoban_prompts
+from agentrl.envs.webshop import (
+    analysis,
+    brief,
+    nouns,
+    pages,
+    porter,
+    products,
+    prompts as webshop_prompts,
+    reward,
+    words,
+)
+from agentrl.tool import action as tool_action, fenced_code, load_format
 from agentrl.tool.schema import _choices
 from agentrl.tools.calculator import worked_out
 from agentrl.types import Observation

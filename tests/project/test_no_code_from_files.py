@@ -10,7 +10,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
-| agentrl/env/foreign_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
+| agentrl/foreign/foreign_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
 | agentrl/gym/check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, settings/programs.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name |
   names of the configuration or of our own classes, never of data |
@@ -55,15 +55,15 @@ KNOWN = {
     ("agentrl/cli/_stop.py", "exec"),
     ("agentrl/cli/serve.py", "import_module"),
     ("agentrl/engines/__init__.py", "import_module"),
-    ("agentrl/env/foreign_worker.py", "exec_module"),
-    ("agentrl/env/foreign_worker.py", "spec_from_file_location"),
+    ("agentrl/foreign/foreign_worker.py", "exec_module"),
+    ("agentrl/foreign/foreign_worker.py", "spec_from_file_location"),
     ("agentrl/env/processes.py", "loads:pickle"),
     ("agentrl/env/worker.py", "loads:pickle"),
     ("agentrl/graph/__init__.py", "import_module"),
     ("agentrl/gym/check.py", "loads:pickle"),
     ("agentrl/model/__init__.py", "import_module"),
     ("agentrl/rollout/__init__.py", "import_module"),
-    ("agentrl/settings/programs.py", "import_module"),
+    ("agentrl/settings/agents.py", "import_module"),
     ("agentrl/report/__init__.py", "import_module"),
     ("agentrl/run/__init__.py", "import_module"),
     ("agentrl/run/checkpoint.py", "load:torch"),

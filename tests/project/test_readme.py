@@ -14,7 +14,7 @@ import torch
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
-from agentrl.graph import read_steps
+from agentrl.exchange import read_steps
 from agentrl.loss import LossInputs
 
 README = Path(__file__).parents[2] / "README.md"

@@ -9,7 +9,7 @@ import pytest
 
 from agentrl import catalogue
 from agentrl.algorithms.score import length_rules
-from agentrl.evaluate import ATTACKS
+from agentrl.preflight import ATTACKS
 from agentrl.scoring import resolve_scores
 from agentrl.scoring.sections import ScoringConfig
 from tests.contracts.every import NEEDED

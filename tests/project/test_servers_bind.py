@@ -15,13 +15,13 @@ LISTENS = re.compile(
 )
 # file -> how it comes by its address
 SERVERS = {
-    "agentrl/engines/vllm_process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
+    "agentrl/engines/vllm/process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
     "machine of a cluster (cluster.engines) that machine's address, as docs/scaling.md says",
-    "agentrl/rollout/program/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
+    "agentrl/programs/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
-    "agentrl/serve/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
-    "agentrl/serve/openenv.py": "--host of `serve openenv`, 127.0.0.1",
-    "agentrl/serve/openenv_app.py": "the socket that agentrl/serve/openenv.py has made",
+    "agentrl/foreign/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
+    "agentrl/foreign/openenv.py": "--host of `serve openenv`, 127.0.0.1",
+    "agentrl/foreign/openenv_app.py": "the socket that agentrl/foreign/openenv.py has made",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
     "envs/verifiers/adapter.py": "127.0.0.1, for the requests of one episode",
     "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",

@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentrl.graph import steps_graph, write_graph
+from agentrl.exchange import steps_graph
+from agentrl.graph import write_graph
 from agentrl.report import write_credit_page, write_run_page
 from tests.report.pages import data_of, household
 from tests.report.runs import evaluation, held_out_graph, make_run, tasks

@@ -8,7 +8,8 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.config import resolve
 from agentrl.credit import Credit, CreditMethod, assign
-from agentrl.graph import StepGraph, steps_graph
+from agentrl.exchange import steps_graph
+from agentrl.graph import StepGraph
 from agentrl.report import CreditData, credit_data
 
 CHAINS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.env import Limits, Past, Slot, make_pool, tasks_of
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.rollout import Branch, History, Point, StateMismatch
 from agentrl.rollout.branch import go_back, own_copy
 from agentrl.types import Message, Observation, Status

@@ -10,7 +10,7 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.engines import Wordless
 from agentrl.env import Limits, make_pool, prompt_of, tasks_of
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.rollout import ExpertActor, PolicyActor, Random, TooManyFaults, build_graph, play
 from agentrl.rollout.episode import play_starts
 from agentrl.rollout.player import Start

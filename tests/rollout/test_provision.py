@@ -9,7 +9,7 @@ import pytest
 from agentrl.config import resolve
 from agentrl.engines import Wordless
 from agentrl.env import Limits
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.rollout import Draw, Provision, Wanted, groups_to_begin
 from agentrl.types import Generation, Task
 from tests.rollout.playing import entry, player

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from agentrl.graph import read_graph
-from agentrl.run import Progress, Settings, train
+from agentrl.run import Progress
 from agentrl.run.checkpoint import ARRAY, _state, read_progress
+from agentrl.settings import Settings
+from agentrl.train import train
 
 TABLES: dict[str, Any] = {
     "env": {"name": "tests.toys.walk", "goal": 2},

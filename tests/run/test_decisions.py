@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from agentrl.graph import steps_graph, write_graph
+from agentrl.exchange import steps_graph
+from agentrl.graph import write_graph
 from agentrl.run import RunFolder
 from agentrl.run.decisions import Decisions
 from agentrl.run.health import Health, decided_before, read_findings

@@ -9,8 +9,10 @@ import pytest
 from agentrl.credit import assign
 from agentrl.graph import read_graph, write_graph
 from agentrl.model import Loaded, Weights, load_tokenizer, save_model
-from agentrl.run import Policies, Progress, Rollouts, Settings, read_vocabularies, train, vocabularies
+from agentrl.run import Policies, Progress, Rollouts, read_vocabularies, vocabularies
 from agentrl.run.vocabulary import write_vocabularies
+from agentrl.settings import Settings
+from agentrl.train import train
 from agentrl.trainer import charge_kl
 
 TABLES: dict[str, Any] = {

@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 import tomli_w
 
+from agentrl import train as training
 from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.graph import read_graph
-from agentrl.run import Progress, Settings, train, training
-from agentrl.run.overlap import Updates, reinforce_ahead
+from agentrl.run import Progress
 from agentrl.run.policies import Policies
 from agentrl.run.rollouts import Rollouts
+from agentrl.settings import Settings
+from agentrl.train import train
+from agentrl.train_ahead import Updates, reinforce_ahead
 
 TABLES: dict[str, Any] = {
     "run": {"name": "toy", "iterations": 7, "checkpoint_every": 4, "seed": 3},

@@ -18,9 +18,11 @@ from agentrl.config import merge
 from agentrl.graph import read_graph
 from agentrl.model import Weights, load_tokenizer, publish, save_model
 from agentrl.model.weights import WeightFolder
-from agentrl.run import Progress, Rollouts, Settings, train
-from agentrl.run.evaluated_policy import Contestant
+from agentrl.programs.evaluated_policy import Contestant
+from agentrl.run import Progress, Rollouts
 from agentrl.run.metrics import read_metrics
+from agentrl.settings import Settings
+from agentrl.train import train
 from tests.run.test_halves import TABLES
 from tests.toys.runs import recipe, tiny_model
 from tests.toys.vllm_server import Embedded, FakeServer

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from agentrl.cluster.learner_group import Place, joined
 from agentrl.config import merge
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
 from agentrl.model import Loaded, Weights, load_model
-from agentrl.run import Rollouts, Settings, policies
-from agentrl.run.learner_group import Place, joined
+from agentrl.run import Rollouts, policies
 from agentrl.run.vocabulary import vocabularies
+from agentrl.settings import Settings
 from agentrl.trainer import Ranks
 from tests.toys.runs import TOY
 

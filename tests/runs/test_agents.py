@@ -12,8 +12,9 @@ from agentrl.config import override
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.rollout import rows_of
-from agentrl.run import Progress, rollouts, train
+from agentrl.run import Progress, rollouts
 from agentrl.settings import Settings
+from agentrl.train import train
 from tests.toys.runs import TOY, recipe
 
 RECIPE = recipe(

@@ -13,8 +13,8 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
-from agentrl.run import Settings
-from agentrl.run.memory_forecast import GIB, _Policy
+from agentrl.preflight.memory_forecast import GIB, _Policy
+from agentrl.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "benchmarks" / "recipes"

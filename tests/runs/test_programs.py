@@ -13,9 +13,9 @@ import pytest
 import tomli_w
 
 from agentrl.graph import read_graph
-from agentrl.rollout.program import arrivals
-from agentrl.run import train
+from agentrl.programs import arrivals
 from agentrl.settings import Settings
+from agentrl.train import train
 from agentrl.types import Status
 from tests.toys import programs
 from tests.toys.language_model import model_folder

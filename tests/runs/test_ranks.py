@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from agentrl.cli import main
+from agentrl.cluster import learner_group
+from agentrl.cluster.learner_group import Place, check_group
+from agentrl.cluster.ranks import Message
 from agentrl.credit import Credit, PathCredit
 from agentrl.graph import Paths, graph_to_bytes
-from agentrl.run import learner_group
-from agentrl.run.learner_group import Place, check_group
-from agentrl.run.ranks import Message
 from agentrl.settings import Settings
 from tests.graph.graphs import trees
 from tests.toys.runs import ALFWORLD, recipe
@@ -130,7 +130,7 @@ def followers(pid: int) -> list[int]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"agentrl.run.ranks" in (place / "cmdline").read_bytes():
+            if parent == pid and b"agentrl.cluster.ranks" in (place / "cmdline").read_bytes():
                 found.append(int(place.name))
         except OSError:  # it has ended
             continue

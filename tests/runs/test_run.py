@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agentrl import train as training
 from agentrl.cli import main
 from agentrl.graph import read_graph
-from agentrl.run import training
 from tests.toys.runs import ALFWORLD, recipe
 
 SLOW = pytest.mark.slow  # ten CPU seconds each; one of each kind stays in `make test`

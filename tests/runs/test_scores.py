@@ -12,7 +12,9 @@ import tomli_w
 from agentrl.cli import main
 from agentrl.graph import read_graph
 from agentrl.rollout import TooManyFaults
-from agentrl.run import Progress, Settings, train
+from agentrl.run import Progress
+from agentrl.settings import Settings
+from agentrl.train import train
 from tests.run.test_halves import TABLES
 from tests.toys.opinions import Opinions
 

@@ -6,8 +6,9 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import merge
-from agentrl.run import Progress, train
+from agentrl.run import Progress
 from agentrl.settings import Settings, defaults
+from agentrl.train import train
 from tests.toys.runs import ALFWORLD, TOY
 
 SUMS = "tests.toys.sums"

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from transformers.utils.chat_parsing import parse_response
 
 from agentrl.tool import Call, Calls, Malformed, Span, calls

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl.tool import action as tool_action
-from agentrl.tool import random_action, tool_spec
+from agentrl.tool import action as tool_action, random_action, tool_spec
 from agentrl.types import Observation
 
 TYPES = {

@@ -15,15 +15,13 @@ import pytest
 from pydantic import Field
 
 from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.evaluate.evaluation import outcome
 from agentrl.gym import check_env
 from agentrl.rollout import ExpertActor, History, Point, Random, Scripted, build_graph
 from agentrl.rollout.branch import go_back
-from agentrl.tool import action as tool_action
-from agentrl.tool import run_all
-from agentrl.tool_env import SnapshotToolEnv, environment
-from agentrl.tool_env import setup as tool_setup
+from agentrl.tool import action as tool_action, run_all
+from agentrl.tool_env import SnapshotToolEnv, environment, setup as tool_setup
 from agentrl.types import Message, Status, Task
 from tests.rollout.playing import entry, play_all, player
 from tests.toys import sums

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentrl.rollout import AgentTask
+    from agentrl.programs import AgentTask
 
 
 def ask(url: str, key: str, messages: list[dict[str, Any]]) -> dict[str, Any]:

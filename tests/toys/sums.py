@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentrl.env import Env, Move
-from agentrl.tool import ToolFault
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolFault, action as tool_action
 from agentrl.tool_env import environment
 from agentrl.types import Observation, Task
 

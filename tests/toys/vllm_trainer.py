@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import vllm.distributed.weight_transfer.nccl_engine as real
 
-from agentrl.engines import vllm_transfer
-from agentrl.engines.vllm_client import Server
+from agentrl.engines.vllm import transfer as vllm_transfer
+from agentrl.engines.vllm.client import Server
 from tests.toys.vllm_server import FakeServer
 
 

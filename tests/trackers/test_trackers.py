@@ -11,11 +11,10 @@ import pytest
 from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.run import frame
+from agentrl.runs import frame
 from agentrl.settings import Settings
 from agentrl.trackers import Tracked, TrackerFile, Trackers, tracked_id
-from agentrl.trackers.wandb import Config as WandbConfig
-from agentrl.trackers.wandb import chosen_mode
+from agentrl.trackers.wandb import Config as WandbConfig, chosen_mode
 from tests.toys.runs import TOY, recipe
 
 OWN = "tests.toys.recording_tracker"

@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from agentrl.cluster.learner_group import Place, joined
 from agentrl.config import resolve
 from agentrl.credit import Credit
 from agentrl.model import adapters
 from agentrl.model.sections import Lora
-from agentrl.run.learner_group import Place, joined
 from agentrl.trainer import (
     CriticConfig,
     Learner,

@@ -12,7 +12,7 @@ from agentrl.credit import CreditMethod, GoldAnswer, PromptValues, assign
 from agentrl.graph import Filler
 from agentrl.rollout import RolloutMethod
 from agentrl.run import checkpoint
-from agentrl.settings.requirements import check_columns, filled_columns
+from agentrl.settings.fits import check_columns, filled_columns
 from agentrl.trainer import Learner, annotate
 from agentrl.trainer.annotation import Reader
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig

@@ -13,11 +13,10 @@ from agentrl.graph import first_sampled
 from agentrl.model import network
 from agentrl.model.sections import ModelConfig
 from agentrl.rollout import RolloutMethod
-from agentrl.settings.requirements import check_columns, filled_columns
+from agentrl.settings.fits import check_columns, filled_columns
 from agentrl.trainer import Learner, annotate, critic_maker, trunk_gradient, update
-from agentrl.trainer.critic import Critic
+from agentrl.trainer.critic import Critic, with_tails
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
-from agentrl.trainer.values import with_tails
 from tests.graph.graphs import Row, build, chains, gradient, loaded, tiny_model, trees, windows
 from tests.toys.entries import credit_method, loss
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from agentrl.run.learner_group import Place, joined
+from agentrl.cluster.learner_group import Place, joined
 from agentrl.trainer import LearnerConfig, Ranks
 from tests.trainer.ranks_of_learners import CASES, Case, play_all
 

@@ -9,9 +9,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of, properties_of
+from agentrl.tool.calls import (
+    Call,
+    Calls,
+    Format,
+    Malformed,
+    Span,
+    after_thinking,
+    final,
+    function_of,
+    properties_of,
+    text_arguments,
+)
 from agentrl.tool.calls._expression import check_names, read_expression, write_expression
-from agentrl.tool.calls._one_text import text_arguments
 
 OPEN, CLOSE = "<action>", "</action>"
 ESCAPED = r"<\x2faction>"  # CLOSE inside a Python string

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of
-from agentrl.tool.calls._one_text import one_text_tool
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of, one_text_tool
 
 OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t\r]*$", re.M)
 CLOSING = re.compile(r"^[ \t]*```[ \t\r]*$", re.M)

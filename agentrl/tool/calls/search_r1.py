@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl.chat import first_tagged
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, function_of
-from agentrl.tool.calls._one_text import text_arguments
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, function_of, text_arguments
 
 INVALID = (
     "My previous action is invalid. "

@@ -9,7 +9,8 @@ import numpy as np
 
 from agentrl.cli.credit import json_lines
 from agentrl.credit import Credit, assign
-from agentrl.graph import StepGraph, steps_graph
+from agentrl.exchange import steps_graph
+from agentrl.graph import StepGraph
 from tests.toys.entries import credit_method
 
 Row = dict[str, Any]

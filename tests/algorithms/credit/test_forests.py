@@ -5,8 +5,7 @@ from statistics import mean, stdev
 
 import networkx as nx
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.algorithms.credit.steps import Row, advantage, credit_of
 

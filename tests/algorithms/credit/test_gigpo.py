@@ -4,8 +4,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from agentrl.graph import first_fit
 from agentrl.graph.similarity import Representative

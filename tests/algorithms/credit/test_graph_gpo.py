@@ -3,8 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from agentrl.graph import graph_values
 from tests.algorithms.credit.steps import advantage, by, chain, credit_of, forest, normal, scores

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from agentrl import catalogue
-from agentrl.graph import group_norm, keys, revisits, steps_graph
+from agentrl.exchange import steps_graph
+from agentrl.graph import group_norm, keys, revisits
 
 
 def load(name):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from agentrl.algorithms.credit.role_grpo import role
-from agentrl.algorithms.credit.tl_grpo import Config as TurnConfig
-from agentrl.algorithms.credit.tl_grpo import compared
+from agentrl.algorithms.credit.tl_grpo import Config as TurnConfig, compared
 from agentrl.env import Limits
 from agentrl.graph import CANDIDATE, PLAYED
 from agentrl.rollout import build_graph

@@ -13,8 +13,7 @@ from agentrl.env import Limits, pool_within
 from agentrl.rollout import Scripted, build_graph
 from agentrl.scoring import ScoreStage, resolve_scores
 from agentrl.scoring.sections import ScoringConfig
-from agentrl.tool import Passage, write_passages
-from agentrl.tool import action as tool_action
+from agentrl.tool import Passage, action as tool_action, write_passages
 from tests.rollout.playing import entry, play_all, player
 from tests.scoring.stages import chain, signals_of, turn
 

@@ -14,8 +14,7 @@ from agentrl.envs.code_math.answers import boxed, final_answer, same
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_math.problems import LEVELS, generate
 from agentrl.gym import check_env
-from agentrl.tool import CodeResult, ToolFault, describe_code, fenced_code, with_print
-from agentrl.tool import action as tool_action
+from agentrl.tool import CodeResult, ToolFault, action as tool_action, describe_code, fenced_code, with_print
 
 EQUAL = [
     ("42", "42"), ("42.0", "42"), ("1,234", "1234"), ("\\frac{1}{2}", "0.5"), ("\\dfrac12", "1/2"),

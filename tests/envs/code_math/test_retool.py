@@ -13,8 +13,7 @@ from agentrl.env import tasks_of
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.settings import Settings
-from agentrl.tool import action as tool_action
-from agentrl.tool import open_runner
+from agentrl.tool import action as tool_action, open_runner
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "retool-7b.toml"
 SIZES = (

@@ -13,9 +13,10 @@ from agentrl.envs.code_repair.tasks import solvable
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.gym import check_env
-from agentrl.run import Progress, train
+from agentrl.run import Progress
 from agentrl.settings import Settings
 from agentrl.tool import action as tool_action
+from agentrl.train import train
 from agentrl.types import Reply, Status
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "code-pair-cpu.toml"

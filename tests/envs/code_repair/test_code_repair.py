@@ -13,8 +13,7 @@ from agentrl.envs.code_repair.tasks import held_out, offered_edit, solvable
 from agentrl.envs.code_repair.verify import outcomes, tasks_of, verified
 from agentrl.envs.code_repair.workspace import runner_of, unique_edit
 from agentrl.gym import check_env
-from agentrl.tool import CodeResult, ToolFault
-from agentrl.tool import action as tool_action
+from agentrl.tool import CodeResult, ToolFault, action as tool_action
 
 HUMANEVAL = {
     "task_id": "HumanEval/900",

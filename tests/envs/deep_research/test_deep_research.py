@@ -16,8 +16,9 @@ from agentrl.envs.search_qa.questions import ask
 from agentrl.files import read_toml
 from agentrl.graph import read_graph
 from agentrl.gym import check_env
-from agentrl.run import Progress, train
+from agentrl.run import Progress
 from agentrl.settings import Settings
+from agentrl.train import train
 from agentrl.types import Reply, Status
 
 TINY = Config(world="tiny", prompt="compact")
@@ -154,7 +155,7 @@ def test_both_agents_are_paid_as_published_and_trained(run):
 
 
 def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
-    from agentrl.env.inline import InlinePool
+    from agentrl.env.pool import InlinePool
     from agentrl.rollout import Crew, ExpertActor, play
 
     settings = Settings(override(read_toml(RECIPE), ["limits.retries=0", "limits.fault_share=1.0"]))

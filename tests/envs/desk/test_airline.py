@@ -11,8 +11,7 @@ from agentrl.envs.desk import Config, expert, make, tasks
 from agentrl.envs.desk.airline import Airline
 from agentrl.envs.desk.taubench import tables
 from agentrl.gym import check_env
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from tests.envs.desk.airline_files import MIA, airline
 from tests.envs.desk.files import retail
 

@@ -9,8 +9,7 @@ from agentrl.envs.desk import Config, expert, make, tasks
 from agentrl.envs.desk.retail import Retail
 from agentrl.envs.desk.taubench import tables
 from agentrl.gym import check_env
-from agentrl.tool import ToolError
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolError, action as tool_action
 from tests.envs.desk.files import retail
 
 

@@ -11,7 +11,7 @@ from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling, Wordless, stopping
 from agentrl.env import Limits, make_pool, prompt_of, tasks_of
-from agentrl.env.inline import InlinePool
+from agentrl.env.pool import InlinePool
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.prompts import INVALID, QUESTION
 from agentrl.rollout import ExpertActor, Player, PolicyActor, TooManyFaults, build_graph, play

@@ -10,8 +10,7 @@ from agentrl.env import panel_tasks, tasks_of
 from agentrl.envs.sql import Config, gold, kind, make, tasks
 from agentrl.envs.sql.published import orders
 from agentrl.gym import check_env
-from agentrl.tool import ToolFault
-from agentrl.tool import action as tool_action
+from agentrl.tool import ToolFault, action as tool_action
 from tests.envs.sql.files import bird, spider
 
 

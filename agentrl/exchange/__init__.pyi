@@ -1,0 +1,25 @@
+from .converters import (
+    from_messages as from_messages,
+    from_trl as from_trl,
+    from_verl as from_verl,
+    from_verl_rollouts as from_verl_rollouts,
+    to_messages as to_messages,
+)
+from .export import (
+    KINDS as KINDS,
+    to_json as to_json,
+    to_networkx as to_networkx,
+    word as word,
+)
+from .jsonl import (
+    read_steps as read_steps,
+    steps_graph as steps_graph,
+)
+from .parquet import (
+    read_tables as read_tables,
+    write_tables as write_tables,
+)
+from .sources import (
+    newest_graph as newest_graph,
+    read_any as read_any,
+)

@@ -1,0 +1,52 @@
+from .adapters import add_adapters as add_adapters
+from .device import (
+    device_named as device_named,
+    faster_note as faster_note,
+    precision_note as precision_note,
+)
+from .fetching import (
+    FETCHABLE as FETCHABLE,
+    fetch_model as fetch_model,
+)
+from .forward import Network as Network
+from .gguf import convert_gguf as convert_gguf
+from .layout import unshared as unshared
+from .loading import (
+    Loaded as Loaded,
+    check_path as check_path,
+    check_shape as check_shape,
+    load_model as load_model,
+    load_tokenizer as load_tokenizer,
+    restore_model as restore_model,
+    save_model as save_model,
+)
+from .logprobs import (
+    EntropyMode as EntropyMode,
+    TokenStats as TokenStats,
+    token_stats as token_stats,
+)
+from .packing import (
+    Batch as Batch,
+    Sharing as Sharing,
+    microbatches as microbatches,
+    pack as pack,
+)
+from .probing import network as network
+from .publishing import (
+    check_room as check_room,
+    export_model as export_model,
+    exported_form as exported_form,
+    publish as publish,
+    publish_adapter as publish_adapter,
+    whole_state as whole_state,
+)
+from .sections import (
+    Lora as Lora,
+    ModelConfig as ModelConfig,
+    NewModel as NewModel,
+)
+from .weights import (
+    Mark as Mark,
+    WeightFolder as WeightFolder,
+    Weights as Weights,
+)

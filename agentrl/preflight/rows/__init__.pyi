@@ -1,0 +1,13 @@
+from .checking import (
+    Audit as Audit,
+    check_rows as check_rows,
+)
+from .finding import RowFinding as RowFinding
+from .split import (
+    Split as Split,
+    read_splits as read_splits,
+)
+from .tasks import (
+    Context as Context,
+    Lengths as Lengths,
+)

@@ -1,0 +1,14 @@
+from .chains import (
+    arrange as arrange,
+    share_outcome as share_outcome,
+)
+from .definition import (
+    AgentTask as AgentTask,
+    Program as Program,
+    program_path as program_path,
+)
+from .endpoint import Endpoint as Endpoint
+from .evaluated_policy import Contestant as Contestant
+from .policy import Guests as Guests
+from .protocol import Refusal as Refusal
+from .recorder import Recorder as Recorder

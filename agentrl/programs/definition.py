@@ -1,0 +1,77 @@
+"""Programs that play episodes: a command, or a function of this process with an `AgentTask` as its argument."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrl.programs.endpoint import Endpoint
+
+
+def program_path() -> str:
+    """The variable PATH of programs. Its first folder is the folder of the Python interpreter that runs agentrl.
+
+    So the word `python` means this interpreter, even if its virtual environment was not activated.
+    """
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTask:
+    """The argument of an agent that is a function of this process: `async def agent(task: AgentTask) -> str | dict`.
+
+    Attributes:
+        instruction: the task, in the words of the environment.
+        base_url, api_key: address and key of the endpoint, for any OpenAI client.
+        seed: an integer from 0 to 2^31 - 1, computed from the noise key of the episode.
+    """
+
+    instruction: str
+    base_url: str
+    api_key: str
+    seed: int
+
+
+@dataclass(eq=False)
+class Program:
+    """A command or a function of this process that plays an agent's episodes.
+
+    It writes its own prompts. The agent's `Prompt` only reads the action in the program's final answer, and the agent's
+    context is not used.
+
+    Attributes:
+        command: the program and its arguments, as in a shell; no shell runs it.
+        agent: the function, which is called with an AgentTask; a function that is not async runs in a thread.
+        crash: what happens to an episode whose program fails, or runs past `limits.seconds`, after the model has
+            answered at least one request. `lost` scores the episode 0, because the answers may have caused the failure.
+            The last step then gets the status TOOL_ERROR. In two cases the last step gets the status OK instead, and
+            the episode's ending names the case: `limits.seconds` has passed, or a prompt got no answer
+            (`Recorder.ending`). `fault` treats the failure as a fault of the environment. If a prompt got no answer,
+            `fault` scores the episode as `lost` does, because the missing answer may have caused the failure.
+        lockstep: requests of an episode that came together are answered together, so that the same seed gives the same
+            run (`agentrl.programs.arrivals`).
+        endpoint: the endpoint that gets the program's requests; None until the first episode.
+    """
+
+    command: str = ""
+    agent: Callable[[AgentTask], Any] | None = None
+    crash: str = "lost"
+    lockstep: bool = True
+    endpoint: "Endpoint | None" = None
+
+    def serve(self) -> "Endpoint":
+        """Let the endpoint listen, and answer its requests in the running event loop; returns the endpoint."""
+        from agentrl.programs.endpoint import Endpoint
+
+        if self.endpoint is None:
+            self.endpoint = Endpoint("agentrl")
+        self.endpoint.open()
+        return self.endpoint
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self.endpoint is not None:
+            self.endpoint.close()

@@ -1,0 +1,244 @@
+"""The endpoint over HTTP: an OpenAI-compatible server whose API keys name episodes.
+
+The requests are read in threads and answered in the event loop that plays the episodes, where the engine batches them.
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from agentrl.programs import protocol
+from agentrl.programs.protocol import Asked, Refusal, Replied
+from agentrl.programs.recorder import Recorder
+
+BODY_BYTES = 64 << 20  # largest number of bytes of a request body
+IDLE_S = 60.0  # seconds after which an idle connection is closed
+CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
+END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
+
+
+class Endpoint:
+    """Passes each request to the recorder that the request's API key names.
+
+    `open` binds the port. The endpoint may be opened again in another event loop.
+
+    Args:
+        name: the model's name in the list of models, and in answers to requests that name no model.
+        host, port: where the endpoint listens; port 0 takes any free port.
+        admit: called with a key that belongs to no episode; it returns a recorder. None: the endpoint refuses such a
+            request.
+        end: called with the key and the body of a POST to END; it ends the episode of this key and returns the answer.
+            None: the endpoint refuses such a request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        admit: Callable[[str], Recorder] | None = None,
+        end: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.name, self.host, self.port, self._admit, self._end = name, host, port, admit, end
+        self._recorders: dict[str, Recorder] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: ThreadingHTTPServer | None = None
+        self._number = 0
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients."""
+        assert self._server is not None, "the endpoint is not open"
+        return f"http://{self.host}:{self._server.server_address[1]}/v1"
+
+    def open(self) -> None:
+        """Listen, and answer requests in the running event loop; ValueError if the port cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        if self._server is not None:
+            return
+        try:
+            self._server = _Server((self.host, self.port), type("Bound", (_Handler,), {"endpoint": self}))
+        except OSError as error:
+            why = f"{error.strerror or error}: choose another port, or 0 for any free port"
+            raise ValueError(f"cannot listen at {self.host}:{self.port}: {why}") from None
+        threading.Thread(target=self._server.serve_forever, name="agentrl endpoint", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    def enter(self, recorder: Recorder) -> str:
+        """A new key; requests with this key go to this recorder."""
+        key = f"agentrl-{secrets.token_hex(16)}"
+        self._recorders[key] = recorder
+        return key
+
+    def leave(self, key: str) -> None:
+        """Refuse requests with this key from now on."""
+        self._recorders.pop(key, None)
+
+    def recorder(self, authorization: str) -> Recorder:
+        """The recorder of a request's key, else the one that `admit` returns; raises Refusal if there is none."""
+        given = key_of(authorization)
+        for key, recorder in list(self._recorders.items()):
+            if hmac.compare_digest(key.encode(), given.encode()):
+                return recorder
+        if self._admit is None:
+            why = "the API key names no episode in progress: use OPENAI_API_KEY as it was given to the program"
+            raise Refusal(401, why, "invalid_api_key")
+        return self._admit(given)
+
+    def end(self, authorization: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """End the episode of a request's key; returns what the argument `end` returns."""
+        if self._end is None:
+            raise Refusal(404, "this endpoint ends episodes itself", "not_found")
+        return self._end(key_of(authorization), body)
+
+    def answer(self, recorder: Recorder, asked: Asked) -> list[Replied]:
+        """The replies of a recorder. The caller runs in a thread, the recorder in the event loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(recorder.answer(asked), self._loop).result()
+
+    def act(self, recorder: Recorder, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of `Recorder.act`. The caller runs in a thread, the recorder in the event loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(recorder.act(body), self._loop).result()
+
+    def forget(self, recorder: Recorder, replies: list[Replied]) -> None:
+        """Drop the steps of these replies: the program closed its connection before it read them."""
+        if self._loop is not None:
+            for reply in replies:
+                if reply.step is not None:
+                    self._loop.call_soon_threadsafe(recorder.conversations.forget, reply.step)
+
+    def next_key(self) -> str:
+        """A number, as a text, that makes the ids of the next answer unique."""
+        self._number += 1
+        return f"{self._number:08d}"
+
+
+def key_of(authorization: str) -> str:
+    """The API key of a request."""
+    return authorization.removeprefix("Bearer ").strip()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024  # all episodes of a batch connect at the same time
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    endpoint: Endpoint
+    protocol_version = "HTTP/1.1"  # clients reuse connections
+    timeout = IDLE_S
+    wbufsize = 1 << 16  # send head and body together; else the client waits for a delayed acknowledgement
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == MODELS:
+            model = {"id": self.endpoint.name, "object": "model", "created": 0, "owned_by": "agentrl"}
+            self._send(200, {"object": "list", "data": [model]})
+        elif path == "/health":
+            self._send(200, {"status": "ok"})
+        else:
+            self._refuse(Refusal(404, f"no {path[:100]}: GET {MODELS}, POST {CHAT} or POST {RESPONSES}", "not_found"))
+
+    def do_POST(self) -> None:
+        path = self.path.partition("?")[0]
+        try:
+            body = self._body()
+            if path == END:
+                self._send(200, self.endpoint.end(self.headers.get("authorization", ""), body))
+                return
+            if path not in (CHAT, RESPONSES, ACT):
+                raise Refusal(404, f"no {path[:100]}: POST {CHAT}, {RESPONSES} or {ACT}", "not_found")
+            recorder = self.endpoint.recorder(self.headers.get("authorization", ""))
+            if path == ACT:
+                self._send(200, self.endpoint.act(recorder, body))
+                return
+            asked = protocol.read_chat(body) if path == CHAT else protocol.read_responses(body)
+            replies = self.endpoint.answer(recorder, asked)
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except Exception as error:  # noqa: BLE001  the program gets the error, the episode goes on
+            self._refuse(Refusal(500, f"{type(error).__name__}: {error}", "server_error"))
+        else:
+            try:
+                self._reply(path, asked, recorder, replies)
+            except OSError:
+                self.close_connection = True
+                self.endpoint.forget(recorder, replies)
+
+    def _body(self) -> dict[str, Any]:
+        length = self.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > BODY_BYTES:
+            self.close_connection = True
+            raise Refusal(413 if length.isdecimal() else 411, f"content-length must be a number from 0 to {BODY_BYTES}")
+        try:
+            body = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"the request is not JSON: {error}") from None
+        if not isinstance(body, dict):
+            raise Refusal(400, "the request is no JSON object")
+        return body
+
+    def _reply(self, path: str, asked: Asked, recorder: Recorder, replies: list[Replied]) -> None:
+        name, key, now = asked.model or self.endpoint.name, self.endpoint.next_key(), int(time.time())
+        if path == CHAT:
+            body = protocol.chat_body(asked, replies, name, recorder.chat.tokenizer.decode, key, now)
+            events = protocol.chat_events(body, asked.usage) if asked.stream else []
+        else:
+            body = protocol.response_body(asked, replies, name, key, now)
+            events = protocol.response_events(body) if asked.stream else []
+        if asked.stream:
+            self._stream(events, done=path == CHAT)
+        else:
+            self._send(200, body, ignored=asked.ignored)
+
+    def _stream(self, events: list[dict[str, Any]], done: bool) -> None:
+        """Send events; the end of the connection is the end of the stream."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for event in events:
+            named = f"event: {event['type']}\n" if "type" in event else ""
+            self.wfile.write(f"{named}data: {json.dumps(event)}\n\n".encode())
+        if done:
+            self.wfile.write(b"data: [DONE]\n\n")
+        self.wfile.flush()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        error = {"message": str(refusal), "type": "invalid_request_error", "param": None, "code": refusal.code}
+        try:
+            self._send(refusal.status, {"error": error})
+        except OSError:
+            self.close_connection = True
+
+    def _send(self, status: int, content: Any, ignored: frozenset[str] = frozenset()) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        if ignored:
+            self.send_header("x-agentrl-ignored", ", ".join(sorted(name for name in ignored if name.isidentifier())))
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing, because a batch of episodes sends thousands of requests."""

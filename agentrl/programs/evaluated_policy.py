@@ -1,0 +1,280 @@
+"""Resolves `--policy` (run, model folder, endpoint, expert, random, script) into a policy that can play."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from agentrl import catalogue
+from agentrl.config import Entry, merge, resolve, validate
+from agentrl.engines import EngineFile, Serving, stopping
+from agentrl.engines.openai.endpoint import endpoint_of
+from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
+from agentrl.files import read_toml
+from agentrl.programs import Program
+from agentrl.rollout import (
+    Actor,
+    Agent,
+    ContextPolicy,
+    Crew,
+    Player,
+    PolicyActor,
+    Random,
+    Scripted,
+    expert_actor,
+    read_actions,
+)
+from agentrl.secret import HIDDEN, hidden_url
+from agentrl.settings import POLICY, agent_sections, resolve_agents
+
+if TYPE_CHECKING:
+    from agentrl.engines.openai import OpenAIPolicy
+
+CONTEXT = 4096  # engine.max_context of a model folder, which has no recipe; less if the model has fewer positions
+
+
+@dataclass(kw_only=True)
+class Contestant:
+    """A policy to evaluate, and the settings that come with it.
+
+    Attributes:
+        word: value of `--policy`.
+        kind: run, model, openai, random, scripted or expert.
+        tables: the configuration of the run that the policy comes from; empty for other policies.
+        env_options: the run's sections [env] and [eval.env] together; a value of [eval.env] replaces that of [env].
+            Empty if the run was trained on another environment, or if the policy comes from no run.
+        told: the part of `env_options` that comes from [eval.env] of the run.
+        endpoint: options of the endpoint, see `agentrl.engines.openai.endpoint.Endpoint`.
+        served: the endpoint's policy; None before `player` makes it, and without an endpoint.
+        description: description of the model for reports, which `player` fills in; empty if no model plays.
+        opened: pools of the called agents; `close` closes them.
+        programs: programs that play the tasks; `close` closes the endpoint of each program.
+    """
+
+    word: str
+    kind: str
+    tables: dict[str, Any] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    endpoint: dict[str, Any] = field(default_factory=dict)
+    served: "OpenAIPolicy | None" = None
+    description: dict[str, object] = field(default_factory=dict)
+    opened: list[Pool] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
+        """The policy that the value of `--policy` names; ValueError if it names none.
+
+        If a run's stored configuration hides secrets, `options` of the environment replace the hidden values.
+        """
+        if word.startswith("openai:"):
+            return cls(word=word, kind="openai")
+        if word.startswith("scripted:"):
+            return cls(word=word, kind="scripted")
+        if word == "random":
+            return cls(word=word, kind="random")
+        experts = catalogue.load(EnvironmentFile, env).experts or ()
+        if word in experts or word.partition(":")[0] in experts:
+            return cls(word=word, kind="expert")
+        path = Path(word)
+        if (path / "config.toml").is_file():
+            return cls._of_run(path, env, options)
+        if (path / "config.json").is_file():
+            return cls(word=word, kind="model")
+        known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
+        raise ValueError(
+            f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
+            f"{', '.join(known)}"
+        )
+
+    @classmethod
+    def _of_run(cls, path: Path, env: str, options: Mapping[str, Any]) -> "Contestant":
+        from agentrl.settings import Settings
+
+        stored = read_toml(path / "config.toml")
+        env, _ = catalogue.aliases("envs").get(env, (env, {}))
+        if HIDDEN in str(stored) and stored.get("env", {}).get("name") == env:
+            stored = merge(stored, {"env": options})
+        tables = Settings(stored, stored=True).dump()  # options that are newer than the run get their defaults
+        trained_on = dict(tables["env"])
+        found: dict[str, Any] = {}
+        told: dict[str, Any] = {}
+        if trained_on.pop("name") == env:
+            told = dict(tables.get("eval", {}).get("env", {}))
+            found = {**trained_on, **told}
+        return cls(word=str(path), kind="run", tables=tables, env_options=found, told=told)
+
+    @classmethod
+    def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
+        """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
+
+        Raises:
+            ValueError: `word` is neither a run folder nor a model folder.
+        """
+        path = Path(word)
+        if not (path / "config.toml").is_file() and not (path / "config.json").is_file():
+            raise ValueError(f"{word!r} is no run folder (config.toml) and no model folder (config.json)")
+        own = cls._of_run(path, "", {}) if (path / "config.toml").is_file() else cls(word=word, kind="model")
+        return own._model(POLICY, (), temperature, deterministic=False)
+
+    @property
+    def language_model(self) -> bool:
+        """Is the policy a model folder or an endpoint, and not a run?"""
+        return self.kind in ("openai", "model")
+
+    @property
+    def speaks(self) -> bool:
+        """Does the policy answer a prompt in words? Experts, scripts and random players do not."""
+        return self.kind in ("openai", "model", "run")
+
+    @property
+    def masked(self) -> bool:
+        """Are the answers of the policy restricted to the admissible actions?"""
+        return bool(self.tables) and self.tables["engine"]["actions"] != "free"
+
+    def describe(self) -> dict[str, object]:
+        """Description of the policy for reports."""
+        return {"policy": hidden_url(self.word), **self.description}
+
+    def limits(self, options: Mapping[str, Any] = MappingProxyType({})) -> Limits:
+        """The limits of the episodes: those of the run, or the defaults without a run; `options` override them.
+
+        For an endpoint, the default of `concurrency` is the number of requests that the endpoint may get at once. So
+        no more episodes are played at the same time, and the first episodes end early and are stored early.
+        """
+        limits = validate(Limits, merge(self.tables.get("limits", {}), options), "limits")
+        if self.kind != "openai" or "concurrency" in options:
+            return limits
+        return limits.model_copy(update={"concurrency": endpoint_of(self.word, self.endpoint).concurrency})
+
+    def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
+        """The crew. Its first agent plays the environments of `pool`; the environment or the run may add others."""
+        sections = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
+        context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
+        agents = resolve_agents(entry, context, limits, self.word, sections)
+        main, *called = agents
+        pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
+        self.opened += pools.values()
+        self.programs += [agent.program for agent in agents.values() if agent.program is not None]
+        return Crew(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
+
+    def player(
+        self,
+        entry: Entry[EnvironmentFile],
+        pool: Pool,
+        *,
+        seed: int,
+        temperature: float | None,
+        limits: Limits,
+        probe: bool = False,
+    ) -> Player:
+        """A player of the policy on the environments of `pool`.
+
+        Args:
+            entry: the environment.
+            pool: the instances of the environment.
+            seed: part of the noise keys, from which the random numbers of sampling are computed.
+            temperature: temperature of sampling; None takes the temperature of the policy's settings.
+            limits: limits of the episodes.
+            probe: send an endpoint one short request first, see `OpenAIPolicy.probe`.
+
+        Raises:
+            ValueError: a setting is wrong, a model cannot be loaded, or the endpoint does not answer.
+        """
+        crew = self.crew(entry, pool, seed=seed, limits=limits)
+        if self.kind == "openai":
+            self._serve(crew, temperature, probe)
+        models: dict[str, PolicyActor] = {}  # by name of the policy: agents with the same policy share its engine
+        return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
+
+    def close(self) -> None:
+        """Close the pools of the called agents, and the endpoints of programs."""
+        for pool in self.opened:
+            pool.close()
+        for program in self.programs:
+            program.close()
+
+    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
+        """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
+        first = agent is next(iter(crew.agents.values()))
+        if self.kind == "expert" or (self.kind == "scripted" and not first):
+            return expert_actor(agent)
+        if self.kind == "random":
+            return PolicyActor(Random(agent.prompt), None, None)
+        if self.kind == "scripted":
+            actions = read_actions(Path(self.word.removeprefix("scripted:")))
+            return PolicyActor(Scripted([agent.prompt.answer(action) for action in actions]), None, None)
+        policy = agent.policy if self.kind == "run" else POLICY
+        if policy not in models:
+            agents = [a for a in crew.agents.values() if self.kind != "run" or a.policy == policy]
+            models[policy] = (
+                PolicyActor(self.served, None, None)
+                if self.served is not None
+                else self._model(policy, agents, temperature)
+            )
+        return models[policy]
+
+    def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
+        """Make the endpoint's policy. If tools go to the server as data, the prompts leave out the list of tools.
+
+        Tools go as data if `endpoint.tool_calls` is "native". If it is "auto", they do so only if a first short request
+        shows that the server accepts them.
+        """
+        from agentrl.engines.openai import from_word
+
+        most = max(agent.limits.turn_tokens for agent in crew.agents.values())
+        served = from_word(self.word, self.endpoint, temperature=temperature, max_tokens=most)
+        options, self.served, self.description = served.endpoint, served, served.describe()
+        with_tools = {name: agent for name, agent in crew.agents.items() if hasattr(agent.prompt, "as_native")}
+        schemas = [schema for agent in with_tools.values() for schema in getattr(agent.prompt, "schemas", ())]
+        native = options.tool_calls == "native"
+        if probe and options.probe_s:
+            takes = served.probe(schemas if options.tool_calls != "text" else ())
+            native = takes and options.tool_calls != "text"
+            if not takes and options.tool_calls == "native":
+                raise ValueError(f"{served.name} refuses tools as data: set endpoint.tool_calls=text")
+        if not with_tools:
+            return
+        if native:
+            changed = {name: replace(agent, prompt=agent.prompt.as_native()) for name, agent in with_tools.items()}  # type: ignore[attr-defined]
+            crew.agents = {**crew.agents, **changed}
+        self.description["tool_calls"] = "native" if native else "text"
+
+    def _model(
+        self, policy: str, agents: Sequence[Agent], temperature: float | None, deterministic: bool = True
+    ) -> PolicyActor:
+        """An actor with a model on disk: a policy of the run's latest checkpoint, or the model of a model folder."""
+        import torch
+
+        from agentrl.chat import Chat
+        from agentrl.engines import Sampling, base_config
+        from agentrl.model import load_model, sections
+        from agentrl.run.folder import RunFolder
+
+        run = self.kind == "run"
+        path = RunFolder(Path(self.word)).latest() / policy if run else Path(self.word)
+        sampling = Sampling.model_validate(self.tables.get("sampling", {}))
+        if temperature is not None:
+            sampling = sampling.model_copy(update={"temperature": temperature})
+        if run and self.tables["run"]["threads"]:
+            torch.set_num_threads(self.tables["run"]["threads"])
+        loaded = load_model(sections.ModelConfig(path=str(path)), 0)
+        positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
+        plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
+        entry = resolve(EngineFile, self.tables["engine"] if run else plain)
+        # An engine with the hook `close` starts servers, and this class would not end them. So the embedded engine,
+        # which samples from the same distribution, takes the place of such an engine.
+        if entry.hooks.close is not None:
+            kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
+            entry = resolve(EngineFile, {**plain, **kept})
+        serving = Serving(
+            model=loaded.model,
+            tokenizer=loaded.tokenizer,
+            sampling=stopping(sampling, *(agent.prompt for agent in agents)),
+            deterministic=deterministic,
+        )
+        engine = entry.hooks.make(entry.config, serving)
+        self.description = self.description or engine.describe()
+        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context, policy if run else None)

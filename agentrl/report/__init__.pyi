@@ -1,0 +1,29 @@
+from .card import (
+    Exported as Exported,
+    model_card as model_card,
+)
+from .credit_schema import CreditData as CreditData
+from .curve import (
+    curve_svg as curve_svg,
+    learning_curve as learning_curve,
+)
+from .data import credit_data as credit_data
+from .page import (
+    credit_page as credit_page,
+    inspector_page as inspector_page,
+    run_page as run_page,
+    write_credit_page as write_credit_page,
+)
+from .read_run import run_data as run_data
+from .run_schema import RunData as RunData
+from .stored import (
+    EVALUATION as EVALUATION,
+    TRAINING as TRAINING,
+    Asked as Asked,
+    Found as Found,
+    Source as Source,
+    search as search,
+    sources as sources,
+)
+from .tokenizer import token_words as token_words
+from .write_run import write_run_page as write_run_page

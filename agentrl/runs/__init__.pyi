@@ -1,0 +1,23 @@
+from .listing import (
+    Condition as Condition,
+    ListedRun as ListedRun,
+    condition as condition,
+    listed_runs as listed_runs,
+    ordered as ordered,
+    selected as selected,
+)
+from .status import (
+    RunStatus as RunStatus,
+    is_run as is_run,
+    read_config as read_config,
+    read_lines as read_lines,
+    setting as setting,
+    spell as spell,
+    status_of as status_of,
+)
+from .watching import (
+    Curve as Curve,
+    Frame as Frame,
+    frame as frame,
+    thinned as thinned,
+)

@@ -1,0 +1,297 @@
+"""The view of a run at one moment, for `agentrl watch`: `frame` reads the run's folder and writes nothing."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from agentrl.evaluate import wilson
+from agentrl.run.metrics import wall_phases, wall_seconds
+from agentrl.runs.status import RunStatus, read_config, read_lines, setting, status_of
+
+Row = Mapping[str, Any]
+LATELY = 20  # number of the newest iterations, from which speeds and shares are computed
+CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
+FAULTS = 5  # number of faults that are named; the most frequent faults are chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One metric of a run, as a function of the number of updates.
+
+    Attributes:
+        name: name of the metric.
+        step: number of updates before each point.
+        value: value of each point.
+        low, high: bounds of the 95% interval of each value; empty if no intervals are known.
+    """
+
+    name: str
+    step: Sequence[int]
+    value: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A run at one moment.
+
+    Attributes:
+        schema_version: version of this list of attributes; it rises when the attributes change.
+        name: `run.name`; the name of the folder if the configuration has no `run.name`.
+        state, sentence, pid, news_s: see `agentrl.runs.status.RunStatus`.
+        stage: warmup, train, or empty before the first line of metrics.
+        step, of: number of updates of this stage that are done, and number of all updates of this stage.
+        now: content of now.json, which says what the run does at this moment; empty if there is no such file, and in
+            the states absent, finished, stopped and unknown.
+        curves: first the metrics of training, then held-out success by mode (greedy, sampled).
+        phases: phase -> share of the wall-clock time of the last iterations. If rollouts run ahead of updates, the
+            phases of two threads overlap, and the shares sum to up to 2.
+        speed: name -> mean of the last iterations: `iteration_s` (seconds per iteration), `generated_tokens_per_s` and
+            `episodes_per_s` (per second of rollouts), and `packed_tokens_per_s` (per second of updates).
+        left_s: estimated seconds to the end, computed from the last iterations and evaluations; None if not known.
+        faults: fault -> number of episodes that it ended, the most frequent fault first.
+        counts: numbers of episodes that faults ended, of episodes that were tried again, of optimiser steps that were
+            skipped, and of failures of each tracker. Numbers that are 0 are left out.
+        findings: the findings of the rules of health, each with rule, severity and text.
+    """
+
+    schema_version: int = 1
+    name: str
+    state: str
+    sentence: str
+    pid: int = 0
+    news_s: float | None = None
+    stage: str = ""
+    step: int = 0
+    of: int = 0
+    now: Mapping[str, Any] = field(default_factory=dict)
+    curves: Sequence[Curve] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    speed: Mapping[str, float] = field(default_factory=dict)
+    left_s: float | None = None
+    faults: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    findings: Sequence[Mapping[str, str]] = ()
+
+
+def frame(run: Path, *, now: float | None = None) -> Frame:
+    """The view of a run. A run whose folder does not exist yet has the state `absent`.
+
+    Args:
+        run: the run's folder.
+        now: the present time in seconds since 1970; None: the time of the clock.
+
+    Raises:
+        ValueError: the folder holds other files and no run, or its config.toml is damaged.
+    """
+    rows = well_formed(read_lines(run / "metrics.jsonl")[0])
+    status = status_of(run, rows, now=now)
+    if status.state == "absent":
+        if run.exists() and (not run.is_dir() or any(not one.name.startswith(".") for one in run.iterdir())):
+            raise ValueError(f"{run} is no run folder: it has no config.toml")
+        return Frame(name=run.name, **_standing(status))
+    config = read_config(run)
+    timings = well_formed(read_lines(run / "timings.jsonl")[0])
+    train = [row for row in rows if row["stage"] == "train"]
+    clone = [row for row in rows if row["stage"] == "clone"]
+    stage = "train" if train or (rows and _after_warm_up(rows, config)) else "warmup" if rows else ""
+    return Frame(
+        name=str(setting(config, "run.name", run.name)),
+        **_standing(status),
+        stage=stage,
+        step=len(train) if stage == "train" else len(clone),
+        of=whole(config, "run.iterations" if stage == "train" else "warmup.updates"),
+        now=_now(run) if status.state in ("running", "starting", "silent", "dead") else {},
+        curves=[*_training_curves(train, clone), *_held_out(rows)],
+        phases=_phases(timings),
+        speed=_speed(rows, timings),
+        left_s=_left(config, rows, timings, status),
+        faults=_faults(rows),
+        counts={**_counts(rows), **_tracker_failures(run)},
+        findings=_findings(run),
+    )
+
+
+def well_formed(rows: Iterable[Row]) -> list[Row]:
+    """The rows that have a stage and a step; a row without them is damaged."""
+    return [row for row in rows if isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)]
+
+
+def number(row: Row, key: str) -> float | None:
+    """An entry of a row as a float; None if it is missing, NaN or no number."""
+    value = row.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+
+
+def whole(config: Row, key: str) -> int:
+    """A whole number of the configuration; 0 if there is none."""
+    value = setting(config, key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def updates_before(evaluation: Row) -> int:
+    """Number of iterations before an evaluation: 0 for `start` and `clone`, whose `step` counts the warm-up."""
+    return 0 if evaluation.get("name") in ("start", "clone") else int(evaluation["step"])
+
+
+def _standing(status: RunStatus) -> dict[str, Any]:
+    return {"state": status.state, "sentence": status.sentence, "pid": status.pid, "news_s": status.news_s}
+
+
+def _after_warm_up(rows: Sequence[Row], config: Row) -> bool:
+    done = any(row.get("name") == "clone" for row in rows)
+    return done or not whole(config, "warmup.updates")
+
+
+def _training_curves(train: Sequence[Row], clone: Sequence[Row]) -> list[Curve]:
+    found = []
+    pairs = [(row, s) for row in train if (s := number(row, "success")) is not None]
+    if pairs:
+        bounds = [wilson(s * n, int(n)) if (n := number(row, "episodes")) else (s, s) for row, s in pairs]
+        low, high = [b[0] for b in bounds], [b[1] for b in bounds]
+        steps, values = [row["step"] for row, _ in pairs], [s for _, s in pairs]
+        found.append(Curve(name="success, training", step=steps, value=values, low=low, high=high))
+    for name in CURVES:
+        for key in sorted({k for row in train for k in row if k == name or k.endswith(f"/{name}")}):
+            found += _curve(key, train)
+    return found or _curve("loss", clone)
+
+
+def _curve(key: str, rows: Sequence[Row]) -> list[Curve]:
+    points = [(row["step"], x) for row in rows if (x := number(row, key)) is not None]
+    return [Curve(name=key, step=[p[0] for p in points], value=[p[1] for p in points])] if points else []
+
+
+def _held_out(rows: Sequence[Row]) -> list[Curve]:
+    """Success of the evaluations, one curve per mode. Evaluations before the first update are at step 0."""
+    found = []
+    evaluations = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
+    for mode in sorted({str(row.get("mode", "")) for row in evaluations}):
+        own = [row for row in evaluations if str(row.get("mode", "")) == mode]
+        steps = [updates_before(row) for row in own]
+        values = [float(row["success_rate"]) for row in own]
+        intervals = [row.get("interval") or (value, value) for row, value in zip(own, values, strict=True)]
+        low, high = [float(one[0]) for one in intervals], [float(one[1]) for one in intervals]
+        found.append(Curve(name=f"success, {mode}", step=steps, value=values, low=low, high=high))
+    return found
+
+
+def _phases(timings: Sequence[Row]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    stage = "train" if any(row["stage"] == "train" for row in timings) else "clone"
+    lately = [row for row in timings if row["stage"] == stage][-LATELY:]
+    for row in lately:
+        total.update(wall_phases(row))
+    whole_s = sum(map(wall_seconds, lately))
+    return {phase: seconds / whole_s for phase, seconds in total.most_common()} if whole_s > 0 else {}
+
+
+def _speed(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
+    train = {row["step"]: row for row in rows if row["stage"] == "train"}
+    lately = [row for row in timings if row["stage"] == "train" and row["step"] in train][-LATELY:]
+    if not lately:
+        return {}
+
+    def rate(key: str, phase: str) -> dict[str, float]:
+        counted = sum(number(train[row["step"]], key) or 0.0 for row in lately)
+        seconds = sum(wall_phases(row).get(phase, 0.0) for row in lately)
+        return {f"{key}_per_s": counted / seconds} if counted and seconds > 0 else {}
+
+    each = sum(map(wall_seconds, lately)) / len(lately)
+    speeds = (rate("generated_tokens", "rollout"), rate("episodes", "rollout"), rate("packed_tokens", "update"))
+    return {"iteration_s": each, **{name: value for one in speeds for name, value in one.items()}}
+
+
+def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunStatus) -> float | None:
+    """See `Frame.left_s`."""
+    train = [row for row in rows if row["stage"] == "train"]
+    speed = _speed(rows, timings)
+    if status.state not in ("running", "starting", "silent") or not speed:
+        return None
+    done = len(train)
+    left = float(max(0, whole(config, "run.iterations") - done))
+    for limit, key in (("run.tokens", "generated_tokens"), ("run.actions", "actions")):
+        used = sum(number(row, key) or 0.0 for row in train)
+        if whole(config, limit) and used:
+            left = min(left, max(0.0, (whole(config, limit) - used) / (used / done)))
+    every = whole(config, "eval.every")
+    cost = _evaluation_s(rows, timings)
+    during = sum(1 for step in range(done + 1, done + round(left)) if every and step % every == 0)
+    return left * speed["iteration_s"] + during * cost.get("iteration", 0.0) + cost.get("end", 0.0)
+
+
+def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
+    """Seconds, summed over modes: `iteration` of the newest evaluation in training, `end` of the newest other one."""
+    named = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
+    seconds = [wall_seconds(row) for row in timings if row["stage"] == "eval"]
+    by_name: dict[str, float] = {}
+    for name, value in zip(named, seconds, strict=False):
+        by_name[name] = by_name.get(name, 0.0) + value
+    found: dict[str, float] = {}
+    for name, value in by_name.items():
+        found["iteration" if name.startswith("iteration") else "end"] = value
+    return found
+
+
+def _faults(rows: Sequence[Row]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        faults = row.get("faults")
+        if isinstance(faults, Mapping):
+            total.update({str(fault): count for fault, count in faults.items() if isinstance(count, int)})
+    return dict(total.most_common(FAULTS))
+
+
+def _counts(rows: Sequence[Row]) -> dict[str, float]:
+    lost = 0.0
+    for row in rows:
+        share, scored = number(row, "env_error_share") or 0.0, number(row, "episodes") or 0.0
+        lost += number(row, "env_errors") or (share * scored / (1 - share) if share < 1 else 0.0)
+    found = {
+        "episodes lost to the environment": float(round(lost)),
+        "episodes tried again": sum(number(row, "retried") or 0.0 for row in rows),
+        "optimiser steps skipped": sum(
+            number(row, key) or 0.0 for row in rows for key in row if key.endswith("skipped_steps")
+        ),
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+def _tracker_failures(run: Path) -> dict[str, float]:
+    """Number of failures of each tracker; a run stores them when it closes its trackers."""
+    failures = _table(run / "trackers.json").get("failures")
+    if not isinstance(failures, Mapping):
+        return {}
+    return {f"failures of the tracker {name}": float(x) for name, x in failures.items() if isinstance(x, int)}
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if the file is missing or damaged."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _now(run: Path) -> dict[str, Any]:
+    return _table(run / "now.json")
+
+
+def _findings(run: Path) -> list[dict[str, str]]:
+    found = _table(run / "health.json").get("findings", [])
+    keys = ("rule", "severity", "text")
+    return [{key: str(one.get(key, "")) for key in keys} for one in found if isinstance(one, Mapping)]
+
+
+def thinned(values: Sequence[float], width: int) -> list[float]:
+    """The values; if there are more than `width`, the means of `width` consecutive parts of about equal length."""
+    if len(values) <= width:
+        return list(values)
+    bounds = [round(i * len(values) / width) for i in range(width + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in pairwise(bounds)]

@@ -1,0 +1,99 @@
+"""The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
+
+from agentrl.cluster.learner_group import group_of
+from agentrl.run.iteration import Played, learn, settle
+from agentrl.run.progress import Progress
+from agentrl.run.run import Run, open_run
+from agentrl.settings import Settings
+from agentrl.train_ahead import reinforce_ahead
+
+
+def train(settings: Settings, *, resume: bool = False, progress: Progress | None = None) -> Run:
+    """Clone the experts if the recipe has a warm-up, then train. All results are written to the run's folder.
+
+    Held-out tasks are evaluated at the beginning, after the warm-up, every `eval.every` iterations, and at the end.
+
+    With `learner.processes` above 1, this function starts, watches and ends the other processes. If `cluster.address`
+    is set, they are actors of the cluster. If torchrun has started the processes, only rank 0 calls this function; the
+    other ranks call `agentrl.cluster.follow_torchrun`. The command `agentrl train` calls the right function.
+
+    Raises:
+        ValueError: the configuration or the run's folder does not allow the training, or another process of the learner
+            has ended.
+        TooManyFaults: the share of chains that faults ended is above `limits.fault_share`.
+    """
+    with progress or Progress() as shown, group_of(settings) as group:
+        run = open_run(settings, resume=resume, progress=shown, group=group)
+        try:
+            if run.state.stage == "warmup":
+                run.evaluate("start")
+                warm_up(run)
+            if run.state.step < settings.tables.run.iterations:
+                shown.begins(f"training: iterations {run.state.step} to {settings.tables.run.iterations - 1}")
+            reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
+            run.evaluate("end")
+            run.conclude()
+            run.save()
+            run.policies.close()
+        finally:
+            run.close()
+    return run
+
+
+def warm_up(run: Run) -> None:
+    """Clone the experts: each update of the warm-up uses newly played expert episodes."""
+    tables = run.settings.tables
+    steps, every = tables.warmup.updates, tables.run.checkpoint_every
+    if run.state.step == 0:  # at a later step, the optimisers continue with their state from the checkpoint
+        run.policies.restart("warmup")
+    if run.state.step < steps:
+        run.progress.begins(
+            f"cloning: {steps - run.state.step} updates, each on {tables.warmup.episodes} episodes of "
+            f"{tables.warmup.expert}"
+        )
+    bar = run.progress.bar("cloning", steps, run.state.step)
+    for step in range(run.state.step, steps):
+        watch = run.stopwatch("cloning", step, steps, tables.warmup.episodes)
+        with watch.phase("rollout"):
+            graph, noticed = run.rollouts.demonstrations(step, bar.episodes(tables.warmup.episodes))
+        with watch.phase("update"):
+            metrics = run.policies.imitate(graph, step)
+        metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
+        run.log("clone", step, metrics, watch, {**noticed, "updates_left": steps - step - 1})
+        run.state.step = step + 1
+        bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))
+        if every and run.state.step % every == 0 and run.state.step < steps:
+            run.save()
+    bar.close()
+    run.sync(0)
+    if steps:
+        run.evaluate("clone")
+    run.state.stage, run.state.step = "train", 0
+    run.policies.restart("train")
+    run.save()
+
+
+def reinforce(run: Run) -> None:
+    """Play a batch of rollouts and update on it, in turn, until the last iteration."""
+    settings = run.settings
+    bar = run.progress.bar("training", settings.tables.run.iterations, run.state.step)
+    for iteration in run.iterations():
+        watch = run.stopwatch("training", iteration, settings.tables.run.iterations, settings.episodes)
+        spent = run.spent
+        with watch.phase("rollout"):
+            episodes, pauses = bar.episodes(_due(settings)), run.pauses_after(iteration)
+            batch = run.rollouts.batch(iteration, episodes, pauses=pauses)
+        run.rollouts.free_caches()
+        run.state.count(batch.metrics)
+        learned = learn(run, Played(iteration, batch, spent, watch))
+        run.sync(iteration + 1)
+        settle(run, learned, bar)
+    run.rollouts.stop_playing()
+    bar.close()
+
+
+def _due(settings: Settings) -> int:
+    """The number of episodes of an iteration; 0 if it is not known before the rollouts."""
+    batch = settings.tables.batch
+    open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
+    return 0 if open_end else batch.tasks * batch.copies
