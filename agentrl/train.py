@@ -1,9 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.cluster.learner_group import group_of
-from agentrl.run.iteration import Played, learn, settle
-from agentrl.run.progress import Progress
-from agentrl.run.run import Run, open_run
+from agentrl.cluster import group_of
+from agentrl.run import Played, Progress, Run, learn, open_run, settle
 from agentrl.settings import Settings
 from agentrl.train_ahead import reinforce_ahead
 

@@ -22,10 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from agentrl.run.iteration import Learned, Played, learn, settle
-from agentrl.run.metrics import Stopwatch
-from agentrl.run.progress import Bar
-from agentrl.run.run import Run
+from agentrl.run import Bar, Learned, Played, Run, Stopwatch, learn, settle
 
 State = Mapping[str, Mapping[str, Any]]  # policy -> tensors, from `agentrl.model.Weights.state`
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.cli.train import again
 from agentrl.config import Entry
-from agentrl.engines.openai.endpoint import Traffic
+from agentrl.engines.openai import Traffic
 from agentrl.env import EnvironmentFile, Limits, pool_within
 from agentrl.evaluate import (
     NOT_PLAYED,

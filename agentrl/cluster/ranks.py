@@ -22,9 +22,7 @@ from agentrl.cluster.learner_group import READY, LearnerGroup, Place, joined
 from agentrl.credit import Credit, PathCredit
 from agentrl.graph import Paths, StepGraph, graph_from_bytes, graph_to_bytes
 from agentrl.model import Weights
-from agentrl.run.checkpoint import Stored
-from agentrl.run.policies import Policies
-from agentrl.run.vocabulary import Vocabulary
+from agentrl.run import Policies, Stored, Vocabulary
 from agentrl.settings import Settings
 from agentrl.trainer import Annotated, Ranks
 

@@ -36,7 +36,7 @@ from agentrl.config import Entry
 from agentrl.engines import EngineFile, Serving
 from agentrl.model import Mark, Weights
 from agentrl.rollout import Collected, Draw, EpisodeRecord, Expansion
-from agentrl.run.rollouts import OnEpisode, Rollouts
+from agentrl.run import OnEpisode, Rollouts
 from agentrl.settings import Settings
 
 TRIES, BACK_OFF_S = 60, 0.5  # largest number of calls per shard; seconds before the next call of a restarting worker

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from agentrl.cluster.learner_group import START_S, LearnerGroup, Place, joined
 from agentrl.cluster.ray_cluster import Holder, Room, connect, first_line, release, room
-from agentrl.run.policies import Policies
+from agentrl.run import Policies
 from agentrl.trainer import Ranks
 
 if TYPE_CHECKING:

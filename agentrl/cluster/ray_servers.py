@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.cluster import ServerActor, StartedServer
 from agentrl.cluster.ray_cluster import Room, address, first_line
-from agentrl.engines.vllm.process import WatchedServer
+from agentrl.engines.vllm import WatchedServer
 
 LOST = 255  # exit code of a server whose actor is lost
 ANSWER_S = 30.0  # seconds that a running actor may take to answer

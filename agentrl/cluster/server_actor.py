@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from agentrl.engines.vllm.process import Command, Process, free_port
+from agentrl.engines.vllm import Command, Process, free_port
 
 
 class StartedServer(NamedTuple):

@@ -1,5 +1,6 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
+from agentrl.env.channel import read_frame, write_frame
 from agentrl.env.checked import checked_observation, checked_result, raised_at
 from agentrl.env.hooks import (
     ENDLESS,
@@ -16,7 +17,7 @@ from agentrl.env.hooks import (
     random_share,
     tasks_of,
 )
-from agentrl.env.limits import Limits, deadline
+from agentrl.env.limits import START_S, Limits, deadline
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
 from agentrl.env.pool import Handle, Pool, Slot
@@ -37,12 +38,12 @@ from agentrl.env.prompt import (
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
-from agentrl.foreign.foreign import ForeignEnv, ForeignProgram, start_python
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 __all__ = [
     "ENDLESS",
     "RANDOM",
+    "START_S",
     "Asked",
     "Bare",
     "Delegates",
@@ -50,8 +51,6 @@ __all__ = [
     "EnvironmentFile",
     "Errand",
     "Expert",
-    "ForeignEnv",
-    "ForeignProgram",
     "Handle",
     "Judges",
     "Limits",
@@ -95,10 +94,11 @@ __all__ = [
     "published_report",
     "raised_at",
     "random_share",
+    "read_frame",
     "read_panel",
     "rewords",
-    "start_python",
     "stops",
     "tasks_of",
     "without_thought",
+    "write_frame",
 ]

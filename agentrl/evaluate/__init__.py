@@ -28,15 +28,12 @@ from agentrl.evaluate.samples import (
 )
 from agentrl.evaluate.setting import evaluated_entry, header
 from agentrl.evaluate.stats import Interval, mcnemar, minimum_detectable, paired_bootstrap, wilson
-from agentrl.preflight.attacks import ATTACKS, Attack
 
 __all__ = [
-    "ATTACKS",
     "CERTAIN_IN_WORDS",
     "CERTAIN_ITERATIONS",
     "MODES",
     "NOT_PLAYED",
-    "Attack",
     "EpisodeFiles",
     "Finding",
     "Interval",

@@ -23,7 +23,7 @@ import numpy as np
 from agentrl.exchange.export import KINDS, word
 from agentrl.exchange.jsonl import read_steps, steps_graph
 from agentrl.files import read_jsonl
-from agentrl.graph.step_graph import DEMO, PLAYED, StepGraph
+from agentrl.graph import DEMO, PLAYED, StepGraph
 from agentrl.rows import read_rows
 from agentrl.types import Status
 

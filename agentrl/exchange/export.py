@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.graph.step_graph import CANDIDATE, DEMO, PLAYED, PROBE, StepGraph
+from agentrl.graph import CANDIDATE, DEMO, PLAYED, PROBE, StepGraph
 from agentrl.types import Status
 
 KINDS = {PLAYED: "played", CANDIDATE: "candidate", PROBE: "probe", DEMO: "demo"}

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.graph.step_graph import PLAYED, StepGraph
-from agentrl.graph.tokens import Tokens
+from agentrl.graph import PLAYED, StepGraph, Tokens
 from agentrl.types import Status
 
 LARGEST = sys.float_info.max

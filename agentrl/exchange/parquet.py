@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.files import write_atomically
-from agentrl.graph.step_graph import StepGraph, check
-from agentrl.graph.tokens import Tokens
+from agentrl.graph import StepGraph, Tokens, check_graph
 
 FORMAT, VERSION = "agentrl.step_graph.parquet", 1
 HEAD = b"agentrl"  # the entry of each file's metadata: format, version, note, and texts that Parquet cannot hold
@@ -68,7 +67,7 @@ def read_tables(folder: Path, name: str) -> StepGraph:
     steps, names, tails = (_read(folder / table / f"{name}.parquet", table) for table in TABLES)
     try:
         graph = _graph(steps, names, tails)
-        check(graph)
+        check_graph(graph)
     except (AssertionError, KeyError, ValueError, TypeError, IndexError) as error:
         raise ValueError(f"{folder} holds a damaged graph {name} ({str(error)[:200]}): export it again") from None
     return graph

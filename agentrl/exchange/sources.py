@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from agentrl.exchange.converters import read_log
-from agentrl.graph import store
-from agentrl.graph.step_graph import StepGraph
+from agentrl.graph import StepGraph, read_graph
 
 
 def read_any(steps: Path) -> StepGraph:
@@ -18,7 +17,7 @@ def read_any(steps: Path) -> StepGraph:
     """
     if steps.is_dir():
         steps = newest_graph(steps)
-    return store.read_graph(steps) if steps.suffix == ".safetensors" else read_log(steps)
+    return read_graph(steps) if steps.suffix == ".safetensors" else read_log(steps)
 
 
 def newest_graph(run: Path) -> Path:

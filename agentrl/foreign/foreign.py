@@ -33,8 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrl.env.channel import read_frame, write_frame
-from agentrl.env.limits import START_S
+from agentrl.env import START_S, read_frame, write_frame
 from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
 
 WORKER = Path(__file__).with_name("foreign_worker.py")

@@ -50,6 +50,7 @@ from .step_graph import (
     PROBE as PROBE,
     Columns as Columns,
     StepGraph as StepGraph,
+    check_graph as check_graph,
     success_of as success_of,
 )
 from .store import (

@@ -84,7 +84,7 @@ class StepGraph:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
-        check(self)
+        check_graph(self)
 
     def __len__(self) -> int:
         return len(self.columns["parent"])
@@ -255,7 +255,7 @@ def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
     )
 
 
-def check(graph: StepGraph) -> None:
+def check_graph(graph: StepGraph) -> None:
     """Assert the invariants of a step graph; the AssertionError names the broken invariant."""
     columns, n = graph.columns, len(graph.columns["parent"])
     missing = sorted(set(COLUMNS) - set(columns))

@@ -21,8 +21,7 @@ from agentrl.env import Handle
 from agentrl.graph import StepGraph
 from agentrl.preflight import ATTACKS, Attack
 from agentrl.rollout import Actor, EpisodeRecord, build_graph, expert_actor, lost, play
-from agentrl.run.rollouts import Rollouts
-from agentrl.run.stages import EVALUATE
+from agentrl.run import EVALUATE, Rollouts
 from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import Generation, Request, Task

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from agentrl.cluster.learner_group import check_group
+from agentrl.cluster import check_group
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note

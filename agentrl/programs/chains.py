@@ -60,7 +60,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentrl.graph import CALLED
-from agentrl.rollout.records import EpisodeRecord, StepRecord, as_number, joined
+from agentrl.rollout import EpisodeRecord, StepRecord, as_number, joined
 from agentrl.types import Message
 
 

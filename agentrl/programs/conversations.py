@@ -17,7 +17,7 @@ import numpy as np
 
 from agentrl.chat import Chat
 from agentrl.programs.chains import Call
-from agentrl.rollout.records import StepRecord
+from agentrl.rollout import StepRecord
 from agentrl.types import Generation, Message, Observation, Status
 
 Tools = Sequence[Mapping[str, Any]]

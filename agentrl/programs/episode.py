@@ -29,8 +29,7 @@ from agentrl.noise import fold
 from agentrl.programs.chains import arrange, share_outcome
 from agentrl.programs.definition import AgentTask, program_path
 from agentrl.programs.recorder import Recorder
-from agentrl.rollout.player import Player, Start
-from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
+from agentrl.rollout import EpisodeRecord, Player, Start, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
 
 LOG_CHARS = 2000  # for reports: most characters of a failed command's error output (its end), or of an exception's text

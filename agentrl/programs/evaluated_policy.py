@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentrl import catalogue
 from agentrl.config import Entry, merge, resolve, validate
 from agentrl.engines import EngineFile, Serving, stopping
-from agentrl.engines.openai.endpoint import endpoint_of
+from agentrl.engines.openai import endpoint_of
 from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
 from agentrl.files import read_toml
 from agentrl.programs import Program
@@ -251,7 +251,7 @@ class Contestant:
         from agentrl.chat import Chat
         from agentrl.engines import Sampling, base_config
         from agentrl.model import load_model, sections
-        from agentrl.run.folder import RunFolder
+        from agentrl.run import RunFolder
 
         run = self.kind == "run"
         path = RunFolder(Path(self.word)).latest() / policy if run else Path(self.word)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.rollout.records import StepRecord
+from agentrl.rollout import StepRecord
 from agentrl.tool import load_format
 from agentrl.types import Generation, Message, ToolCall
 

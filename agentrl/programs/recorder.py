@@ -10,9 +10,7 @@ from agentrl.programs.arrivals import Arrivals
 from agentrl.programs.chains import Call, text_order
 from agentrl.programs.conversations import Conversations, Prompted
 from agentrl.programs.protocol import Asked, Refusal, Replied, replied
-from agentrl.rollout.actor import Actor
-from agentrl.rollout.agent_calls import session_below
-from agentrl.rollout.records import StepRecord, joined
+from agentrl.rollout import Actor, StepRecord, joined, session_below
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
 

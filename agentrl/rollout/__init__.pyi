@@ -5,6 +5,7 @@ from .actor import (
 from .agent_calls import (
     reply_from as reply_from,
     reply_of as reply_of,
+    session_below as session_below,
 )
 from .agents import (
     Agent as Agent,
@@ -89,6 +90,7 @@ from .record_graph import (
 from .records import (
     EpisodeRecord as EpisodeRecord,
     StepRecord as StepRecord,
+    as_number as as_number,
     joined as joined,
     same_state as same_state,
 )

@@ -1,3 +1,4 @@
+from .checkpoint import Stored as Stored
 from .checks import (
     check_beginning as check_beginning,
     dry_run_notes as dry_run_notes,
@@ -15,25 +16,30 @@ from .health import (
     findings as findings,
     read_findings as read_findings,
 )
+from .holder import is_alive as is_alive, read_holder as read_holder
+from .iteration import Learned as Learned, Played as Played, learn as learn, settle as settle
 from .metrics import (
     Metrics as Metrics,
     Stopwatch as Stopwatch,
     read_metrics as read_metrics,
+    wall_phases as wall_phases,
     wall_seconds as wall_seconds,
 )
 from .policies import Policies as Policies
 from .progress import (
+    Bar as Bar,
     Now as Now,
     Progress as Progress,
     Tally as Tally,
 )
-from .rollouts import Rollouts as Rollouts
+from .rollouts import OnEpisode as OnEpisode, Rollouts as Rollouts
 from .run import (
     Run as Run,
     open_run as open_run,
 )
-from .stages import BRANCH as BRANCH
+from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
 from .vocabulary import (
+    Vocabulary as Vocabulary,
     read_vocabularies as read_vocabularies,
     vocabularies as vocabularies,
     write_vocabularies as write_vocabularies,

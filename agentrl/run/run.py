@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl.cluster.learner_group import LearnerGroup
-from agentrl.cluster.ranks import LeadingPolicies
+from agentrl.cluster import LeadingPolicies, LearnerGroup
 from agentrl.credit import Credit
 from agentrl.env import kind_of
 from agentrl.evaluate import Finding
@@ -335,7 +334,7 @@ def _rollouts(settings: Settings) -> Rollouts:
     cluster = settings.tables.cluster
     if not cluster.address or not (cluster.workers or cluster.engines):
         return Rollouts(settings)
-    from agentrl.cluster.ray_driver import RayRollouts  # imports Ray, which is optional
+    from agentrl.cluster import RayRollouts  # imports Ray, which is optional
 
     return RayRollouts(settings)
 

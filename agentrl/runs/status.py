@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentrl.files import read_toml
-from agentrl.run.holder import is_alive, read_holder
+from agentrl.run import is_alive, read_holder
 
 SILENT_S = 300.0  # seconds without news after which the state of an unfinished run is `silent` or `unknown`
 State = Literal["absent", "starting", "running", "silent", "stopped", "dead", "finished", "unknown"]

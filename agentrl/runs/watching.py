@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import wilson
-from agentrl.run.metrics import wall_phases, wall_seconds
+from agentrl.run import wall_phases, wall_seconds
 from agentrl.runs.status import RunStatus, read_config, read_lines, setting, status_of
 
 Row = Mapping[str, Any]

@@ -32,8 +32,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agentrl.chat import shorten
-from agentrl.engines.openai import from_word
-from agentrl.engines.openai.endpoint import endpoint_of
+from agentrl.engines.openai import endpoint_of, from_word
 from agentrl.scoring import Chain, Desk, Paid, ScoreFault, ScoreOptions, Signals
 from agentrl.secret import scrubbed
 from agentrl.types import NO_ANSWER, EnvFault, Generation, Message, Observation, Request

@@ -4,12 +4,12 @@ import json
 import os
 
 import pytest
-from tests.run.test_watching import held_by
 
 from agentrl.cli import main
 from agentrl.evaluate import wilson
 from agentrl.run import RunFolder
 from agentrl.runs import listed_runs
+from tests.runs.test_watching import held_by
 from tests.toys.stored_run import evaluated, stored_run
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.test_ray_driver import BATCH, graphs, loaded, run, same
 
 from agentrl.cluster import ray_cluster
 from agentrl.cluster.ray_engines import EngineActor, Letter, OtherWeights, Setup, Team, TeamEngine
@@ -24,6 +23,7 @@ from agentrl.run import Progress, Rollouts
 from agentrl.settings import Settings
 from agentrl.train import train
 from agentrl.types import Observation, Request
+from tests.cluster.test_ray_driver import BATCH, graphs, loaded, run, same
 from tests.run.test_overlap import TABLES
 
 ROOT = Path(__file__).parents[2]

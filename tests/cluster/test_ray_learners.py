@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.run.test_ray_driver import same
 
 from agentrl.cluster import ray_cluster
 from agentrl.cluster.learner_group import LearnerGroup, group_of
@@ -22,6 +21,7 @@ from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
 from agentrl.train import train
 from agentrl.trainer import LearnerConfig
+from tests.cluster.test_ray_driver import same
 from tests.run.test_overlap import TABLES
 
 BATCH = {"batch": {"tasks": 4, "copies": 3}, "run": {"iterations": 3, "checkpoint_every": 1, "keep": 9}}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.exchange import read_steps, steps_graph
-from agentrl.graph.step_graph import check
+from agentrl.graph.step_graph import check_graph
 from agentrl.types import Status
 
 BASE = {"group": "g", "episode": "a", "turn": 0, "reward": 0.5}
@@ -104,7 +104,7 @@ def test_observation_tokens_come_before_the_sampled_ones():
     assert g.tokens.sampled.tolist() == [False, True, True, False, False, True]
     assert g.tokens.context_tokens.tolist() == [0, 3]
     np.testing.assert_array_equal(g.token_column("token_value"), [np.nan, 1, 2, np.nan, np.nan, np.nan])
-    check(g)
+    check_graph(g)
 
 
 def test_blank_lines_are_skipped_and_counted(tmp_path):

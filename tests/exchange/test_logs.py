@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from tests.graph.test_converters import CHAT
 
 from agentrl.cli import main
 from agentrl.exchange import from_trl, from_verl_rollouts, read_any
+from tests.exchange.test_converters import CHAT
 
 # verl's `_dump_generations`: one line per rollout.
 ROLLOUTS = [

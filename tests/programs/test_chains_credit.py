@@ -5,7 +5,6 @@ Each episode: main asks, sub-agents a and b answer at the same time, main goes o
 
 import numpy as np
 import pytest
-from tests.rollout.program.test_chains import record
 
 from agentrl.catalogue import names
 from agentrl.cli import view
@@ -15,6 +14,7 @@ from agentrl.graph import StepGraph
 from agentrl.programs import share_outcome
 from agentrl.rollout import EpisodeRecord, build_graph
 from agentrl.types import Status
+from tests.programs.test_chains import record
 
 EVEN = 1e-5  # eps of the methods
 

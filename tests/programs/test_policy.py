@@ -2,8 +2,6 @@
 
 import asyncio
 
-from tests.rollout.program.test_endpoint import Told
-
 from agentrl.chat import Chat
 from agentrl.env import Limits
 from agentrl.graph import read_graph
@@ -11,6 +9,7 @@ from agentrl.programs.policy import Guests
 from agentrl.programs.protocol import Asked
 from agentrl.rollout import PolicyActor
 from agentrl.types import Message
+from tests.programs.test_endpoint import Told
 from tests.toys.language_model import language_model
 
 

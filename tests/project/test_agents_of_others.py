@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.rollout.program.test_endpoint import Open, Told
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
 from tests.other_pythons import python_with
+from tests.programs.test_endpoint import Open, Told
 from tests.toys.language_model import language_model, model_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.rollout.program.test_endpoint import Open, Told
 
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import make_pool, prompt_of, tasks_of
 from agentrl.graph import read_graph
 from tests.other_pythons import python_with
+from tests.programs.test_endpoint import Open, Told
 from tests.toys.language_model import language_model, model_folder
 
 FOLDER = Path(__file__).parents[2] / "examples" / "repair"

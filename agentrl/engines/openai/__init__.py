@@ -28,6 +28,8 @@ from agentrl.noise import fold
 from agentrl.secret import expand, scrubbed
 from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
 
+__all__ = ["Config", "Endpoint", "EndpointLost", "OpenAIPolicy", "Traffic", "endpoint_of", "from_word", "make"]
+
 FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # any other word of the server is "stop"
 CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer

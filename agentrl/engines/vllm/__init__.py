@@ -20,12 +20,23 @@ from urllib.request import urlopen
 from pydantic import Field, model_validator
 
 from agentrl.engines.entry import Demands, EngineOptions, Serving
+from agentrl.engines.vllm.process import (
+    ON_A_CPU,
+    Command,
+    Process,
+    WatchedServer,
+    cpu_variables,
+    free_port,
+    inherited,
+    option_words,
+)
 from agentrl.secret import expand, hidden_url
 
 if TYPE_CHECKING:
     from agentrl.engines.vllm.engine import VllmEngine
-    from agentrl.engines.vllm.process import Command
     from agentrl.engines.vllm.servers import Servers
+
+__all__ = ["Command", "Config", "Process", "WatchedServer", "free_port", "make"]
 
 WEIGHTS = True
 FOLDERS = True
@@ -226,8 +237,6 @@ def _interpreter(config: Config) -> Path:
 
 def _check_vllm(config: Config, python: Path) -> None:
     """Raises ValueError if the interpreter does not find vLLM. It does not import vLLM, because that takes long."""
-    from agentrl.engines.vllm.process import inherited
-
     own = {name: expand(value, f"engine.environment.{name}") for name, value in config.environment.items()}
     look = "import importlib.util as u; print('vllm' if u.find_spec('vllm') else 'none')"
     try:
@@ -255,8 +264,6 @@ def _check_vllm(config: Config, python: Path) -> None:
 
 def _check_ports(config: Config) -> None:
     """Raises ValueError if another program listens at a port of the servers."""
-    from agentrl.engines.vllm.process import free_port
-
     for number in range(0 if config.port is None else config.servers):
         free_port((config.port or 0) + number)
 
@@ -360,8 +367,6 @@ def _command(
     config: Config, arguments: Sequence[str], environment: Mapping[str, str], number: int | None, remove: Sequence[Path]
 ) -> "Command":
     """How a server is started. If `number` is None, the server's launcher chooses the GPUs."""
-    from agentrl.engines.vllm.process import Command, cpu_variables
-
     # Links are not resolved, because Python finds a virtual environment by the link to its interpreter.
     python = str(Path(config.python).expanduser().absolute())
     own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -380,8 +385,6 @@ def _command(
 
 def _arguments(config: Config, serving: Serving) -> list[str]:
     """Options of a started server; options of the recipe come last, so that they take precedence."""
-    from agentrl.engines.vllm.process import ON_A_CPU, option_words
-
     options: dict[str, object] = {
         "max_model_len": config.max_context,
         "logprobs_mode": "processed_logprobs",

