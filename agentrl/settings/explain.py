@@ -1,6 +1,6 @@
 """What the sections and keys of a recipe mean, read from the docstrings of their configuration classes.
 
-`agentrl train --explain KEY` prints these meanings, and docs/recipes.md is generated from them.
+`agentrl train --explain KEY` prints these meanings; `make docs` builds the pages of options from them.
 """
 
 import inspect

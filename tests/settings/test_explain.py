@@ -1,7 +1,9 @@
 """`agentrl train --explain`: every section, key and catalogue entry has a meaning, and wrong names get help."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,12 @@ def test_an_entry_is_explained_by_its_whole_docstring(capsys):
 def test_unknown_names_get_help(word, told, capsys):
     assert main(["train", "--explain", word]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_the_page_on_recipes_names_every_section():
+    text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text().partition("\n## Sections\n")[2]
+    named = re.findall(r"`\[([\w.]+)\]`", text.partition("\n## ")[0])
+    assert sorted(named) == sorted({*dict(explain.models()), *explain.CATALOGUE})
 
 
 def test_it_needs_no_torch():
