@@ -55,7 +55,8 @@ ray: install
 	$(SET) 'ray==2.60.0'
 	$(PYTEST) -m ray
 
-# The pages of docs/ as a site, site/index.html; a page, link or anchor that is not there is an error.
+# The pages of docs/ as a site, site/index.html, with the pages of all options and entries, which docs/built_pages.py adds.
+# A page, link or anchor that is not there is an error.
 docs: install
 	$(SET) --no-build-isolation -e ".[docs]"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -6,9 +6,10 @@ RECIPE is a TOML file, or the name of a recipe that comes with the program (`age
 chosen because the recipe leaves them open, and the sections and keys that have no value. --dry-run --memory also
 forecasts the GPU memory of an update, and --memory CARD, such as h100-80, also forecasts what fits on that card; a
 forecast takes minutes. --explain KEY says what a section or key means, such as --explain optim.lr or --explain optim,
-and with a recipe also its value in the recipe; without KEY it lists all sections. Ctrl-C or SIGTERM stops a run;
---resume continues the run from its last checkpoint. --json prints one object when the run is done: the run's folder,
-its evaluations and the findings of the health rules. With --dry-run, --json prints the configuration.
+and with a recipe also its value in the recipe; without KEY it lists all sections. For a catalogue entry, such as
+--explain credit.gigpo or --explain env.tools.calculator, it prints the entry's documentation and options. Ctrl-C or
+SIGTERM stops a run; --resume continues the run from its last checkpoint. --json prints one object when the run is done:
+the run's folder, its evaluations and the findings of the health rules. With --dry-run, --json prints the configuration.
 """
 
 import json

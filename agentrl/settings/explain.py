@@ -1,6 +1,6 @@
 """What the sections and keys of a recipe mean, read from the docstrings of their configuration classes.
 
-`agentrl train --explain KEY` prints these meanings, and docs/recipes.md is generated from them.
+`agentrl train --explain KEY` prints these meanings; `make docs` builds the pages of options from them.
 """
 
 import inspect
@@ -34,6 +34,7 @@ CATALOGUE = {  # section -> the catalogue whose entries its `name` chooses
     "loss": "loss",
     "update.regularizers": "regularizer",
 }
+TABLES = {"env.tools": "tools", "log.options": "tracker"}  # key that holds options by entry -> the entries' catalogue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ def section(name: str) -> str:
         parts += [f"[{name}] {first_line(model)}", *(_told(key) for key in keys(name, model))]
     if name in CATALOGUE:
         listed = ", ".join(catalogue.names(CATALOGUE[name]))
-        parts += [f"[{name}] {choice(name)}", f"name: one of {listed}; --explain {name}.NAME lists its options"]
+        parts += [f"[{name}] {choice(name)}", f"name: one of {listed}; --explain {name}.NAME explains an entry"]
     return "\n".join(parts)
 
 
@@ -291,12 +292,12 @@ def _keys_below(name: str, sections: Mapping[str, type[BaseModel]]) -> Iterator[
 
 
 def _entry(path: str) -> str | None:
-    """The text on an option of a catalogue entry, `credit.gigpo.gamma`, or on all its options, `credit.gigpo`.
+    """The text on an option of a catalogue entry, `credit.gigpo.gamma`, or on the whole entry, `credit.gigpo`.
 
     An option without an entry, `credit.gamma`, is explained for every entry that has it. None if `path` is not in a
     section with a catalogue.
     """
-    for name, kind in CATALOGUE.items():
+    for name, kind in {**TABLES, **CATALOGUE}.items():  # env.tools before env
         if not path.startswith(f"{name}."):
             continue
         rest = path.removeprefix(f"{name}.")
@@ -305,12 +306,12 @@ def _entry(path: str) -> str | None:
         if entry in known:
             listed = list(entry_keys(name, entry))
             if not option:
-                about = catalogue.load(kind, entry).about.partition("\n\n")[0]
-                return "\n".join([f'[{name}] name = "{entry}": {" ".join(about.split())}', *map(_told, listed)])
+                return _whole_entry(name, entry)
             found = [key for key in listed if key.path.endswith(f".{option}")]
             if not found:
                 names = [key.path.rpartition(".")[2] for key in listed]
-                raise ValueError(f"{name}.name={entry} has no option {option!r}{nearest(option, names)}")
+                where = f"{name}.name={entry}" if name in CATALOGUE else f"{name}.{entry}"
+                raise ValueError(f"{where} has no option {option!r}{nearest(option, names)}")
             return _told(found[0])
         having = [key for one in known for key in entry_keys(name, one) if key.path == f"{name}.{one}.{rest}"]
         if having:
@@ -319,14 +320,27 @@ def _entry(path: str) -> str | None:
     return None
 
 
+def _whole_entry(name: str, entry: str) -> str:
+    """The docstring of a catalogue entry and all its options."""
+    first, _, more = catalogue.load(_kind(name), entry).about.partition("\n\n")
+    head = f'[{name}] name = "{entry}"' if name in CATALOGUE else f"[{name}.{entry}]"
+    options = "\n".join(map(_told, entry_keys(name, entry)))
+    return "\n\n".join(part for part in (f"{head}: {' '.join(first.split())}", more.strip(), options) if part)
+
+
+def _kind(name: str) -> str:
+    """The catalogue whose entries have options in a section or a key."""
+    return CATALOGUE[name] if name in CATALOGUE else TABLES[name]
+
+
 def _options(name: str) -> Iterator[str]:
-    for entry in catalogue.names(CATALOGUE[name]):
+    for entry in catalogue.names(_kind(name)):
         yield from (key.path.rpartition(".")[2] for key in entry_keys(name, entry))
 
 
 def entry_keys(name: str, entry: str) -> Iterator[Key]:
     """The options of a catalogue entry, with paths such as `credit.gigpo.gamma`."""
-    model = catalogue.load(CATALOGUE[name], entry).config
+    model = catalogue.load(_kind(name), entry).config
     if isinstance(model, type) and issubclass(model, BaseModel):
         yield from keys(f"{name}.{entry}", model)
 

@@ -1,8 +1,11 @@
-"""The site: every page of docs/ is in the navigation of mkdocs.yml, and every link and anchor leads somewhere.
+"""The site: every page is in the navigation of mkdocs.yml, and every link and anchor leads somewhere.
 
-`make docs` builds the site with MkDocs, which says the same; this test needs neither MkDocs nor its packages.
+The pages are those of docs/ and those that docs/built_pages.py adds. Pages of docs/ link only to files, so that they
+can be read where nothing is built. `make docs` builds the site with MkDocs, which checks the links of all pages; this
+test needs neither MkDocs nor its packages.
 """
 
+import posixpath
 import re
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentrl import catalogue
+from docs import built_pages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -23,14 +27,20 @@ def in_navigation() -> list[str]:
     return re.findall(r"([\w/.-]+\.md)$", navigation, re.M)
 
 
-def prose(page: Path) -> str:
+@pytest.fixture(scope="module")
+def built() -> dict[str, str]:
+    """Path below docs/ -> text, of the pages that are built."""
+    return built_pages.pages()
+
+
+def prose(page: str) -> str:
     """A page without its blocks and spans of code."""
-    return re.sub(r"`[^`]*`", "", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M))
+    return re.sub(r"`[^`]*`", "", re.sub(r"^```.*?^```", "", page, flags=re.S | re.M))
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page: str) -> set[str]:
     """The anchors of a page's headings, as MkDocs makes them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    text = re.sub(r"^```.*?^```", "", page, flags=re.S | re.M)
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.*)$", text, re.M):
         words = re.sub(r"[^\w\s-]", "", heading.encode("ascii", "ignore").decode()).strip().lower()
@@ -42,7 +52,7 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-def links(page: Path) -> Iterator[tuple[str, str]]:
+def links(page: str) -> Iterator[tuple[str, str]]:
     """(path, anchor) of every link of a page to another page, a picture or a place in itself."""
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if "://" not in link:
@@ -50,27 +60,38 @@ def links(page: Path) -> Iterator[tuple[str, str]]:
             yield path, anchor
 
 
-def test_every_page_is_in_the_navigation_once():
-    listed = in_navigation()
-    assert sorted(set(PAGES) - set(listed)) == [], "pages that mkdocs.yml does not list: add each to its section nav"
-    assert sorted(set(listed) - set(PAGES)) == [], "mkdocs.yml lists pages that docs/ does not have"
+def test_every_page_is_in_the_navigation_once(built):
+    listed, pages = in_navigation(), {*PAGES, *built}
+    assert sorted(pages - set(listed)) == [], "pages that mkdocs.yml does not list: add each to its section nav"
+    assert sorted(set(listed) - pages) == [], "mkdocs.yml lists pages that are neither in docs/ nor built"
     assert len(listed) == len(set(listed))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_link_and_anchor_leads_somewhere(name):
     page = DOCS / name
-    for path, anchor in links(page):
+    for path, anchor in links(page.read_text()):
         target = (page.parent / path).resolve() if path else page
         assert target.is_file() and target.is_relative_to(DOCS), f"{name}: {path} is no file of docs/"
         if anchor:
-            assert anchor in anchors(target), f"{name}: {path or name} has no heading #{anchor}"
+            assert anchor in anchors(target.read_text()), f"{name}: {path or name} has no heading #{anchor}"
+
+
+def test_every_link_of_a_built_page_leads_to_a_file_or_to_a_built_page(built):
+    found = 0
+    for name, text in built.items():
+        for path, anchor in links(text):
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name
+            page = built.get(target) or (DOCS / target).read_text()
+            assert not anchor or anchor in anchors(page), f"{name}: {target} has no heading #{anchor}"
+            found += 1
+    assert found > 200
 
 
 def test_links_of_the_readme_have_their_anchors():
-    for path, anchor in links(ROOT / "README.md"):
+    for path, anchor in links((ROOT / "README.md").read_text()):
         assert (ROOT / path).is_file(), path
-        assert not anchor or anchor in anchors(ROOT / path), f"{path}#{anchor}"
+        assert not anchor or anchor in anchors((ROOT / path).read_text()), f"{path}#{anchor}"
 
 
 def test_the_architecture_page_has_the_layers_of_the_import_rules():

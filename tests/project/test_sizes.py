@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("agentrl", "algorithms", "envs", "tools", "benchmarks", "examples")
+PACKAGES = ("agentrl", "algorithms", "envs", "tools", "benchmarks", "docs", "examples")
 MAX_FUNCTION, MAX_MODULE = 60, 500
 
 
