@@ -18,6 +18,7 @@ from .health import (
 from .metrics import (
     Metrics as Metrics,
     Stopwatch as Stopwatch,
+    finite_number as finite_number,
     read_metrics as read_metrics,
     wall_seconds as wall_seconds,
 )
