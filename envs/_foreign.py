@@ -1,13 +1,16 @@
-"""Common parts of environments of other packages: the option that names their Python, and prompts for one answer."""
+"""Common parts of environments of other packages: the option that names their Python, their tasks, and prompts."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from agentrl.chat import tagged
-from agentrl.env import Bare, Parsed
+from agentrl.env import Bare, Parsed, Prompt
 from agentrl.foreign import ForeignProgram
+from agentrl.tool import load_format
+from agentrl.tool_env import ToolWords
 from agentrl.types import Observation, Status
 
 
@@ -24,6 +27,25 @@ def program(file: str, config: Options, options: dict[str, Any]) -> ForeignProgr
     """
     folder = Path(file).resolve().parent
     return ForeignProgram.of(folder.name, folder / "adapter.py", config.python, options)
+
+
+@functools.lru_cache(maxsize=64)
+def listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
+    """(index, key) of every task of a program."""
+    return tuple((index, key) for index, key in listing.ask("tasks"))
+
+
+@functools.lru_cache(maxsize=64)
+def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
+    """The schemas of the tools of the first task; none if it has no tools."""
+    tasks = listed(listing)
+    return tuple(listing.ask("tools", tasks[0][0])) if tasks else ()
+
+
+def messages_prompt(listing: ForeignProgram, call_format: str) -> Prompt:
+    """The messages of a program that sends requests to a model, with its tools if the first task has any."""
+    schemas = _tools(listing)
+    return ToolWords(load_format(call_format, schemas), schemas) if schemas else Bare()
 
 
 class Answer(Bare):

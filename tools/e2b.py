@@ -18,7 +18,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from agentrl.chat import shorten
-from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention, describe_code, without_infra_error
+from agentrl.tool import CodeResult, CodeRunner, CodeSession, Convention
+from agentrl.tools._code_tool import CodeTool, code_tool
 
 BACKEND = "e2b"
 FORMATS = ("html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript")
@@ -335,48 +336,6 @@ def runner(config: Config) -> CodeRunner:
     return Runner(config)
 
 
-class E2BTool:
-    """The tool. With `stateful`, the calls of an episode share a sandbox, else each call has its own.
-
-    After a run that took too long, or that failed in the sandbox, the next call gets a new sandbox. The calls of one
-    turn run one after another.
-    """
-
-    name = "python"
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._session = Runner(config).session(stateful=config.stateful)
-
-    def __call__(self, code: str) -> str:
-        """Run Python code and read what it prints.
-
-        Args:
-            code: the code; variables are kept for the next call.
-        """
-        return describe_code(without_infra_error(self._session.run(code)), self._config.convention)
-
-    def reset(self) -> None:
-        """End the sandbox, and with it all variables."""
-        self._session.close()
-
-    def close(self) -> None:
-        """End the sandbox."""
-        self._session.close()
-
-
-class StatelessE2BTool(E2BTool):
-    """The tool without `stateful`, as a model reads it."""
-
-    def __call__(self, code: str) -> str:
-        """Run Python code and read what it prints.
-
-        Args:
-            code: the code; every call starts without the variables of earlier calls.
-        """
-        return super().__call__(code)
-
-
-def make(config: Config) -> E2BTool:
+def make(config: Config) -> CodeTool:
     """The tool; ValueError if the client or the key is missing."""
-    return E2BTool(config) if config.stateful else StatelessE2BTool(config)
+    return code_tool(Runner(config), config)

@@ -17,7 +17,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.tool import CodeRunner, CodeSession, Convention, describe_code, with_print, without_infra_error
+from agentrl.tool import CodeRunner, CodeSession, Convention
+from agentrl.tools._code_tool import CodeTool, code_tool
 from agentrl.tools._sandbox.interpreter import entries, find, module_paths
 from agentrl.tools._sandbox.launch import Limits, unheld
 from agentrl.tools._sandbox.probe import choose
@@ -102,46 +103,6 @@ def runner(config: Config) -> CodeRunner:
     return Runner(config)
 
 
-class PythonSandbox:
-    """The tool: with `stateful` one interpreter per episode, ended by `reset` and `close`, else one per call."""
-
-    name = "python"
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._session = Runner(config).session(stateful=config.stateful)
-        self.backend = self._session.backend
-
-    def __call__(self, code: str) -> str:
-        """Run Python code and read what it prints.
-
-        Args:
-            code: the code; variables are kept for the next call.
-        """
-        result = without_infra_error(self._session.run(with_print(code) if self._config.print_last else code))
-        return describe_code(result, self._config.convention)
-
-    def reset(self) -> None:
-        """Forget all variables: the next call starts a new interpreter."""
-        self._session.close()
-
-    def close(self) -> None:
-        """End the interpreter."""
-        self._session.close()
-
-
-class StatelessSandbox(PythonSandbox):
-    """The tool without `stateful`, as a model reads it."""
-
-    def __call__(self, code: str) -> str:
-        """Run Python code and read what it prints.
-
-        Args:
-            code: the code; every call starts without the variables of earlier calls.
-        """
-        return super().__call__(code)
-
-
-def make(config: Config) -> PythonSandbox:
+def make(config: Config) -> CodeTool:
     """The tool; ValueError if no sandbox holds on this machine."""
-    return PythonSandbox(config) if config.stateful else StatelessSandbox(config)
+    return code_tool(Runner(config), config)

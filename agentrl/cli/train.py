@@ -121,7 +121,7 @@ def _result(run: "Run") -> dict[str, Any]:
     """The object of --json: the run's folder, the health findings, and the lines of metrics.jsonl on evaluations."""
     from agentrl.run import read_metrics
 
-    found = (row for row in read_metrics(run.folder.metrics) if row["stage"] == "eval")
+    found = (row for row in read_metrics(run.folder.metrics).rows if row["stage"] == "eval")
     rows = [{key: value for key, value in row.items() if key != "stage"} for row in found]
     return {"folder": str(run.folder.path), "evaluations": rows, "health": run.health.dump()["findings"]}
 

@@ -1,5 +1,6 @@
-"""The protocols of a policy, which generates answers, and of its sessions."""
+"""The protocols of a policy, which generates answers, and of its sessions; and the counts of its answers."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from agentrl.types import Generation, Request
@@ -63,6 +64,30 @@ class Policy(Sessions, Protocol):
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports, such as its model, its sampling settings and the option `actions`."""
         ...
+
+
+@dataclass
+class AnswerCounts:
+    """Counts since an engine was made. Each engine adds its own.
+
+    Attributes:
+        answers: finished answers.
+        prompt_tokens: tokens of all prompts.
+        sampled_tokens: answer tokens that were sampled.
+        forced_tokens: answer tokens that had no alternative.
+    """
+
+    answers: int = 0
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    forced_tokens: int = 0
+
+    def add(self, *, prompt: int, drawn: int, forced: int) -> None:
+        """Count an answer: tokens of its prompt, all its tokens, and its tokens without an alternative."""
+        self.answers += 1
+        self.prompt_tokens += prompt
+        self.sampled_tokens += drawn - forced
+        self.forced_tokens += forced
 
 
 class Wordless(Sessions):

@@ -1,4 +1,7 @@
-"""Core environments as Gymnasium environments, and a checker of environments."""
+"""Core environments as Gymnasium environments, and a checker of environments.
+
+Importing this package registers our Gymnasium ids; see `agentrl.gym.environment`.
+"""
 
 from agentrl.gym.check import branches_by, check_env, difference_when_repeated
 from agentrl.gym.environment import GymEnv, register

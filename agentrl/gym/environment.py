@@ -1,12 +1,12 @@
-"""Core environments as Gymnasium environments, such as `gymnasium.make("agentrl/ALFWorld-v0")`.
+"""Core environments as Gymnasium environments, such as `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
 
 Importing this module registers the `GYMNASIUM_IDS` of every catalogue environment. Gymnasium does not find these ids by
-itself, because since version 1.0 it no longer calls the entry points of installed packages. So write `import agentrl`
-first, or `gymnasium.make("agentrl.gym:agentrl/ALFWorld-v0")`.
+itself, because since version 1.0 it no longer calls the entry points of installed packages. So name the module in front
+of the id, as above: Gymnasium imports the module first. After `import agentrl.gym`, the id `agentrl/ALFWorld-v0` is
+enough.
 """
 
 import copy
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -129,9 +129,6 @@ def register() -> None:
     An environment whose module cannot be imported is left out with a warning.
     """
     for name in catalogue.names("envs"):
-        spec = getattr(sys.modules.get(f"agentrl.envs.{name}"), "__spec__", None)
-        if getattr(spec, "_initializing", False):
-            continue  # this environment is being imported, and its import of Gymnasium led here; it has no ids
         try:
             file = catalogue.load(EnvironmentFile, name)
         except Exception as error:  # noqa: BLE001  one broken package must not stop the others

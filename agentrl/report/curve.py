@@ -26,7 +26,7 @@ def learning_curve(folder: RunFolder) -> Path:
     Raises:
         ValueError: the metrics are damaged.
     """
-    curve = curve_data(folder.path.resolve().name, folder.path, read_metrics(folder.metrics), [])
+    curve = curve_data(folder.path.resolve().name, folder.path, read_metrics(folder.metrics).rows, [])
     path = folder.path / "learning_curve.svg"
     write_atomically(path, curve_svg(curve).encode())
     return path

@@ -20,7 +20,7 @@ from agentrl.graph import StepGraph, read_graph, read_note
 from agentrl.report.printable import printable
 from agentrl.report.run_about import about_data, run_word
 from agentrl.report.run_against import against_data
-from agentrl.report.run_curve import ORDER, curve_data, number, read_outcomes, read_timings
+from agentrl.report.run_curve import ORDER, curve_data, read_outcomes, read_timings
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
 from agentrl.report.run_health import health_data
 from agentrl.report.run_parts import (
@@ -46,7 +46,7 @@ from agentrl.report.run_schema import (
     StepLink,
 )
 from agentrl.report.tokenizer import token_words
-from agentrl.run import TASK_KINDS, read_metrics
+from agentrl.run import TASK_KINDS, finite_number, read_metrics
 from agentrl.settings import Settings
 
 # Failures and situations are counted over this many of the newest stored iterations. To find decisions that became
@@ -106,17 +106,15 @@ def run_data(run: Path, against: Path | None = None, budget: Budget | None = Non
 def read_rows(run: Path) -> list[dict[str, Any]]:
     """The rows of a run's metrics; ValueError if a line does not have the form that a run writes."""
     path = run / "metrics.jsonl"
-    rows = printable(read_metrics(path))
+    rows = printable(read_metrics(path).rows)
     for line, row in enumerate(rows, 1):
         if wrong := _wrong_in(row):
             raise ValueError(f"line {line} of {path} is no line of metrics: {wrong}; restore the file from a copy")
     return rows
 
 
-def _wrong_in(row: Any) -> str:
+def _wrong_in(row: Mapping[str, Any]) -> str:
     """What is wrong with a line of metrics, in words; empty if a run may have written it."""
-    if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
-        return "it needs a stage and a step"
     texts, numbers = NEEDED.get(row["stage"], ((), ()))
     if "guided_share" in row:  # if a guide helped every chain, the line has no reward
         numbers = tuple(name for name in numbers if name != "reward")
@@ -182,7 +180,7 @@ def _span(iterations: Sequence[int]) -> str:
 
 def _situation_data(row: SituationRow) -> SituationData:
     names = [name for name in SituationData.model_fields if name != "entropy"]
-    return SituationData(entropy=number(row.entropy), **{name: printable(getattr(row, name)) for name in names})
+    return SituationData(entropy=finite_number(row.entropy), **{name: printable(getattr(row, name)) for name in names})
 
 
 def _held_out(run: Path) -> dict[str, tuple[Path, StepGraph | None]]:

@@ -1,6 +1,5 @@
 """Does it learn? The learning curve of a run, from its metrics, timings and evaluations."""
 
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -8,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import compare, evaluations, read_report
-from agentrl.files import read_jsonl
 from agentrl.report.printable import printable
 from agentrl.report.run_schema import CurveData, EvaluationPoint
+from agentrl.run import finite_number, read_metrics
 
 Row = Mapping[str, Any]
 ORDER = ("sampled", "greedy")  # sampled comes first, because the policy also samples in training
@@ -18,14 +17,8 @@ AT_MOST = 1_000  # of a longer run, the page shows every n-th iteration (at most
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
-    """The rows of a timings file before its first damaged line; empty if there is no file.
-
-    A damaged file raises no error, because times are not results.
-    """
-    rows: list[dict[str, Any]] = []
-    with contextlib.suppress(ValueError):
-        rows.extend(row for _, row in read_jsonl(path, "timings file") if isinstance(row, dict))
-    return rows
+    """The rows of a timings file. Damaged lines are left out, because times are not results."""
+    return read_metrics(path, damaged="skip").rows
 
 
 def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]) -> CurveData:
@@ -48,8 +41,8 @@ def curve_data(name: str, run: Path, rows: Sequence[Row], timings: Sequence[Row]
     return CurveData(
         name=name,
         iteration=[int(rows[i]["step"]) for i in shown],
-        success=[number(rows[i].get("success")) for i in shown],
-        reward=[number(rows[i].get("reward")) for i in shown],
+        success=[finite_number(rows[i].get("success")) for i in shown],
+        reward=[finite_number(rows[i].get("reward")) for i in shown],
         tokens=[sampled[i] for i in shown],
         cpu_s=[spent[i] for i in shown],
         evaluations=points,
@@ -62,13 +55,6 @@ def thinned(indices: Sequence[int]) -> list[int]:
     stride = math.ceil(len(indices) / AT_MOST) or 1
     kept = list(indices[::stride])
     return kept if not indices or kept[-1] == indices[-1] else [*kept, indices[-1]]
-
-
-def number(value: Any) -> float | None:
-    """A number for JSON, rounded to nine significant digits; None if the value is no number, infinite or NaN."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(f"{value:.9g}")
 
 
 def _tokens(row: Row) -> int:
@@ -86,7 +72,7 @@ def _cpu_seconds(rows: Sequence[Row], timings: Sequence[Row]) -> list[float | No
 
 def phase_seconds(row: Row) -> dict[str, float]:
     """CPU seconds by phase of a line of timings."""
-    found = {key: number(x) for key, x in row.items() if key.endswith("_cpu_s")}
+    found = {key: finite_number(x) for key, x in row.items() if key.endswith("_cpu_s")}
     return {key.removesuffix("_cpu_s"): x for key, x in found.items() if x is not None}
 
 
@@ -105,8 +91,8 @@ def _point(row: Row, tokens: int, cpu_s: float | None) -> EvaluationPoint:
         panel=str(row["panel"]),
         tokens=tokens,
         cpu_s=cpu_s,
-        reward=number(row.get("mean_reward")),
-        steps=number(row.get("mean_steps")),
+        reward=finite_number(row.get("mean_reward")),
+        steps=finite_number(row.get("mean_steps")),
         per_type={
             kind: (int(one["episodes"]), float(one["success_rate"]), *map(float, one["interval"]))
             for kind, one in kinds.items()

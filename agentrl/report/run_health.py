@@ -8,9 +8,9 @@ from typing import Any
 
 from agentrl.evaluate import CERTAIN_IN_WORDS, Finding
 from agentrl.report.printable import printable
-from agentrl.report.run_curve import number, thinned
+from agentrl.report.run_curve import thinned
 from agentrl.report.run_schema import FindingData, HealthData
-from agentrl.run import RULES, RULES_IN_WORDS, findings, read_findings
+from agentrl.run import RULES, RULES_IN_WORDS, findings, finite_number, read_findings
 
 Row = Mapping[str, Any]
 MASS = re.compile(r"credit_mass_turn_(\d+)")
@@ -35,7 +35,7 @@ def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -
     train = [row for row in rows if row["stage"] == "train"]
     shown = [train[i] for i in thinned(range(len(train)))]
     names = dict.fromkeys(name for row in shown for name in row if name not in NOT_SERIES)
-    series = {name: [number(row.get(name)) for row in shown] for name in names}
+    series = {name: [finite_number(row.get(name)) for row in shown] for name in names}
     series = {name: values for name, values in series.items() if any(x is not None for x in values)}
     mass = {match[1]: series.pop(name) for name in [*series] if (match := MASS.fullmatch(name))}
     return HealthData(

@@ -21,6 +21,7 @@ from .iteration import Learned as Learned, Played as Played, learn as learn, set
 from .metrics import (
     Metrics as Metrics,
     Stopwatch as Stopwatch,
+    finite_number as finite_number,
     read_metrics as read_metrics,
     wall_phases as wall_phases,
     wall_seconds as wall_seconds,

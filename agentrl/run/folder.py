@@ -6,7 +6,6 @@ file.
 """
 
 import fcntl
-import itertools
 import json
 import os
 import platform
@@ -226,24 +225,6 @@ class RunFolder:
         text = json.dumps(scrubbed_values({**summary, "outcomes": rows}), indent=1)
         write_atomically(self.path / "evaluations" / f"{name.replace(' ', '-')}.json", text.encode())
 
-    def check_lines(self, lines: int) -> None:
-        """Check that metrics.jsonl has all lines up to the checkpoint from which the run continues.
-
-        Args:
-            lines: number of these lines, `metric_lines` of the checkpoint.
-
-        Raises:
-            ValueError: the file is missing, has fewer lines, or one of these lines is no JSON object.
-        """
-        whole = _whole_lines(self.metrics)
-        if len(whole) < lines:
-            what = "is missing" if not self.metrics.exists() else f"is damaged in line {len(whole) + 1}"
-            raise ValueError(
-                f"{self.metrics} {what}, and the checkpoint {self.checkpoints()[-1].name} was written after {lines} "
-                "lines: restore the file from a copy, remove the checkpoints written after its last undamaged "
-                "line, or choose run.name=... for a new run"
-            )
-
     def check_never_stored(self) -> None:
         """Check that a run without checkpoints never had one.
 
@@ -257,28 +238,6 @@ class RunFolder:
                 f"{self.path} has trained, and its checkpoints are missing: restore {self.path / 'checkpoints'}, or "
                 "choose run.name=... for a new run"
             )
-
-    def rewind(self, lines: int, timing_lines: int) -> None:
-        """Keep the first `lines` lines of metrics and the first `timing_lines` lines of timings.
-
-        The later lines were written after the checkpoint from which the run is resumed. If one of the lines to keep is
-        damaged, this line and all lines after it are removed too.
-        """
-        for path, count in ((self.metrics, lines), (self.timings, timing_lines)):
-            write_atomically(path, b"".join(_whole_lines(path)[:count]))
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file of JSON objects before its first damaged line, each with the newline at its end."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # a last line without a newline was cut short
-    return [line + b"\n" for line in itertools.takewhile(_is_object, lines)]
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Metrics and timings of a run: JSON lines in two files. The trackers get the metrics too."""
+"""Metrics and timings of a run, written and read: JSON lines in two files. The trackers get the metrics too."""
 
 import json
 import math
@@ -6,13 +6,116 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from agentrl.files import flush_entries, flush_to_disk, read_jsonl
+from agentrl.files import flush_entries, flush_to_disk, write_atomically
 from agentrl.run.folder import RunFolder
 from agentrl.trackers import Trackers
 
 PLAYING = ("wait", "rollout")  # phases of the thread that plays, if rollouts run ahead of updates
+
+
+class MetricRows(NamedTuple):
+    """What `read_metrics` read.
+
+    Attributes:
+        rows: the rows; each has a text `stage` and a whole number `step`.
+        damaged: numbers of the damaged lines, the first line that was read being 1.
+        end: number of bytes up to the end of the last complete line.
+    """
+
+    rows: list[dict[str, Any]]
+    damaged: list[int]
+    end: int
+
+    @property
+    def intact(self) -> int:
+        """Number of lines before the first damaged line."""
+        return self.damaged[0] - 1 if self.damaged else len(self.rows)
+
+
+def read_metrics(path: Path, damaged: Literal["refuse", "skip"] = "refuse", after: int = 0) -> MetricRows:
+    """The complete lines of metrics.jsonl or timings.jsonl. While this function reads, the run may write the file.
+
+    A line is damaged if it is no JSON object with a stage and a step, for example because the machine crashed. A last
+    line without a newline at its end is not read: it is being written, or a crash has cut it.
+
+    Args:
+        path: the file; if it does not exist, there are no rows.
+        damaged: "skip" leaves damaged lines out; "refuse" raises an error.
+        after: number of bytes at the beginning of the file that are skipped, because they were read before.
+
+    Raises:
+        ValueError: with "refuse", the file cannot be read or has a damaged line.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(after)
+            data = file.read()
+    except OSError as error:
+        if damaged == "refuse" and path.exists():
+            raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
+        return MetricRows([], [], after)
+    found = MetricRows([], [], after + data.rfind(b"\n") + 1)
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        row, wrong = _row(line)
+        if not wrong:
+            found.rows.append(row)
+        elif damaged == "skip":
+            found.damaged.append(number)
+        else:
+            raise ValueError(f"line {number} of {path} is no line of metrics: {wrong}; restore the file from a copy")
+    return found
+
+
+def _row(line: bytes) -> tuple[dict[str, Any], str]:
+    """The row of a line, and in words why the line is damaged (empty if it is not)."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return {}, f"it is not JSON ({error})"
+    if not (isinstance(row, dict) and isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)):
+        return {}, "it needs a stage and a step"
+    return row, ""
+
+
+def finite_number(value: Any) -> float | None:
+    """A number for JSON, rounded to nine significant digits; None if the value is no number, infinite or NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(f"{value:.9g}")
+
+
+def check_lines(folder: RunFolder, lines: int) -> None:
+    """Check that metrics.jsonl has all lines up to the checkpoint from which the run continues.
+
+    Args:
+        folder: the run's folder.
+        lines: number of these lines, `metric_lines` of the checkpoint.
+
+    Raises:
+        ValueError: the file is missing, has fewer lines, or one of these lines is damaged (see `read_metrics`).
+    """
+    intact = read_metrics(folder.metrics, damaged="skip").intact
+    if intact < lines:
+        what = "is missing" if not folder.metrics.exists() else f"is damaged in line {intact + 1}"
+        raise ValueError(
+            f"{folder.metrics} {what}, and the checkpoint {folder.checkpoints()[-1].name} was written after {lines} "
+            "lines: restore the file from a copy, remove the checkpoints written after its last undamaged "
+            "line, or choose run.name=... for a new run"
+        )
+
+
+def rewind(folder: RunFolder, lines: int, timing_lines: int) -> None:
+    """Keep the first `lines` lines of metrics and the first `timing_lines` lines of timings.
+
+    The later lines were written after the checkpoint from which the run is resumed. If one of the lines to keep is
+    damaged, this line and all lines after it are removed too.
+    """
+    for path, count in ((folder.metrics, lines), (folder.timings, timing_lines)):
+        lines_of_file = path.read_bytes().split(b"\n") if path.exists() else []
+        whole = lines_of_file[: min(count, read_metrics(path, damaged="skip").intact)]
+        write_atomically(path, b"".join(line + b"\n" for line in whole))
 
 
 class Metrics:
@@ -122,12 +225,3 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 def _count(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; empty if there is no such file.
-
-    Raises:
-        ValueError: a line is damaged.
-    """
-    return [row for _, row in read_jsonl(path, "metrics file")] if path.exists() else []

@@ -23,7 +23,7 @@ from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
-from agentrl.run.metrics import Metrics, Stopwatch, read_metrics
+from agentrl.run.metrics import Metrics, Stopwatch, check_lines, read_metrics, rewind
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
@@ -265,7 +265,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)
         metrics = Metrics(folder, _trackers(settings, folder.path, progress))
-        health = Health(read_metrics(folder.metrics))
+        health = Health(read_metrics(folder.metrics).rows)
         health.note(decided_before(folder.health, version))
         rollouts.load(policies.weights(), version)
     except BaseException:
@@ -304,7 +304,7 @@ def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> 
     if not found:
         folder.check_never_stored()
         return None
-    folder.check_lines(checkpoint.read_progress(found[-1]).metric_lines)
+    check_lines(folder, checkpoint.read_progress(found[-1]).metric_lines)
     return found[-1]
 
 
@@ -326,7 +326,7 @@ def _open_folder(
         )
     if at is None and folder.metrics.exists():
         progress.say(f"{folder.path} was stopped before its first checkpoint: the run starts from the beginning")
-    folder.rewind(state.metric_lines, state.timing_lines)
+    rewind(folder, state.metric_lines, state.timing_lines)
 
 
 def _rollouts(settings: Settings) -> Rollouts:

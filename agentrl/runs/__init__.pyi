@@ -10,7 +10,6 @@ from .status import (
     RunStatus as RunStatus,
     is_run as is_run,
     read_config as read_config,
-    read_lines as read_lines,
     setting as setting,
     spell as spell,
     status_of as status_of,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
 from agentrl.files import read_json
-from agentrl.runs.status import is_run, read_config, read_lines, setting, status_of
-from agentrl.runs.watching import number, updates_before, well_formed, whole
+from agentrl.run import (finite_number, read_metrics)
+from agentrl.runs.status import is_run, read_config, setting, status_of
+from agentrl.runs.watching import updates_before, whole
 
 PARTS = ("graphs", "checkpoints", "evaluations")
 DEPTH = 2  # number of levels of folders that are searched below the given folder
@@ -110,13 +111,10 @@ def listed(path: Path) -> ListedRun:
 
 def _read(path: Path) -> ListedRun:
     config = read_config(path)
-    lines = read_lines(path / "metrics.jsonl")[0]
-    rows = well_formed(lines)
-    if len(rows) < len(lines):
-        raise ValueError(f"{path / 'metrics.jsonl'}: {len(lines) - len(rows)} lines lack a stage or a step")
+    rows = read_metrics(path / "metrics.jsonl").rows
     status = status_of(path, rows)
     train = [row for row in rows if row["stage"] == "train"]
-    held_out = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
+    held_out = [row for row in rows if row["stage"] == "eval" and finite_number(row.get("success_rate")) is not None]
     modes = {str(row.get("mode", "")) for row in held_out}
     own = [row for row in held_out if str(row.get("mode", "")) == ("greedy" if "greedy" in modes else max(modes))]
     best = max(own, key=lambda row: float(row["success_rate"]), default=None)
@@ -132,12 +130,12 @@ def _read(path: Path) -> ListedRun:
         model=str(model),
         step=len(train),
         iterations=whole(config, "run.iterations"),
-        success=number(own[-1], "success_rate") if own else None,
+        success=finite_number(own[-1].get("success_rate")) if own else None,
         low=interval[0],
         high=interval[1],
-        best=number(best, "success_rate") if best else None,
+        best=finite_number(best.get("success_rate")) if best else None,
         best_step=updates_before(best) if best else None,
-        training=number(train[-1], "success") if train else None,
+        training=finite_number(train[-1].get("success")) if train else None,
         changed=_changed(path),
         bytes=disk_use(path),
         config=config,

@@ -1,7 +1,6 @@
 """The state of a run (`State`), read from the run's folder alone. This module writes nothing.
 
-The run may write its files while this module reads them. Files that the run replaces are always complete. From files to
-which the run appends, only complete lines are read.
+The run may write its files while this module reads them. Files that the run replaces are always complete.
 """
 
 import json
@@ -36,33 +35,6 @@ class RunStatus:
     sentence: str
     pid: int = 0
     news_s: float | None = None
-
-
-def read_lines(path: Path, after: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The JSON objects in the complete lines of a growing file, and the number of bytes up to the end of these lines.
-
-    A line that is no JSON object, for example because the machine crashed, is left out.
-
-    Args:
-        path: the file; if it does not exist, there are no lines.
-        after: number of bytes at the beginning of the file that are skipped, because they were read before.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(after)
-            data = file.read()
-    except OSError:
-        return [], after
-    whole = data[: data.rfind(b"\n") + 1]
-    rows = []
-    for line in whole.split(b"\n"):
-        try:
-            row = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows, after + len(whole)
 
 
 def is_run(path: Path) -> bool:

@@ -2,15 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from agentrl.evaluate import wilson
-from agentrl.run import wall_phases, wall_seconds
-from agentrl.runs.status import RunStatus, read_config, read_lines, setting, status_of
+from agentrl.run import finite_number, read_metrics, wall_phases, wall_seconds
+from agentrl.runs.status import RunStatus, read_config, setting, status_of
 
 Row = Mapping[str, Any]
 LATELY = 20  # number of the newest iterations, from which speeds and shares are computed
@@ -89,14 +89,14 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
     Raises:
         ValueError: the folder holds other files and no run, or its config.toml is damaged.
     """
-    rows = well_formed(read_lines(run / "metrics.jsonl")[0])
+    rows = read_metrics(run / "metrics.jsonl", damaged="skip").rows
     status = status_of(run, rows, now=now)
     if status.state == "absent":
         if run.exists() and (not run.is_dir() or any(not one.name.startswith(".") for one in run.iterdir())):
             raise ValueError(f"{run} is no run folder: it has no config.toml")
         return Frame(name=run.name, **_standing(status))
     config = read_config(run)
-    timings = well_formed(read_lines(run / "timings.jsonl")[0])
+    timings = read_metrics(run / "timings.jsonl", damaged="skip").rows
     train = [row for row in rows if row["stage"] == "train"]
     clone = [row for row in rows if row["stage"] == "clone"]
     stage = "train" if train or (rows and _after_warm_up(rows, config)) else "warmup" if rows else ""
@@ -115,17 +115,6 @@ def frame(run: Path, *, now: float | None = None) -> Frame:
         counts={**_counts(rows), **_tracker_failures(run)},
         findings=_findings(run),
     )
-
-
-def well_formed(rows: Iterable[Row]) -> list[Row]:
-    """The rows that have a stage and a step; a row without them is damaged."""
-    return [row for row in rows if isinstance(row.get("stage"), str) and isinstance(row.get("step"), int)]
-
-
-def number(row: Row, key: str) -> float | None:
-    """An entry of a row as a float; None if it is missing, NaN or no number."""
-    value = row.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
 
 
 def whole(config: Row, key: str) -> int:
@@ -150,9 +139,9 @@ def _after_warm_up(rows: Sequence[Row], config: Row) -> bool:
 
 def _training_curves(train: Sequence[Row], clone: Sequence[Row]) -> list[Curve]:
     found = []
-    pairs = [(row, s) for row in train if (s := number(row, "success")) is not None]
+    pairs = [(row, s) for row in train if (s := finite_number(row.get("success"))) is not None]
     if pairs:
-        bounds = [wilson(s * n, int(n)) if (n := number(row, "episodes")) else (s, s) for row, s in pairs]
+        bounds = [wilson(s * n, int(n)) if (n := finite_number(row.get("episodes"))) else (s, s) for row, s in pairs]
         low, high = [b[0] for b in bounds], [b[1] for b in bounds]
         steps, values = [row["step"] for row, _ in pairs], [s for _, s in pairs]
         found.append(Curve(name="success, training", step=steps, value=values, low=low, high=high))
@@ -163,14 +152,14 @@ def _training_curves(train: Sequence[Row], clone: Sequence[Row]) -> list[Curve]:
 
 
 def _curve(key: str, rows: Sequence[Row]) -> list[Curve]:
-    points = [(row["step"], x) for row in rows if (x := number(row, key)) is not None]
+    points = [(row["step"], x) for row in rows if (x := finite_number(row.get(key))) is not None]
     return [Curve(name=key, step=[p[0] for p in points], value=[p[1] for p in points])] if points else []
 
 
 def _held_out(rows: Sequence[Row]) -> list[Curve]:
     """Success of the evaluations, one curve per mode. Evaluations before the first update are at step 0."""
     found = []
-    evaluations = [row for row in rows if row["stage"] == "eval" and number(row, "success_rate") is not None]
+    evaluations = [row for row in rows if row["stage"] == "eval" and finite_number(row.get("success_rate")) is not None]
     for mode in sorted({str(row.get("mode", "")) for row in evaluations}):
         own = [row for row in evaluations if str(row.get("mode", "")) == mode]
         steps = [updates_before(row) for row in own]
@@ -198,7 +187,7 @@ def _speed(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, float]:
         return {}
 
     def rate(key: str, phase: str) -> dict[str, float]:
-        counted = sum(number(train[row["step"]], key) or 0.0 for row in lately)
+        counted = sum(finite_number(train[row["step"]].get(key)) or 0.0 for row in lately)
         seconds = sum(wall_phases(row).get(phase, 0.0) for row in lately)
         return {f"{key}_per_s": counted / seconds} if counted and seconds > 0 else {}
 
@@ -216,7 +205,7 @@ def _left(config: Row, rows: Sequence[Row], timings: Sequence[Row], status: RunS
     done = len(train)
     left = float(max(0, whole(config, "run.iterations") - done))
     for limit, key in (("run.tokens", "generated_tokens"), ("run.actions", "actions")):
-        used = sum(number(row, key) or 0.0 for row in train)
+        used = sum(finite_number(row.get(key)) or 0.0 for row in train)
         if whole(config, limit) and used:
             left = min(left, max(0.0, (whole(config, limit) - used) / (used / done)))
     every = whole(config, "eval.every")
@@ -250,13 +239,13 @@ def _faults(rows: Sequence[Row]) -> dict[str, int]:
 def _counts(rows: Sequence[Row]) -> dict[str, float]:
     lost = 0.0
     for row in rows:
-        share, scored = number(row, "env_error_share") or 0.0, number(row, "episodes") or 0.0
-        lost += number(row, "env_errors") or (share * scored / (1 - share) if share < 1 else 0.0)
+        share, scored = finite_number(row.get("env_error_share")) or 0.0, finite_number(row.get("episodes")) or 0.0
+        lost += finite_number(row.get("env_errors")) or (share * scored / (1 - share) if share < 1 else 0.0)
     found = {
         "episodes lost to the environment": float(round(lost)),
-        "episodes tried again": sum(number(row, "retried") or 0.0 for row in rows),
+        "episodes tried again": sum(finite_number(row.get("retried")) or 0.0 for row in rows),
         "optimiser steps skipped": sum(
-            number(row, key) or 0.0 for row in rows for key in row if key.endswith("skipped_steps")
+            finite_number(row.get(key)) or 0.0 for row in rows for key in row if key.endswith("skipped_steps")
         ),
     }
     return {name: count for name, count in found.items() if count}

@@ -9,7 +9,8 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.credit import CreditMethod
 from agentrl.report import EVALUATION, TRAINING, Asked, Source, sources
-from agentrl.runs import read_config, read_lines, setting, status_of
+from agentrl.run import read_metrics
+from agentrl.runs import read_config, setting, status_of
 from agentrl.secret import scrubbed
 from agentrl.serve.credit_worker import STORED
 from agentrl.types import Status
@@ -160,14 +161,14 @@ class InspectedRun:
         return {"name": scrubbed(name), "options": table, "known": name in catalogue.names("credit")}
 
     def _read(self) -> Sequence[dict[str, Any]]:
-        """Every line of metrics.jsonl so far. If --resume has replaced the file, all lines are read again."""
+        """Every undamaged line of metrics.jsonl so far. If --resume has replaced the file, all lines are read again."""
         path = self.path / "metrics.jsonl"
         with self._lock:
             file = path.stat().st_ino if path.is_file() else 0
             if file != self._file:
                 self._rows, self._bytes, self._file = [], 0, file
-            new, self._bytes = read_lines(path, self._bytes)
-            self._rows = [*self._rows, *new]
+            new = read_metrics(path, damaged="skip", after=self._bytes)
+            self._rows, self._bytes = [*self._rows, *new.rows], new.end
             return self._rows
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.env import Asked, Bare, Env, Move, Parsed, Past, Prompt, action_line
+from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
 from agentrl.tool import action as tool_action
@@ -126,7 +127,7 @@ class _FileRows(Sequence[Mapping[str, Any]]):
         return {"key": f"{Path(self._path).stem}/{name}", **read(row, f"row {i} of {self._path}")}
 
 
-class _Generated(Sequence[Mapping[str, Any]]):
+class _Generated(MadeRows):
     """Rows of generated problems; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
@@ -136,9 +137,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return len(self._index)
 
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def _make(self, i: int) -> Mapping[str, Any]:
         level, seed = self._index[i]
         made = generate(level, seed)
         return {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.env import Asked
+from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
@@ -63,7 +64,7 @@ def _mistakes(name: str) -> list[Mutation]:
     return mutations(programs()[name].source)
 
 
-class _Generated(Sequence[Mapping[str, Any]]):
+class _Generated(MadeRows):
     """Rows made from the corpus; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
@@ -81,9 +82,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return len(self._index)
 
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def _make(self, i: int) -> Mapping[str, Any]:
         level, name, number = self._index[i]
         rng = np.random.default_rng([level, number, *name.encode()])
         others = [other for other in self._names if other != name]

@@ -92,6 +92,22 @@ def checked_file(files: Mapping[str, str], path: str, content: str, most: int = 
     return clean
 
 
+def replaced(text: str, path: str, old: str, new: str) -> str:
+    """The text of a file with `new` in the place of `old`; ValueError if `old` does not stand in it exactly once."""
+    count = text.count(old) if old else 0
+    if count != 1:
+        where = "is not in" if count == 0 else f"stands {count} times in"
+        raise ValueError(f"the old text {where} {path}: give text that stands in it exactly once")
+    return text.replace(old, new)
+
+
+def write_checked(files: dict[str, str], path: str, content: str, most: int = FILES_LIMIT) -> str:
+    """Put a text into `files`, and say so; see `checked_file`."""
+    clean = checked_file(files, path, content, most)
+    files[clean] = content
+    return f"wrote {clean}, {len(content.splitlines())} lines"
+
+
 def code_files(files: Mapping[str, str]) -> list[str]:
     """Each file that is no test: its path, then its text."""
     return [f"{path}\n{files[path]}" for path in sorted(files) if not path.startswith("test_")]
@@ -142,9 +158,7 @@ class Workspace:
             path: the file, relative to the repository.
             content: all of its text.
         """
-        clean = checked_file(self._files, path, content)
-        self._files[clean] = content
-        return f"wrote {clean}, {len(content.splitlines())} lines"
+        return write_checked(self._files, path, content)
 
     def replace(self, path: str, old: str, new: str) -> str:
         """Replace a piece of a file by another.
@@ -155,11 +169,7 @@ class Workspace:
             new: what to put in its place.
         """
         path = self._known(path)
-        count = self._files[path].count(old) if old else 0
-        if count != 1:
-            where = "is not in" if count == 0 else f"stands {count} times in"
-            raise ValueError(f"the old text {where} {path}: give text that stands in it exactly once")
-        return self.write_file(path, self._files[path].replace(old, new))
+        return self.write_file(path, replaced(self._files[path], path, old, new))
 
     def run_tests(self) -> str:
         """Run the tests of the repository (the functions called test... of files called test_....py)."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agentrl.envs.code_repair.mutate import spans
-from agentrl.envs.code_repair.workspace import checked_file
+from agentrl.envs.code_repair.workspace import replaced, write_checked
 from agentrl.envs.code_repo import judging, shell
 from agentrl.envs.code_repo.files import file_patches, patch, protected, similarity, tree_hash
 from agentrl.tool import CodeRunner, ToolError, shared_runner
@@ -182,11 +182,11 @@ class Repository:
             new: what to put in its place.
         """
         clean = self._known(path)
-        count = self._files[clean].count(old) if old else 0
-        if count != 1:
-            where = "is not in" if count == 0 else f"stands {count} times in"
-            raise ToolError(f"the old text {where} {clean}: give text that stands in it exactly once")
-        told = self.create(clean, self._files[clean].replace(old, new))
+        try:
+            content = replaced(self._files[clean], clean, old, new)
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        told = self.create(clean, content)
         shown = self._shown if self._config.prompt == "compact" else ("", "")
         return f"{told}\n{self.view_definition(*shown)}" if self._still(shown) else told
 
@@ -197,9 +197,7 @@ class Repository:
             path: the file, relative to the repository.
             content: all of its text.
         """
-        clean = checked_file(self._files, path, content, shell.FILES_LIMIT)
-        self._files[clean] = content
-        return f"wrote {clean}, {len(content.splitlines())} lines"
+        return write_checked(self._files, path, content, shell.FILES_LIMIT)
 
     def shell(self, command: str) -> str:
         """Run a command in the repository's folder and read what it prints; changes of files are kept.

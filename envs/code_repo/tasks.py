@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.env import Asked
+from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_repair.mutate import apply
 from agentrl.envs.code_repair.workspace import unique_edit
 from agentrl.envs.code_repo.mistakes import Mistake, listed
@@ -62,7 +63,7 @@ def _of_split(rows: list[dict[str, Any]], config: Config) -> list[dict[str, Any]
     return [row for row, test in zip(rows, sides, strict=True) if test in WANTED[config.split]]
 
 
-class _Generated(Sequence[Mapping[str, Any]]):
+class _Generated(MadeRows):
     """Rows made from the modules; a row is made when it is read."""
 
     def __init__(self, config: Config) -> None:
@@ -80,9 +81,7 @@ class _Generated(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return len(self._index)
 
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def _make(self, i: int) -> Mapping[str, Any]:
         level, name, number = self._index[i]
         rng = np.random.default_rng([level, number, *name.encode()])
         chosen = [name]

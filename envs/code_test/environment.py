@@ -7,6 +7,7 @@ import numpy as np
 
 from agentrl.env import Env, Move, Prompt, random_share
 from agentrl.envs import code_repair
+from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_repair.environment import Compact as Words
 from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.tester import Config, Tester, hooks
@@ -44,7 +45,7 @@ class Compact(Words):
         return f"{verdict} {arguments.get('finding', '')}".strip()
 
 
-class _Both(Sequence[Mapping[str, Any]]):
+class _Both(MadeRows):
     """Rows of `code_repair`'s tasks, each once with its mistakes and once with the task's `fixes` made."""
 
     def __init__(self, listed: Sequence[Task]) -> None:
@@ -53,9 +54,7 @@ class _Both(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return 2 * len(self._listed)
 
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+    def _make(self, i: int) -> Mapping[str, Any]:
         task, mended = self._listed[i // 2], i % 2 == 1
         files = dict(task.params["files"])
         for path, old, new in task.params["fixes"] if mended else ():

@@ -5,7 +5,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
+from agentrl.envs._rows import Part
+from agentrl.envs.desk.people import Case, Person, draw_people, identity, instruction
 
 PEOPLE, BOOKINGS = 5, 3  # numbers of guests per database, and of bookings per guest
 FREE_DAYS, ROOM_DAYS = 14, 3  # fewest days before its beginning to cancel a saver booking; to change a room

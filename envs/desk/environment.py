@@ -6,13 +6,15 @@ from functools import partial
 from typing import Any
 
 from agentrl.env import Prompt
+from agentrl.envs._rows import PARTS, Part
+from agentrl.envs._worded import Worded
 from agentrl.envs.desk import airline, booking_cases, bookings, retail, retail_cases, taubench
 from agentrl.envs.desk.counter import AGREES, RESPOND, WAITING, Config, Counter, say
 from agentrl.envs.desk.customer import STOP
-from agentrl.envs.desk.people import PARTS, Case, Part
+from agentrl.envs.desk.people import Case
 from agentrl.envs.desk.prompts import Compact, Instruct
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, PartRows, RowTasks, SnapshotToolEnv
+from agentrl.tool_env import PartRows, RowTasks, SnapshotToolEnv
 from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
 
 USER = "user"
@@ -21,7 +23,7 @@ DOMAINS = {"retail": retail, "bookings": bookings, "airline": airline}
 GENERATED = ("retail", "bookings")
 
 
-class Desk(Listed):
+class Desk(Worded):
     """A conversation. Words without a call go to the customer. If the customer is an agent, an errand asks for its
     reply."""
 
@@ -79,14 +81,7 @@ class Desk(Listed):
     def restore(self, snapshot: Any) -> Observation:
         """Go back to a snapshot."""
         self._waiting = None
-        return self._worded(super().restore(snapshot))
-
-    def _worded(self, observation: Observation) -> Observation:
-        """Under the prompts `instruct` and `compact`, the observation without its chat messages.
-
-        These prompts write the text of the results themselves, so that a word is the same token everywhere.
-        """
-        return observation if self.config.prompt == "chat" else replace(observation, messages=())
+        return super().restore(snapshot)
 
 
 def _told(observation: Observation, words: str, state_key: str) -> Observation:

@@ -2,11 +2,10 @@
 
 import random
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-Part = Literal["train", "valid", "test"]
-PARTS: tuple[Part, ...] = ("train", "valid", "test")
-SHARES: tuple[Part, ...] = ("train", "train", "train", "valid", "test")  # share of all pairs of names, in fifths
+from agentrl.envs._rows import FIFTHS, Part
+
 FIRST = (
     *("ada", "ben", "cora", "dan", "eva", "finn", "gus", "hana", "ivo", "jana", "karl", "lena", "max", "nora", "otto"),
     *("pia", "quin", "rosa", "sven", "tara", "ugo", "vera", "wim", "yuri", "zoe"),
@@ -69,7 +68,7 @@ class Person(NamedTuple):
 
 def part_of(first: str, last: str) -> Part:
     """The part to which a customer of this name belongs."""
-    return SHARES[(FIRST.index(first) + LAST.index(last)) % len(SHARES)]
+    return FIFTHS[(FIRST.index(first) + LAST.index(last)) % len(FIFTHS)]
 
 
 def draw_people(rng: random.Random, part: Part, count: int) -> list[Person]:

@@ -9,18 +9,18 @@ oracle: knows the right calls and the facts that the customer must be told, in t
 random: takes a random listed action at each step. If none is listed, it says that it refuses.
 """
 
-import random
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from agentrl.env import Env, Move, random_share
+from agentrl.envs._worded import Careless
 from agentrl.envs.desk.booking_cases import allowed
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL, TRANSFER, Counter, say
 from agentrl.envs.desk.environment import Desk
 from agentrl.envs.desk.retail import REASONS
 from agentrl.tool import action as tool_action
-from agentrl.types import Observation, Task
+from agentrl.types import Observation
 
 EXPERTS = ("expert", "careless", "oracle", "random")
 HELLO = "Hello. How can I help you?"
@@ -37,21 +37,15 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
     return Player(env, seed, share, knows=name == "oracle")
 
 
-class Player:
+class Player(Careless):
     """Serves one request after the other; takes a random listed action with probability `slips`."""
 
-    def __init__(self, env: Desk, seed: int, slips: float, *, knows: bool) -> None:
-        self._env, self._seed, self._slips, self._knows = env, seed, slips, knows
-        self._rng = random.Random(seed)
-
-    def reset(self, task: Task) -> None:
-        """Seed by the task."""
-        self._rng = random.Random(f"{self._seed} {task.key}")
+    _env: Desk
 
     def act(self, observation: Observation) -> Move:
         """The next call or words."""
         counter: Counter = self._env.inner.instance
-        if self._slips and self._rng.random() < self._slips:
+        if self._slipped():
             return Move(self._rng.choice(observation.actions) if observation.actions else say(REFUSE))
         if self._knows or counter._case.published:
             return Move(self._recite(counter))

@@ -1,29 +1,26 @@
 """The prompts in words: `say WORDS`, and calls as in Python or in few words."""
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.env import Parsed, Past, Shown
+from agentrl.env import Parsed, Shown
+from agentrl.envs._worded import OneLine, cached, unread, written
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
 from agentrl.tool import Call, Calls, Malformed, action as tool_action
 from agentrl.types import Observation, Status
 
-CACHED_CHARS = 400  # the words of shorter actions are cached, because listed actions are shorter and occur again
 PHRASES = {**{said: f"ask {what}" for what, said in ASKS.items()}, CONFIRM: "confirm", DONE: "done", REFUSE: "refuse"}
 TOLD = re.compile(re.escape(TELL).replace(re.escape("{value}"), "(.*)"), re.S)
 
 
-class Instruct:
+class Instruct(OneLine):
     """One line per turn, for language models: the system message holds the rules of the desk and what may be written.
 
     Args:
         policy: the rules of the desk, which the agent must obey.
     """
-
-    rewords = True
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
@@ -34,20 +31,6 @@ class Instruct:
     def show(self, observation: Observation, chat: Any) -> Shown:
         """The system message with the tools of the observation."""
         return Shown(f"{self.system} Tools:\n{described(observation.tools)}" if observation.tools else self.system)
-
-    def first(self, observation: Observation) -> str:
-        """The customer's first words."""
-        return observation.text
-
-    def turn(self, observation: Observation) -> str:
-        """What the customer or the tool said."""
-        return observation.text
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The first words and the last turns with their results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"> {self.answer(p.action)}\n{text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([self.first(first), *lines])
 
     def answer(self, action: str) -> str:
         """`say WORDS`, or the call as in Python."""
@@ -63,7 +46,7 @@ class Instruct:
         if turn.items and not any(isinstance(item, Malformed) for item in turn.items):
             return Parsed(tool_action.write(Calls(items=turn.items)), True, Status.OK, len(turn.items))
         wrong = next((item.message for item in turn.items if isinstance(item, Malformed)), "write say WORDS, or a call")
-        return _unread(wrong)
+        return unread(wrong)
 
 
 class Compact(tool_env.Compact):
@@ -75,20 +58,15 @@ class Compact(tool_env.Compact):
 
     def answer(self, action: str) -> str:
         """The action in few words."""
-        return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
+        return _brief(action)
 
 
 def in_words(action: str) -> str:
     """`say WORDS`, or calls as in Python, joined by semicolons."""
-    turn = tool_action.read(action)
-    if turn.answer is not None:
-        return f"say {' '.join(turn.answer.split())}".strip()
-    return "; ".join(_call(item) for item in turn.items)
+    return written(action, "say", _call)
 
 
-def _call(item: Call | Malformed) -> str:
-    if isinstance(item, Malformed):
-        return item.message
+def _call(item: Call) -> str:
     if item.name == RESPOND:
         return f"say {' '.join(str(item.arguments.get('content', '')).split())}"
     return f"{item.name}({', '.join(f'{name}={value!r}' for name, value in item.arguments.items())})"
@@ -108,7 +86,7 @@ def brief(action: str) -> str:
     return plain(" ".join([item.name, *values]))
 
 
-_kept_brief = functools.lru_cache(maxsize=100_000)(brief)
+_brief = cached(brief)
 
 
 def plain(text: str) -> str:
@@ -125,7 +103,3 @@ def described(tools: Sequence[Any]) -> str:
         names = ", ".join(function.get("parameters", {}).get("properties", {}))
         lines.append(f"{function['name']}({names}): {function.get('description', '').splitlines()[0]}")
     return "\n".join(lines)
-
-
-def _unread(why: str) -> Parsed:
-    return Parsed(tool_action.write(Calls(items=(Malformed(message=why),))), False, Status.PARSE_ERROR)

@@ -5,7 +5,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from agentrl.envs.desk.people import Case, Part, Person, draw_people, identity, instruction
+from agentrl.envs._rows import Part
+from agentrl.envs.desk.people import Case, Person, draw_people, identity, instruction
 
 PEOPLE, ORDERS = 5, 3  # numbers of customers per database, and of orders per customer
 PRODUCTS = ("lamp", "chair", "kettle", "tent", "jacket", "camera", "guitar", "vase", "clock", "rug")

@@ -5,18 +5,15 @@ answers a request to the model; after a malformed tool call, the next turn answe
 the first value of the first scorer as its reward. `python` is the Python that has the package.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Bare, Prompt
-from agentrl.envs._foreign import Options, program
+from agentrl.env import Prompt
+from agentrl.envs._foreign import Options, listed, messages_prompt, program
 from agentrl.foreign import ForeignEnv, ForeignProgram
-from agentrl.tool import load_format
-from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays
@@ -53,23 +50,11 @@ def _program(config: Config) -> ForeignProgram:
     return program(__file__, config, config.model_dump(exclude={"python", "call_format"}))
 
 
-@functools.lru_cache(maxsize=64)
-def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
-    return tuple((index, key) for index, key in listing.ask("tasks"))
-
-
-@functools.lru_cache(maxsize=64)
-def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
-    """The schemas of the tools of the first sample; none if it has no tools."""
-    listed = _listed(listing)
-    return tuple(listing.ask("tools", listed[0][0])) if listed else ()
-
-
 def tasks(config: Config) -> Sequence[Task]:
     """The samples of the split; ValueError if the task cannot be loaded."""
     return [
         Task(key=f"{config.task}/{key}", env="inspect_ai", seed=index, params={"index": index})
-        for index, key in _listed(_program(config))
+        for index, key in listed(_program(config))
     ]
 
 
@@ -90,5 +75,4 @@ def facts(config: Config) -> dict[str, str]:
 
 def prompt(config: Config) -> Prompt:
     """The messages of the task's solvers, with its tools if the first sample has any."""
-    schemas = _tools(_program(config))
-    return ToolWords(load_format(config.call_format, schemas), schemas) if schemas else Bare()
+    return messages_prompt(_program(config), config.call_format)

@@ -1,17 +1,17 @@
 """The environment: a tool environment over `Database`, with tool calls or with listed actions, and its tasks."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentrl.env import Prompt
+from agentrl.envs._rows import PARTS, Part
+from agentrl.envs._worded import Worded
 from agentrl.envs.sql.database import ANSWER, Config, Database, problem_of
 from agentrl.envs.sql.prompts import Compact, Instruct
 from agentrl.envs.sql.published import read_questions
-from agentrl.envs.sql.themes import PARTS, Part
 from agentrl.tool import action as tool_action
-from agentrl.tool_env import Listed, PartRows, RowTasks, environment
+from agentrl.tool_env import PartRows, RowTasks, environment
 from agentrl.types import Observation, StepResult, Task
 
 SYSTEM = (
@@ -24,7 +24,7 @@ hooks = environment(
 make = hooks.make  # bound in this module, where unpickling looks for it
 
 
-class Questions(Listed):
+class Questions(Worded):
     """The environment; under the prompts `instruct` and `compact`, generated questions list their actions."""
 
     def __init__(self, config: Config) -> None:
@@ -39,17 +39,6 @@ class Questions(Listed):
         """Carry out calls, or take the answer."""
         result = super().step(action)
         return result._replace(observation=self._worded(result.observation))
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Go back to a snapshot."""
-        return self._worded(super().restore(snapshot))
-
-    def _worded(self, observation: Observation) -> Observation:
-        """Under the prompts `instruct` and `compact`, the observation without its chat messages.
-
-        These prompts write the text of the results themselves, so that a word is the same token everywhere.
-        """
-        return observation if self.config.prompt == "chat" else replace(observation, messages=())
 
 
 def prompt(config: Config) -> Prompt:

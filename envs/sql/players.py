@@ -10,10 +10,10 @@ oracle: as `expert`, but it knows the right query of generated questions too.
 random: takes a random listed action at each step. If none is listed, it answers as `careless` does.
 """
 
-import random
 import re
 
 from agentrl.env import Env, Move, random_share
+from agentrl.envs._worded import Careless
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA, Database, problem_of
 from agentrl.envs.sql.environment import Questions, right_query
 from agentrl.envs.sql.queries import candidates, kinds_of
@@ -35,23 +35,21 @@ def make_expert(env: Env, name: str, seed: int) -> "Player":
     return Player(env, seed, share, knows=name == "oracle")
 
 
-class Player:
+class Player(Careless):
     """Reads the schemas, runs a query and answers with it; takes a random action with probability `slips`."""
 
-    def __init__(self, env: Questions, seed: int, slips: float, *, knows: bool) -> None:
-        self._env, self._seed, self._slips, self._knows = env, seed, slips, knows
-        self._rng = random.Random(seed)
-        self._gold = ""
+    _env: Questions
+    _gold = ""
 
     def reset(self, task: Task) -> None:
         """Seed by the task."""
-        self._rng = random.Random(f"{self._seed} {task.key}")
+        super().reset(task)
         self._gold = right_query(task) if self._knows or not task.params.get("made") else ""
 
     def act(self, observation: Observation) -> Move:
         """The next call."""
         database: Database = self._env.inner.instance
-        if self._slips and self._rng.random() < self._slips:
+        if self._slipped():
             return Move(self._slip(observation, database))
         if not database._listed:
             return Move(tool_action.call(LIST))

@@ -1,24 +1,21 @@
 """The prompts in words: `tables`, `schema NAME`, `query SQL` and `answer SQL`."""
 
-import functools
 import re
-from collections.abc import Sequence
 
 from agentrl import tool_env
-from agentrl.env import Parsed, Past
+from agentrl.env import Parsed
+from agentrl.envs._worded import OneLine, cached, unread, written
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
-from agentrl.tool import Call, Calls, Malformed, action as tool_action
+from agentrl.tool import Call, action as tool_action
 from agentrl.types import Observation, Status
 
 VERBS = {LIST: "tables", SCHEMA: "schema", QUERY: "query", ANSWER: "answer"}
 ARGUMENTS = {SCHEMA: "table", QUERY: "sql", ANSWER: "sql"}
-CACHED_CHARS = 400  # the words of shorter actions are cached, because listed actions are shorter and occur again
 
 
-class Instruct:
+class Instruct(OneLine):
     """One line per turn, for language models: a system message says what may be written."""
 
-    rewords = True
     system = (
         "You answer questions about a SQLite database. Reply with one line only: `tables` to list its tables, "
         "`schema NAME` to see the columns of a table, `query SELECT ...` to run a query, or `answer SELECT ...` to "
@@ -28,16 +25,6 @@ class Instruct:
     def first(self, observation: Observation) -> str:
         """The question."""
         return f"Question: {observation.text}"
-
-    def turn(self, observation: Observation) -> str:
-        """What the tool said."""
-        return observation.text
-
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
-        """The question and the last actions with their results."""
-        seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
-        lines = [f"> {self.answer(p.action)}\n{text}" for p, text in zip(past, seen, strict=True)]
-        return "\n".join([self.first(first), *lines])
 
     def answer(self, action: str) -> str:
         """The action in words."""
@@ -52,7 +39,7 @@ class Instruct:
         name = next((name for name, verb in VERBS.items() if verb == word.lower().removesuffix(":")), "")
         rest = rest.strip()
         if not name or bool(rest) != (name in ARGUMENTS):
-            return _unread(f"write tables, schema NAME, query SELECT ... or answer SELECT ..., not {line!r:.100}")
+            return unread(f"write tables, schema NAME, query SELECT ... or answer SELECT ..., not {line!r:.100}")
         arguments = {ARGUMENTS[name]: rest} if rest else {}
         return Parsed(tool_action.call(name, **arguments), True, Status.OK, 1)
 
@@ -63,20 +50,15 @@ class Compact(tool_env.Compact):
 
     def answer(self, action: str) -> str:
         """The action in few words."""
-        return (_kept_brief if len(action) <= CACHED_CHARS else brief)(action)
+        return _brief(action)
 
 
 def in_words(action: str) -> str:
     """`query SELECT ...`; several calls in one turn are joined by semicolons."""
-    turn = tool_action.read(action)
-    if turn.answer is not None:
-        return f"answer {' '.join(turn.answer.split())}".strip()
-    return "; ".join(_call(item) for item in turn.items)
+    return written(action, "answer", _call)
 
 
-def _call(item: Call | Malformed) -> str:
-    if isinstance(item, Malformed):
-        return item.message
+def _call(item: Call) -> str:
     told = " ".join(" ".join(str(value).split()) for value in item.arguments.values())
     return f"{VERBS.get(item.name, item.name)} {told}".strip()
 
@@ -86,8 +68,4 @@ def brief(action: str) -> str:
     return " ".join(re.sub(r"[_'().,=*]", " ", in_words(action)).split())
 
 
-_kept_brief = functools.lru_cache(maxsize=100_000)(brief)
-
-
-def _unread(why: str) -> Parsed:
-    return Parsed(tool_action.write(Calls(items=(Malformed(message=why),))), False, Status.PARSE_ERROR)
+_brief = cached(brief)

@@ -12,11 +12,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from agentrl.envs._rows import Part
 from agentrl.envs.sql.compare import Row, same_result
 from agentrl.envs.sql.guarded import Source
 from agentrl.envs.sql.queries import JOINS, Query, candidates, kinds_of, near_misses
 from agentrl.envs.sql.schema import Schema, draw_rows, draw_schema, script
-from agentrl.envs.sql.themes import VALUES, Part
+from agentrl.envs.sql.themes import VALUES
 
 VARIANTS = 3  # databases beside the one that is shown
 TRIES = 200  # largest number of questions that are drawn for one seed

@@ -4,7 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agentrl.envs.sql.themes import ENTITIES, VALUES, Part, choose
+from agentrl.envs._rows import Part
+from agentrl.envs.sql.themes import ENTITIES, VALUES, choose
 
 MOST_NUMBER = 99  # largest number in a column of numbers
 ROWS = (9, 14)  # smallest and largest number of rows of a table that belongs to no other table

@@ -7,11 +7,9 @@ table of a held-out database occurs in training, but every word of its name does
 import random
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Part = Literal["train", "valid", "test"]
-PARTS: tuple[Part, ...] = ("train", "valid", "test")
-SHARES: tuple[Part, ...] = ("train", "train", "train", "valid", "test")  # of all tables, in fifths
+from agentrl.envs._rows import FIFTHS, Part
 
 THEMES = (
     *("airport", "bakery", "bank", "casino", "castle", "church", "clinic", "club", "farm", "garage", "gym", "harbor"),
@@ -97,7 +95,7 @@ ENTITIES: Mapping[str, Holds] = MappingProxyType(
 
 def part_of(theme: str, entity: str) -> Part:
     """The part to which the table of this theme and entity belongs."""
-    return SHARES[(THEMES.index(theme) + list(ENTITIES).index(entity)) % len(SHARES)]
+    return FIFTHS[(THEMES.index(theme) + list(ENTITIES).index(entity)) % len(FIFTHS)]
 
 
 def entities_of(theme: str, part: Part) -> list[str]:

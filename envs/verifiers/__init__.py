@@ -6,17 +6,14 @@ gets the weighted sum of verifiers' rewards as its reward; each reward and each 
 Python that has the package.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
-from agentrl.env import Bare, Prompt
-from agentrl.envs._foreign import Options, program
+from agentrl.env import Prompt
+from agentrl.envs._foreign import Options, listed, messages_prompt, program
 from agentrl.foreign import ForeignEnv, ForeignProgram
-from agentrl.tool import load_format
-from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays
@@ -57,23 +54,11 @@ def _program(config: Config) -> ForeignProgram:
     return program(__file__, config, config.model_dump(exclude={"python", "call_format"}))
 
 
-@functools.lru_cache(maxsize=64)
-def _listed(listing: ForeignProgram) -> tuple[tuple[int, str], ...]:
-    return tuple((index, key) for index, key in listing.ask("tasks"))
-
-
-@functools.lru_cache(maxsize=64)
-def _tools(listing: ForeignProgram) -> tuple[Any, ...]:
-    """The schemas of the tools of the first task; none if it has no tools."""
-    listed = _listed(listing)
-    return tuple(listing.ask("tools", listed[0][0])) if listed else ()
-
-
 def tasks(config: Config) -> Sequence[Task]:
     """The tasks of the split, among the first `count` tasks; ValueError if the taskset cannot be loaded."""
     return [
         Task(key=f"{config.taskset}/{key[:16]}", env="verifiers", seed=index, params={"index": index})
-        for index, key in _listed(_program(config))
+        for index, key in listed(_program(config))
     ]
 
 
@@ -94,5 +79,4 @@ def facts(config: Config) -> dict[str, str]:
 
 def prompt(config: Config) -> Prompt:
     """The messages of the environment, with its tools if the first task has any."""
-    schemas = _tools(_program(config))
-    return ToolWords(load_format(config.call_format, schemas), schemas) if schemas else Bare()
+    return messages_prompt(_program(config), config.call_format)

@@ -29,6 +29,7 @@ HEAVY = {
     "matplotlib",
     "faiss",
     "bm25s",
+    "msgpack",
     "pyarrow",
     "spacy",
     "networkx",

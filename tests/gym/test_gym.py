@@ -167,23 +167,37 @@ def test_registering_twice_is_silent_and_a_broken_environment_costs_itself_only(
     assert ALFWORLD in gymnasium.registry
 
 
-def test_ids_are_there_without_torch():
+@pytest.mark.parametrize(("imports", "gymnasium_id"), [("", f"agentrl.gym:{ALFWORLD}"), (", agentrl.gym", ALFWORLD)])
+def test_ids_are_there_without_torch(imports, gymnasium_id):
     code = (
-        "import sys, gymnasium, agentrl.gym; env = gymnasium.make('agentrl/ALFWorld-v0'); env.reset(seed=0); "
+        f"import sys, gymnasium{imports}; env = gymnasium.make('{gymnasium_id}'); env.reset(seed=0); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
-def test_ids_are_there_where_a_program_looked_whether_gymnasium_is_installed():
+def test_the_import_of_the_package_alone_registers_nothing():
+    code = f"import agentrl, gymnasium; print({ALFWORLD!r} in gymnasium.registry)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "gymnasium.make_vec('agentrl.gym:agentrl/Notes-v0', 2, 'async', {'context': 'spawn'})",
+        "gymnasium.vector.AsyncVectorEnv([make] * 2, context='spawn')",
+    ],
+)
+def test_the_workers_of_a_vector_environment_find_the_ids(make):
+    """Workers that are new processes have imported neither agentrl nor the program that started them."""
     code = (
-        "import sys, agentrl, importlib.util; assert importlib.util.find_spec('gymnasium'); import gymnasium; "
-        "print('agentrl/ALFWorld-v0' in gymnasium.registry, "
-        "any(type(f).__module__ == 'agentrl._gymnasium' for f in sys.meta_path))"
+        "import gymnasium; make = lambda: gymnasium.make('agentrl.gym:agentrl/Notes-v0'); "
+        f"envs = {make}; print(len(envs.reset(seed=1)[0])); envs.close()"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True False"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 
 def test_an_entry_serves_as_a_name():

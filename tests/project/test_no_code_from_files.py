@@ -15,7 +15,6 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | agentrl/catalogue.py, settings/programs.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name |
   names of the configuration or of our own classes, never of data |
 | envs/alfworld/wheel.py | `runpy` on two files of the installed `alfworld` package | a tool of ours; as an import |
-| agentrl/_gymnasium.py | `exec_module` of Gymnasium, by its own loader | what the user imports |
 | agentrl/run/checkpoint.py | `torch.load` | weights_only=True |
 | agentrl/model/loading.py, tools/search/dense.py | `from_pretrained` | trust_remote_code=False (test_loading.py) |
 | chat templates of model folders | jinja2 | transformers' immutable sandbox |
@@ -48,8 +47,6 @@ IMPORTERS = {  # of modules that can run what a file says; their calls are on th
     ("tools/_sandbox/process.py", "marshal"),
 }
 KNOWN = {
-    ("agentrl/_gymnasium.py", "exec_module"),
-    ("agentrl/_gymnasium.py", "import_module"),
     ("agentrl/catalogue.py", "import_module"),
     ("agentrl/cli/__init__.py", "import_module"),
     ("agentrl/cli/_stop.py", "exec"),

@@ -84,7 +84,7 @@ def test_the_loss_is_the_plain_policy_gradient(tmp_path, monkeypatch):
     assert logprob.grad.tolist() == [-2.0, 3.0]  # -A
 
 
-def test_gymnasium_knows_the_ids_once_agentrl_is_imported():
+def test_gymnasium_makes_an_environment_by_its_module_and_id():
     (block,) = [b for b in BLOCKS if "gymnasium.make" in b]
     scope: dict[str, object] = {}
     exec(block, scope)

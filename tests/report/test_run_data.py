@@ -50,7 +50,9 @@ def test_the_curve_counts_tokens_and_seconds_up_to_each_point(tmp_path):
 
 def test_seconds_are_unknown_where_timings_do_not_fit_the_metrics(tmp_path):
     run = make_run(tmp_path / "r")
-    (run / "timings.jsonl").write_text('{"stage": "train", "rollout_cpu_s": 1.0, "update_cpu_s": "x"}\n{"stage')
+    (run / "timings.jsonl").write_text(
+        '{"stage": "train", "step": 0, "rollout_cpu_s": 1.0, "update_cpu_s": "x"}\n{"stage'
+    )
     data = run_data(run)
     assert data.curve.cpu_s == [None] * 3 and data.about.seconds == {"rollout": 1.0}
 

@@ -93,7 +93,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(words, sentence, run, tmp_p
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("metrics.jsonl", "{", "line 1 of "),
+        ("metrics.jsonl", "{\n", "line 1 of {path} is no line of metrics: it is not JSON"),
         ("metrics.jsonl", '{"step": 1}\n', "line 1 of {path} is no line of metrics: it needs a stage and a step"),
         ("metrics.jsonl", '{"stage": "train", "step": 1}\n', "line 1 of {path} is no line of metrics: "),
         ("metrics.jsonl", '{"stage": "clone", "step": 1, "loss": "x"}\n', "loss is no number"),

@@ -10,6 +10,7 @@ import pytest
 from agentrl.run import Metrics, Now, Run, RunFolder, read_metrics
 from agentrl.run.checkpoint import RunState
 from agentrl.run.health import Health
+from agentrl.run.metrics import check_lines, rewind
 
 CONFIG = {"run": {"seed": 0, "iterations": 10}, "credit": {"name": "gigpo", "gamma": 0.95}}
 
@@ -108,11 +109,11 @@ def test_lines_after_the_checkpoint_are_forgotten(folder):
         log.log("train", step, {"loss": 1 / 3 + step})
         log.time("train", step, {"rollout_s": 0.1})
     at, timing_at = log.lines - 1, log.timing_lines - 2
-    folder.rewind(at, timing_at)
+    rewind(folder, at, timing_at)
     again = Metrics(folder)
     assert (again.lines, again.timing_lines) == (2, 1)
     again.log("train", 2, {"loss": 5.0})
-    assert [row["loss"] for row in read_metrics(folder.metrics)] == [0.333333333, 1.33333333, 5.0]
+    assert [row["loss"] for row in read_metrics(folder.metrics).rows] == [0.333333333, 1.33333333, 5.0]
 
 
 def test_a_line_cut_short_by_a_crash_is_rewound_too(folder):
@@ -120,9 +121,9 @@ def test_a_line_cut_short_by_a_crash_is_rewound_too(folder):
     log.log("train", 0, {"loss": 1.0})
     with folder.metrics.open("a") as file:
         file.write('{"stage": "tra')
-    folder.rewind(1, 0)
+    rewind(folder, 1, 0)
     Metrics(folder).log("train", 1, {"loss": 2.0})
-    assert [row["loss"] for row in read_metrics(folder.metrics)] == [1.0, 2.0]
+    assert [row["loss"] for row in read_metrics(folder.metrics).rows] == [1.0, 2.0]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -204,15 +205,15 @@ def test_metrics_damaged_before_the_checkpoint_are_refused(folder, damage):
     data = damage(logged(folder, 3))
     folder.metrics.unlink() if data is None else folder.metrics.write_bytes(data)
     with pytest.raises(ValueError, match=r"metrics.jsonl is (damaged in line \d|missing), and the checkpoint 000003"):
-        folder.check_lines(3)
+        check_lines(folder, 3)
 
 
 def test_what_follows_the_lines_of_the_checkpoint_may_be_damaged(folder):
     data = logged(folder, 3)
     with folder.metrics.open("ab") as file:
         file.write(bytes(100))
-    folder.check_lines(3)
-    folder.rewind(3, 3)
+    check_lines(folder, 3)
+    rewind(folder, 3, 3)
     assert folder.metrics.read_bytes() == data
 
 

@@ -50,7 +50,7 @@ def tables(fake: FakeServer, folder: Path, **sections: Any) -> dict[str, Any]:
 def test_a_run_trains_on_what_a_server_answers(fake, tmp_path):
     settings = Settings(tables(fake, tmp_path))
     run = train(settings, progress=Progress(quiet=True))
-    rows = [row for row in read_metrics(run.folder.metrics) if row["stage"] == "train"]
+    rows = [row for row in read_metrics(run.folder.metrics).rows if row["stage"] == "train"]
     assert len(rows) == 2
     for iteration, row in enumerate(rows):
         assert row["mismatch_max"] < 1e-3  # the trainer's own log-probabilities of the same tokens
@@ -66,7 +66,8 @@ def test_a_run_trains_on_what_a_server_answers(fake, tmp_path):
     own = Settings(merge(settings.dump(), {"engine": {"name": "hf"}, "run": {"name": "own"}}) | {
         "engine": {"name": "hf", **TABLES["engine"]}})  # fmt: skip
     embedded = train(own, progress=Progress(quiet=True))
-    for row, other in zip(read_metrics(run.folder.metrics), read_metrics(embedded.folder.metrics), strict=True):
+    others = read_metrics(embedded.folder.metrics).rows
+    for row, other in zip(read_metrics(run.folder.metrics).rows, others, strict=True):
         if row["stage"] == "eval" and row["name"] in ("start", "clone"):
             assert (row["success_rate"], row["mean_steps"]) == (other["success_rate"], other["mean_steps"])
 

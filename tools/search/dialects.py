@@ -14,11 +14,11 @@ forms of answer. Only the dialect gem reads msgpack, and it does not read JSON.
 
 import hashlib
 import json
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from agentrl.chat import shorten
 from agentrl.tool import Passage
-from agentrl.tools.search import msgpack
 from agentrl.tools.search.corpus import contents, whole
 
 Dialect = Literal["search_r1", "skyrl", "gem", "rerank", "serp"]
@@ -44,7 +44,7 @@ def ask(dialect: Dialect, queries: list[str], k: int) -> Body:
             told: dict[str, Any] = {"query": queries[0], "topk": k, "return_scores": True}
         case "gem":
             told = {"queries": queries, "query": queries[0], "topk": k, "return_scores": True}
-            return Body(msgpack.pack(told), "application/msgpack")
+            return Body(msgpack().packb(told), "application/msgpack")
         case "rerank":
             told = {"queries": queries, "topk_retrieval": k * RERANKED, "topk_rerank": k, "return_scores": True}
         case "serp":
@@ -57,9 +57,10 @@ def ask(dialect: Dialect, queries: list[str], k: int) -> Body:
 def read(dialect: Dialect, body: bytes, count: int, k: int) -> list[list[Passage]]:
     """The passages of an answer to `count` queries, at most `k` each; Garbled if it has another form."""
     try:
-        told = msgpack.unpack(body) if dialect == "gem" else json.loads(body)
+        told = msgpack().unpackb(body) if dialect == "gem" else json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"its answer is not {'msgpack' if dialect == 'gem' else 'JSON'}: {error}") from None
+        form, words = "msgpack" if dialect == "gem" else "JSON", str(error) or type(error).__name__
+        raise Garbled(f"its answer is not {form}: {words}") from None
     result = told.get("result") if isinstance(told, dict) else None
     if not isinstance(result, list):
         raise Garbled(f"its answer has no list `result`: {shorten(repr(told), 80)}")
@@ -69,6 +70,16 @@ def read(dialect: Dialect, body: bytes, count: int, k: int) -> list[list[Passage
     if len(result) != count or not all(isinstance(one, list) for one in result):
         raise Garbled(f"its answer has {len(result)} lists of passages for {count} queries")
     return [[_passage(item) for item in one][:k] for one in result]
+
+
+def msgpack() -> ModuleType:
+    """The package msgpack, which only the dialect gem needs; ValueError if it is missing."""
+    try:
+        import msgpack
+    except ImportError:
+        raise ValueError("dialect gem needs msgpack: pip install 'agentrl-stepgraph[search]'") from None
+    module: ModuleType = msgpack
+    return module
 
 
 def _passage(item: object) -> Passage:

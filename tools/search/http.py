@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, field_validator
 
 from agentrl.tool import Passage, ToolFault
-from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, read
+from agentrl.tools.search.dialects import SINGLE, Dialect, Garbled, ask, msgpack, read
 from agentrl.tools.search.gather import Gatherer
 
 ANSWER_BYTES = 256 << 20  # largest size of one answer, unpacked
@@ -77,9 +77,11 @@ class Http:
     """A `Retriever` that asks one or several equal servers."""
 
     def __init__(self, config: HttpConfig) -> None:
-        """Raises ValueError if httpx is missing. No request is sent yet."""
+        """Raises ValueError if httpx, or for the dialect gem msgpack, is missing. No request is sent yet."""
         self.config = config
         self._httpx = _library()
+        if config.dialect == "gem":
+            msgpack()
         limits = self._httpx.Limits(max_connections=config.connections, max_keepalive_connections=config.connections)
         self._client = self._httpx.Client(timeout=config.timeout_s, limits=limits)
         most = 1 if config.dialect in SINGLE else config.max_batch

@@ -23,6 +23,7 @@ from agentrl.engines.distribution import by_temperature, draw_each, full_entropy
 from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.hf.forwards import Chunk, base_config, choose_runner, end_ids as ending
 from agentrl.engines.hf.slots import Donor, Slots
+from agentrl.engines.policy import AnswerCounts
 from agentrl.engines.sampling import Sampling
 from agentrl.noise import uniforms
 from agentrl.types import Generation, Request
@@ -32,28 +33,20 @@ _ROUNDS = 4  # rounds of the event loop between two forward passes, so that fast
 
 
 @dataclass
-class Stats:
+class HfCounts(AnswerCounts):
     """Counts since the engine was made.
 
     Attributes:
-        answers: finished answers.
-        prompt_tokens: tokens of all prompts.
         reused_tokens: prompt tokens whose keys and values were in the cache.
         forked_tokens: reused tokens that a branch took over from the session that it continues.
         computed_tokens: tokens that ran through the model.
-        sampled_tokens: answer tokens that were sampled.
-        forced_tokens: answer tokens that had no alternative.
         forwards: forward passes.
         evictions: sessions that lost their slot to another session.
     """
 
-    answers: int = 0
-    prompt_tokens: int = 0
     reused_tokens: int = 0
     forked_tokens: int = 0
     computed_tokens: int = 0
-    sampled_tokens: int = 0
-    forced_tokens: int = 0
     forwards: int = 0
     evictions: int = 0
 
@@ -114,7 +107,7 @@ class HfEngine:
         self.max_batch_tokens = max_batch_tokens or (2048 if model.device.type == "cpu" else 16384)
         self.actions, self.deterministic, self.version = actions, deterministic, version
         self.entropies, self.nats = entropies, nats
-        self.stats = Stats()
+        self.stats = HfCounts()
         if end_ids is None:
             settings = getattr(model, "generation_config", None)
             end_ids = [*ending(getattr(settings, "eos_token_id", None), tokenizer)]
@@ -210,10 +203,7 @@ class HfEngine:
         answer = Answer(request, self._words, self.sampling, trie, self.max_context)
         if answer.finish is None:
             await self._wait_for(answer)
-        self.stats.answers += 1
-        self.stats.prompt_tokens += answer.start
-        self.stats.forced_tokens += answer.forced
-        self.stats.sampled_tokens += answer.drawn - answer.forced
+        self.stats.add(prompt=answer.start, drawn=answer.drawn, forced=answer.forced)
         return answer.generation(self.version, entropies=self.entropies, nats=self.nats)
 
     async def _wait_for(self, answer: Answer) -> None:

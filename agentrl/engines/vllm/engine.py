@@ -15,6 +15,7 @@ import numpy as np
 from agentrl.chat import Tries
 from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.hf.forwards import evaluating
+from agentrl.engines.policy import AnswerCounts
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.vllm.client import Refused, Server, Unreachable
 from agentrl.engines.vllm.servers import EngineLost, Servers
@@ -30,24 +31,16 @@ EXACT, ROUNDED = 0.02, 0.7  # largest allowed difference in nats, for float32 an
 
 
 @dataclass
-class Stats:
+class VllmCounts(AnswerCounts):
     """Counts since the engine was made.
 
     Attributes:
-        answers: finished answers.
         requests: requests that were answered; an answer with choices takes one request per decision.
         retried: requests that were sent again.
-        prompt_tokens: tokens of all prompts.
-        sampled_tokens: answer tokens that were sampled.
-        forced_tokens: answer tokens that had no alternative.
     """
 
-    answers: int = 0
     requests: int = 0
     retried: int = 0
-    prompt_tokens: int = 0
-    sampled_tokens: int = 0
-    forced_tokens: int = 0
 
 
 class VllmEngine:
@@ -83,7 +76,7 @@ class VllmEngine:
         self.servers, self.tokenizer, self.sampling = servers, tokenizer, sampling
         self.end_ids, self.vocabulary, self.max_context = sorted(end_ids), vocabulary, max_context
         self.actions, self.entropies = actions, entropies
-        self.stats, self.described = Stats(), described or {}
+        self.stats, self.described = VllmCounts(), described or {}
         self._words = Words(tokenizer, sampling.stop, frozenset(end_ids))
         self._tries = Tries()
         self._homes: dict[int, int] = {}  # session of a branch -> index of its server
@@ -286,7 +279,4 @@ class VllmEngine:
         return entropy(token, self.vocabulary) if self.entropies else 0.0
 
     def _count(self, answer: Answer) -> None:
-        self.stats.answers += 1
-        self.stats.prompt_tokens += answer.start
-        self.stats.forced_tokens += answer.forced
-        self.stats.sampled_tokens += answer.drawn - answer.forced
+        self.stats.add(prompt=answer.start, drawn=answer.drawn, forced=answer.forced)

@@ -2,8 +2,6 @@
 
 import json
 import string
-import subprocess
-import sys
 
 import gymnasium
 import numpy as np
@@ -166,12 +164,3 @@ def test_the_command_plays_it(capsys):
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["episodes"] == 4 and report["benchmark"] == "gymnasium FrozenLake-v1" and not report["env_errors"]
-
-
-def test_an_environment_that_imports_gymnasium_does_not_disturb_the_registration():
-    """In a fresh process its import of Gymnasium is what registers the others' ids; a warning would be an error."""
-    code = (
-        "import agentrl.envs.gymnasium_text.environment, gymnasium; print('agentrl/ALFWorld-v0' in gymnasium.registry)"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

@@ -176,7 +176,7 @@ def test_it_keeps_every_promise(options):
 
 
 def test_as_a_gymnasium_environment():
-    env = gymnasium.make("agentrl/SearchQA-v0", world="tiny")
+    env = gymnasium.make("agentrl.gym:agentrl/SearchQA-v0", world="tiny")
     text, info = env.reset(seed=3)
     assert text == info["instruction"] and info["task"].startswith("search-gen/tiny-0/train/")
     _, _, terminated, _, info = env.step(info["actions"][-1])

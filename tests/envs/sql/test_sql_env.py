@@ -300,7 +300,7 @@ def test_panels_benchmark_and_gymnasium():
     for wrong in ("sql/gen/medium-2/test/x", "sql/gen/medium-9/test/1", "sql/other", "sql/gen/none-2/test/1"):
         with pytest.raises(ValueError, match="a key is sql/gen/LEVEL-TABLES/PART/NUMBER"):
             panel_tasks(entry, [wrong])
-    env = gymnasium.make("agentrl/SQL-v0", level="easy")
+    env = gymnasium.make("agentrl.gym:agentrl/SQL-v0", level="easy")
     text, _ = env.reset(seed=0)
     assert text
     env.close()

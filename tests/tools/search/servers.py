@@ -8,7 +8,6 @@ bytes), `rubbish`, `short` (a list too few), `bad:WORD` (500 to every request th
 import itertools
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -16,39 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
-def packed(value) -> bytes:
-    """msgpack in its shortest forms, as msgspec writes it."""
-    if isinstance(value, dict):
-        return bytes([0x80 | len(value)]) + b"".join(packed(x) for pair in value.items() for x in pair)
-    if isinstance(value, list):
-        return bytes([0x90 | len(value)]) + b"".join(map(packed, value))
-    if isinstance(value, float):
-        return b"\xcb" + struct.pack(">d", value)
-    text = value.encode()
-    return (bytes([0xA0 | len(text)]) if len(text) < 32 else bytes([0xD9, len(text)])) + text
-
-
-def unpacked(data: bytes) -> dict:
-    """Reads what our client sends: maps, lists and texts with 32-bit lengths, 64-bit integers, true."""
-
-    def read(at):
-        first = data[at]
-        if first in (0xDF, 0xDD, 0xDB):
-            (n,) = struct.unpack_from(">I", data, at + 1)
-            at += 5
-            if first == 0xDB:
-                return data[at : at + n].decode(), at + n
-            parts = []
-            for _ in range(2 * n if first == 0xDF else n):
-                part, at = read(at)
-                parts.append(part)
-            return (dict(zip(parts[::2], parts[1::2], strict=True)) if first == 0xDF else parts), at
-        if first == 0xD3:
-            return struct.unpack_from(">q", data, at + 1)[0], at + 9
-        return {0xC3: True, 0xC2: False, 0xC0: None}[first], at + 1
-
-    return read(0)[0]
+import msgpack
 
 
 def documents(query: str, k: int) -> list[dict]:
@@ -110,10 +77,10 @@ def run(dialect: str, how: str) -> None:
                 self.say(500, b"cannot encode")
                 return
             packs = dialect.startswith("gem")
-            told = reply(dialect, unpacked(body) if packs else json.loads(body))
+            told = reply(dialect, msgpack.unpackb(body) if packs else json.loads(body))
             if fault == "short":
                 told = {"result": told["result"][:-1]}
-            self.say(200, packed(told) if packs else json.dumps(told).encode())
+            self.say(200, msgpack.packb(told) if packs else json.dumps(told).encode())
 
         def say(self, status: int, content: bytes) -> None:
             self.send_response(status)

@@ -13,7 +13,6 @@ import pytest
 from agentrl.config import resolve, validate
 from agentrl.tool import Passage, Retriever, tool_spec, write_passages
 from agentrl.tools import search
-from agentrl.tools.search import msgpack
 from agentrl.tools.search.bm25 import Bm25, Bm25Config, _best
 from agentrl.tools.search.corpus import Corpus
 
@@ -185,36 +184,6 @@ TWO = [Passage("1", '"A"\nfirst\nsecond'), Passage("2", "B")]
 )
 def test_results_are_written_as_the_published_codes_do(form, text):
     assert write_passages(TWO, form) == text
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, True, False, 0, -1, 127, 128, -33, 2**40, -(2**40), 1.5, "", "é", "x" * 300, [], [1, "a"], {"a": [None]}],
-)
-def test_msgpack_comes_back(value):
-    assert msgpack.unpack(msgpack.pack(value)) == value
-
-
-@pytest.mark.parametrize(
-    ("data", "value"),  # from the msgpack specification's own examples and tables
-    [
-        (b"\x82\xa7compact\xc3\xa6schema\x00", {"compact": True, "schema": 0}),
-        (b"\x93\x01\xff\xcc\xc8", [1, -1, 200]),
-        (b"\xdc\x00\x02\xcb\x3f\xf8\x00\x00\x00\x00\x00\x00\xc0", [1.5, None]),
-        (b"\xd9\x03abc", "abc"),
-        (b"\xde\x00\x01\xa1a\xd1\xff\x00", {"a": -256}),
-    ],
-)
-def test_msgpack_of_others_is_read(data, value):
-    assert msgpack.unpack(data) == value
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"\xa5ab", b"\x92\x01", b"\x01\x02", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x81\x80\x01"]
-)
-def test_broken_msgpack_is_a_value_error(data):
-    with pytest.raises(ValueError, match="broken msgpack"):
-        msgpack.unpack(data)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The HTTP retriever against real servers: every dialect, and every way a server fails."""
 
+import sys
 import threading
 import time
 
@@ -7,7 +8,7 @@ import pytest
 
 from agentrl.tool import Passage, ToolFault
 from agentrl.tools import search
-from agentrl.tools.search import http
+from agentrl.tools.search import dialects, http
 from agentrl.tools.search.gather import Gatherer
 from agentrl.tools.search.http import Http, HttpConfig
 from tests.tools.search.servers import server
@@ -39,6 +40,21 @@ def test_each_dialect_gives_the_same_passages(dialect, speaks):
     expected = {"bare": [None, None], "serp": [None, None], "rerank": [0.5, 0.5]}.get(speaks, [1.0, 0.5])
     assert [p.score for p in got[0]] == expected
     assert len({p.id for one in got for p in one}) == 4  # a document without an id is named by its words
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xa5ab", b"\x92\x01", b"\x01\x02", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x81\x80\x01", b"\xa1\xff"]
+)
+def test_broken_msgpack_is_a_garbled_answer(body):
+    with pytest.raises(dialects.Garbled, match=r"not msgpack: ['\w]"):
+        dialects.read("gem", body, 1, 1)
+
+
+def test_only_the_dialect_gem_needs_msgpack(monkeypatch):
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    client(DEAD).close()
+    with pytest.raises(ValueError, match=r"dialect gem needs msgpack: pip install 'agentrl-stepgraph\[search\]'"):
+        client(DEAD, dialect="gem")
 
 
 def test_one_query_of_several_servers_shapes():
