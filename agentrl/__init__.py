@@ -7,6 +7,6 @@ imported, else as soon as Gymnasium is imported.
 
 from agentrl._gymnasium import announce
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 announce()
