@@ -1,11 +1,10 @@
-"""`agentrl runs [DIR] [--where KEY=VALUE ...] [--sort KEY] [--best] [--json]`: the runs in a folder.
+"""`agentrl runs [DIR] [--sort KEY] [--best] [--json]`: the runs in a folder.
 
 One line per run: its state, its environment and credit method, iterations, the success of its newest held-out
-evaluation with the 95% interval, its best success, and its disk use. Without --where, a run that cannot be read has a
-line that says why. --where takes one or more conditions that must all hold. A condition is KEY=VALUE, or has one of the
-operators !=, >, >=, <, <= and ~ (contains) between KEY and VALUE. In a shell, quote < and >: --where env=alfworld
-'success>0.5' 'credit.gamma>=0.9'. KEY is a column of --json (name, state, recipe, env, credit, model, step, success,
-best, training, changed, bytes, bytes.graphs, ...) or a key of config.toml.
+evaluation with the 95% interval, its best success, and its disk use. A run that cannot be read has a line that says
+why. KEY of --sort is a column of --json (name, state, recipe, env, credit, model, step, success, best, training,
+changed, bytes, bytes.graphs, ...) or a key of config.toml. The lines of --json also hold the run's configuration
+(config); jq chooses among them: agentrl runs --json | jq 'select(.success > 0.5 and .config.credit.gamma >= 0.9)'
 """
 
 import json
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from agentrl.cli._parser import Parser
 from agentrl.cli._sentence import sentence
-from agentrl.runs import ListedRun, condition, listed_runs, ordered, selected, spell
+from agentrl.runs import ListedRun, listed_runs, ordered, spell
 
 HINT_BYTES = 1_000_000_000  # if the runs take this much or more, the list says how to free disk space
 
@@ -29,21 +28,19 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     parser = Parser("agentrl runs", __doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="default: runs")
-    parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
     parser.add_argument("--sort", metavar="KEY", help="sort by this column or key; -KEY begins with the largest")
     parser.add_argument("--best", action="store_true", help="only the run whose success has the highest lower bound")
     parser.add_argument("--json", action="store_true", help="one JSON object per run, each on one line")
+    if any(word.partition("=")[0] == "--where" for word in words):
+        raise ValueError("--where is gone: choose with jq, as in agentrl runs --json | jq 'select(.success > 0.5)'")
     given = parser.parse_args(_joined(words))
-    conditions = [condition(text) for text in given.where]
-    found = listed_runs(given.folder)
-    shown = selected(found, conditions) if conditions else found
-    shown = ordered(shown, given.sort or "-changed")
+    shown = ordered(listed_runs(given.folder), given.sort or "-changed")
     if given.best:
         shown = [run for run in ordered(shown, "-low") if run.low is not None][:1]
     if given.json:
         print("".join(f"{json.dumps(run.table(), allow_nan=False)}\n" for run in shown), end="")
         return 0
-    show(shown, found, given.folder)
+    show(shown, given.folder)
     return 0
 
 
@@ -58,13 +55,12 @@ def _joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def show(shown: Sequence[ListedRun], found: Sequence[ListedRun], folder: Path) -> None:
+def show(shown: Sequence[ListedRun], folder: Path) -> None:
     """Print the table, the runs that cannot be read, and the disk use."""
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 400)
     readable, broken = [run for run in shown if not run.broken], [run for run in shown if run.broken]
     if not shown:
-        which = f"none of the {len(found)} runs in {folder} fits" if found else f"there are no runs in {folder}"
-        console.print(which, markup=False)
+        console.print(f"there are no runs in {folder}", markup=False)
         return
     if readable:
         console.print(table(readable, folder))

@@ -266,12 +266,6 @@ class RayRollouts(Rollouts):
         found: list[int] = self._ray.get([worker.pid.remote() for worker in self._workers])
         return found
 
-    def engine_pids(self) -> list[int]:
-        """Process ids of the engine actors."""
-        actors = () if self._team is None else self._team.actors
-        found: list[int] = self._ray.get([actor.pid.remote() for actor in actors])
-        return found
-
     def _renew(self, worker: Any) -> None:
         """Give a worker the current weights or, with a team, a reference to them."""
         worker.load.remote(self._state if self._team is None else self._team.state, self._mark)

@@ -99,7 +99,7 @@ class PromptValues:
         """Continue from a state that `state_dict` returned."""
         self.tracker.load_state_dict(state["counts"])
         self.answers = {prompt: Tokens(**arrays) for prompt, arrays in state["answers"].items()}
-        self.temperatures = dict(state.get("temperatures", {}))  # absent in checkpoints of older versions
+        self.temperatures = dict(state["temperatures"])
 
 
 def _prompt(graph: StepGraph, row: int) -> str:

@@ -73,11 +73,6 @@ def read_tables(folder: Path, name: str) -> StepGraph:
     return graph
 
 
-def read_exported_note(folder: Path, name: str) -> dict[str, Any]:
-    """The note that `write_tables` stored with a graph; ValueError as in `read_tables`."""
-    return dict(_read(folder / "steps" / f"{name}.parquet", "steps")[1]["note"])
-
-
 def _pyarrow() -> Any:
     try:
         import pyarrow

@@ -22,6 +22,7 @@ DAMAGED = (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeE
 # Options that transformers adds to a tokenizer when it reads a folder. They are removed, so that a resumed run saves
 # the same files as a run that was not stopped.
 HOW_IT_WAS_LOADED = ("is_local", "local_files_only")
+INIT_STD = 0.06  # standard deviation of the random weights of a new model
 
 
 class Loaded(NamedTuple):
@@ -149,7 +150,7 @@ def _make(new: NewModel, tokenizer: Any, entities: Sequence[str]) -> Any:
         num_key_value_heads=new.kv_heads,
         head_dim=new.hidden // new.heads,
         max_position_embeddings=new.max_positions,
-        initializer_range=new.init_std,
+        initializer_range=INIT_STD,
         tie_word_embeddings=new.tied,
         rope_parameters={"rope_type": "default", "rope_theta": new.rope_theta},
         pad_token_id=tokenizer.pad_token_id,

@@ -38,7 +38,6 @@ class NewModel(BaseModel):
         kv_heads: number of heads for keys and values; it must divide `heads`.
         intermediate: width of the feed-forward layers.
         max_positions: largest number of tokens per sequence, prompt and answer together.
-        init_std: standard deviation of the random weights.
         tied: true: the output head uses the weights of the embedding; false: it has separate weights.
         rope_theta: base of the rotary embedding.
         entity_pattern: regular expression of entities such as "cabinet 6", each of which is one token; empty for no
@@ -58,7 +57,6 @@ class NewModel(BaseModel):
     kv_heads: int = Field(2, ge=1)
     intermediate: int = Field(384, ge=1, le=1_000_000)
     max_positions: int = Field(1024, ge=1)
-    init_std: float = Field(0.06, gt=0)
     tied: bool = True
     rope_theta: float = Field(10_000.0, gt=0)
     entity_pattern: str = ENTITY

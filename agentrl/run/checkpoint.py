@@ -136,12 +136,11 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
     """Load the state of the run's learners from one of the run's checkpoints; returns the rest of the checkpoint.
 
     Raises:
-        ValueError: `path` is no checkpoint of this run, is damaged, or was written by a newer agentrl.
+        ValueError: `path` is no checkpoint of this run, is damaged, or has another format.
     """
-    table, progress = _table(path), read_progress(path)
+    progress = read_progress(path)
     states = {name: _state(path, f"{name}.optimiser.pt") for name in learners}
-    current = table.get("format", 1) == FORMAT
-    parts = _unpacked(_state(path, "state.pt")) if current else _parts_of_format_1(path, table, states)
+    parts = _unpacked(_state(path, "state.pt"))
     for name, learner in learners.items():
         try:
             learner.load_state_dict(states[name], path / f"{name}.parts")
@@ -154,7 +153,7 @@ def read_progress(path: Path) -> RunState:
     """The position at which a checkpoint stores the run.
 
     Raises:
-        ValueError: progress.json is missing or damaged, was written by a newer agentrl, or holds a value of a wrong
+        ValueError: progress.json is missing or damaged, has another format, or holds a value of a wrong
             type or range.
     """
     table = _table(path)
@@ -174,9 +173,10 @@ def _table(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{path} is not a checkpoint of this version: progress.json holds no object")
     version = table.get("format", 1)
-    if version not in (1, FORMAT):
+    if version != FORMAT:
         raise ValueError(
-            f"{path} is a checkpoint of format {version!r:.40}, this agentrl reads {FORMAT}: use a newer agentrl"
+            f"{path} is a checkpoint of format {version!r:.40}, this agentrl reads {FORMAT}: use the agentrl "
+            "that wrote it (its version is in versions.json)"
         )
     return table
 
@@ -185,26 +185,6 @@ def of_another_run(file: Path, error: Exception) -> ValueError:
     """The error for a stored state that does not fit this run."""
     why = " ".join(str(error).split())[:160] or type(error).__name__
     return ValueError(f"{file} does not fit this run ({why}): remove its checkpoint to continue from an older one")
-
-
-def _parts_of_format_1(path: Path, table: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a checkpoint of agentrl 0.1.0.
-
-    That version stored the state of samplers in progress.json, the values of prompts in stream.pt, and past entropies
-    in the learner's state.
-    """
-    rollouts = {name: table.get(name, {}) for name in ("sampler", "warmup_sampler")}
-    fillers = {"credit/single_stream": _unpacked(_state(path, "stream.pt"))} if (path / "stream.pt").is_file() else {}
-    for answers in (one.get("answers", {}) for one in fillers.values()):
-        for arrays in answers.values():
-            arrays.update({name: np.asarray(array) for name, array in arrays.items()})
-    regularizers = {
-        policy: {"0-entropy_band": state["past_entropy"]} for policy, state in states.items() if "past_entropy" in state
-    }
-    return {
-        "rollouts": {**rollouts, "signals": table.get("signals", [])},
-        "policies": {"fillers": fillers, "regularizers": regularizers},
-    }
 
 
 def _packed(state: Any) -> Any:

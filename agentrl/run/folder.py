@@ -51,7 +51,6 @@ FREE_TO_DIFFER = (  # options that may differ from the stored configuration when
     "learner.checkpointing",
     "learner.offload",
     "update.max_tokens",
-    "log.tensorboard",
     "log.picture",
     "log.report",
     "log.entropies",

@@ -335,8 +335,8 @@ class Rollouts:
         if self.replay is not None:
             self.replay.load_state_dict(state["replay"])
         self.signals = list(state["signals"])
-        self.scores.load_state_dict(state.get("scores", {}))  # absent in checkpoints of older versions
-        if self.disagreement is not None and "second_judge" in state:
+        self.scores.load_state_dict(state["scores"])
+        if self.disagreement is not None:
             self.disagreement.load_state_dict(state["second_judge"])
 
     def close(self) -> None:

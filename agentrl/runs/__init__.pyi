@@ -1,10 +1,7 @@
 from .listing import (
-    Condition as Condition,
     ListedRun as ListedRun,
-    condition as condition,
     listed_runs as listed_runs,
     ordered as ordered,
-    selected as selected,
 )
 from .status import (
     RunStatus as RunStatus,

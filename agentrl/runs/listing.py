@@ -1,11 +1,11 @@
 """The list of the runs in a folder, with configuration, state, success and disk use. This module writes nothing."""
 
+import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentrl.catalogue import nearest
 from agentrl.files import read_json
@@ -15,7 +15,6 @@ from agentrl.runs.watching import updates_before, whole
 
 PARTS = ("graphs", "checkpoints", "evaluations")
 DEPTH = 2  # number of levels of folders that are searched below the given folder
-CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|>=|<=|=|>|<|~)\s*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +67,8 @@ class ListedRun:
         return getattr(self, key) if key in COLUMNS else setting(self.config, key)
 
     def table(self) -> dict[str, Any]:
-        """All attributes except the configuration, as JSON values."""
-        return {key: value for key, value in asdict(self).items() if key != "config"}
+        """All attributes as JSON values. Values of the configuration that JSON lacks, such as dates, become text."""
+        return {**asdict(self), "config": _json(self.config)}
 
 
 COLUMNS = tuple(name for name in ListedRun.__dataclass_fields__ if name not in ("config", "bytes"))
@@ -143,7 +142,7 @@ def _read(path: Path) -> ListedRun:
 
 
 def _recipe(path: Path) -> str:
-    """The recipe's name in versions.json; empty in runs of older versions, which have not stored it."""
+    """The recipe's name in versions.json; empty if no recipe's file began the run."""
     file = path / "versions.json"
     table = read_json(file, "versions of a run") if file.is_file() else {}
     return str(table.get("recipe", "")) if isinstance(table, dict) else ""
@@ -170,63 +169,6 @@ def disk_use(path: Path) -> dict[str, int]:
     return found
 
 
-class Condition(NamedTuple):
-    """A condition of `--where`: KEY OPERATOR VALUE. A run that lacks the key does not fit the condition."""
-
-    key: str
-    operator: str
-    text: str
-
-    def fits(self, run: ListedRun) -> bool:
-        """Does the run fit the condition?
-
-        Raises:
-            ValueError: the operator is >, >=, < or <=, and VALUE or the run's value is not a number.
-        """
-        value = run.value(self.key)
-        if value is None:
-            return False
-        as_number = _number(self.text)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if self.operator != "~" and as_number is not None and is_number:
-            return _compared(float(value), self.operator, as_number)
-        said = str(value).lower() if isinstance(value, bool) else str(value)
-        if self.operator == "~":
-            return self.text.casefold() in said.casefold()
-        if self.operator in ("=", "!="):
-            return (said == self.text) == (self.operator == "=")
-        raise ValueError(
-            f"--where {self.key}{self.operator}{self.text}: {self.key} of {run.name} is {said!r:.60}, and >, >=, "
-            "< and <= compare two numbers: use =, != or ~"
-        )
-
-
-def condition(text: str) -> Condition:
-    """The condition that one argument of `--where` describes.
-
-    Raises:
-        ValueError: the argument is no condition.
-    """
-    match = CONDITION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(
-            f"--where {text!r:.80} is no condition: write KEY=VALUE in quotes; in place of =, also !=, >, >=, <, <= "
-            "and ~ (contains) are allowed, as in 'success>0.5'"
-        )
-    return Condition(match[1], match[2], match[3].strip())
-
-
-def selected(runs: Sequence[ListedRun], conditions: Sequence[Condition]) -> list[ListedRun]:
-    """The runs that can be read and fit every condition.
-
-    Raises:
-        ValueError: no run has the key of a condition, or see `Condition.fits`.
-    """
-    for one in conditions:
-        check_key(runs, one.key, "--where")
-    return [run for run in runs if not run.broken and all(one.fits(run) for one in conditions)]
-
-
 def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
     """The runs, sorted by the values of a key (see `ListedRun.value`), descending if the key begins with `-`.
 
@@ -236,14 +178,14 @@ def ordered(runs: Sequence[ListedRun], key: str) -> list[ListedRun]:
         ValueError: no run has the key.
     """
     name = key.removeprefix("-")
-    check_key(runs, name, "--sort")
+    _check_key(runs, name)
     having = [run for run in runs if run.value(name) is not None]
     numbers = all(isinstance(run.value(name), int | float) for run in having)
     having.sort(key=lambda run: run.value(name) if numbers else str(run.value(name)), reverse=key.startswith("-"))
     return [*having, *(run for run in runs if run.value(name) is None)]
 
 
-def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
+def _check_key(runs: Sequence[ListedRun], key: str) -> None:
     """Raises ValueError if the key is no column and no run's configuration has it. Without runs, every key is accepted.
 
     The message names similar keys or, if there are none, the columns.
@@ -255,7 +197,16 @@ def check_key(runs: Sequence[ListedRun], key: str, option: str) -> None:
     close = nearest(key, known)
     if "did you mean" not in close:
         close = f": use a column ({', '.join((*COLUMNS, 'bytes'))}) or a key of config.toml"
-    raise ValueError(f"{option} {key}: no run has it{close}")
+    raise ValueError(f"--sort {key}: no run has it{close}")
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _json(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_json(inner) for inner in value]
+    plain = isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else str(value)
 
 
 def _paths(tables: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
@@ -264,22 +215,3 @@ def _paths(tables: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
             yield from _paths(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
-
-
-def _number(text: str) -> float | None:
-    try:
-        found = float(text.removesuffix("%"))
-    except ValueError:
-        return None
-    return found / 100 if text.endswith("%") else found
-
-
-def _compared(a: float, operator: str, b: float) -> bool:
-    return {
-        "=": a == b,
-        "!=": a != b,
-        ">": a > b,
-        ">=": a >= b,
-        "<": a < b,
-        "<=": a <= b,
-    }[operator]

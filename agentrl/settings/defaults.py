@@ -16,7 +16,7 @@ There are three kinds: a model made from scratch (`[model.new]`), a pretrained m
   expert's episodes need (`turns_of`).
 - The expert is `expert`, else the first name that the environment declares, else `random`.
 - A recipe that sets `optim.lr` without `optim.name` is taken as it is written: AdamW trains at that rate, and only the
-  expert is chosen. Recipes of older versions had this meaning.
+  expert is chosen.
 
 Every chosen value is written into the run's configuration, and --resume reads it from there. Nothing is chosen for a
 stored configuration: an option that is missing there is newer than the run, and gets its default, which does not change

@@ -14,7 +14,7 @@ from agentrl.loss import Loss
 from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
-from agentrl.settings import agents, defaults, fits, old_keys
+from agentrl.settings import agents, defaults, fits
 from agentrl.settings.sections import MANY, Tables
 from agentrl.trackers import TrackerFile, options_of
 from agentrl.trainer import RegularizerFile
@@ -27,7 +27,7 @@ class Settings:
     Attributes:
         tables: the typed sections.
         chosen: values that the recipe leaves to `agentrl.settings.defaults`, by dotted key.
-        notes: what a user should know of the configuration, such as keys of an older version.
+        notes: sentences on the configuration that a user should read.
         recipe: name of the recipe's file without `.toml`; empty if the tables do not come from a file.
     """
 
@@ -40,12 +40,12 @@ class Settings:
             ValueError: a key or value is wrong, or two sections do not fit together. The message names the keys and
                 what to change.
         """
-        self._given, self.notes = old_keys.upgrade(tables)
+        self._given = merge(tables, {})
         given = validate(Tables, self._given)
         env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
         self.chosen = {} if stored else defaults.choose(given, env, engine)
-        self.notes += filter(None, [] if stored else [defaults.note(given)])
+        self.notes = list(filter(None, [] if stored else [defaults.note(given)]))
         self.tables = validate(Tables, merge(self._given, defaults.nested(self.chosen)))
         self.env = resolve(EnvironmentFile, self.tables.env, "env")
         self.eval_env = resolve(EnvironmentFile, merge(self.tables.env, self.tables.eval.env), "eval.env")
@@ -94,12 +94,10 @@ class Settings:
         return any(entry.hooks.demonstrations for entry in self.regularizers)
 
     def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
-        """The trackers of [log]; `log.tensorboard` is an older way to name the tracker tensorboard."""
+        """The trackers of [log]."""
         log = self.tables.log
-        to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
-        return tuple(
-            resolve(TrackerFile, section, f"log.options.{section['name']}") for section in options_of(to, log.options)
-        )
+        sections = options_of(log.to, log.options)
+        return tuple(resolve(TrackerFile, section, f"log.options.{section['name']}") for section in sections)
 
     def _check_stages(self) -> None:
         """Raises ValueError if two sections do not fit together. No section can check this alone."""

@@ -156,7 +156,6 @@ class LogSection(Section):
         to: trackers that get every line of metrics: `tensorboard`, `trackio`, `wandb` (extras of the same names), or
             the dotted path of a module of your own. If a tracker fails, the run goes on.
         options: options of trackers by name, such as `log.options.wandb.project`.
-        tensorboard: if true, it has the same effect as `tensorboard` in `to`.
         picture: draw the learning curve, learning_curve.svg.
         report: write report.html when the run ends, as `agentrl report` does.
         entropies: store the entropy of each answer, in nats, with the steps (column `entropy`).
@@ -166,7 +165,6 @@ class LogSection(Section):
 
     to: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    tensorboard: bool = False
     picture: bool = False
     report: bool = True
     entropies: bool = False

@@ -96,7 +96,7 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     inside = np.flatnonzero(np.isin(copies.row, rows))  # [C of the mini-batch]
     share = np.zeros(len(copies.row))  # [C]
     how, sequence = config.aggregation or "token-mean", config.sequence or "step"
-    share[inside] = aggregate(work.graph, copies.take(inside), how, sequence, config.norm_tokens)
+    share[inside] = aggregate(work.graph, copies.take(inside), how, sequence)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
     hot = step_temperatures(work.graph, work.temperature)
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)

@@ -78,13 +78,12 @@ def aggregate(
     copies: Copies,
     how: Aggregation,
     sequence: SequenceUnit,
-    norm_tokens: int | None,
 ) -> np.ndarray:
     """[C] the weight of each decision of a copy; `copies` are those of a mini-batch. See `aggregation_weights`."""
     assert graph.tokens is not None
     n_tokens = np.bincount(token_rows(graph.tokens), decisions(graph.tokens), len(graph))[copies.row]  # [C]
     key = np.arange(len(copies.row)) if sequence == "step" else copies.path  # [C]
-    return aggregation_weights(n_tokens, copies.weight, key, how, norm_tokens)
+    return aggregation_weights(n_tokens, copies.weight, key, how)
 
 
 def spread(target_row: np.ndarray, copy_row: np.ndarray) -> Spread:
@@ -110,7 +109,6 @@ def aggregation_weights(
     multiplicity: np.ndarray,
     key: np.ndarray,
     how: Aggregation = "token-mean",
-    norm_tokens: int | None = None,
 ) -> np.ndarray:
     """Weight of each decision of a row in the loss of a mini-batch; denominators are over the whole mini-batch.
 
@@ -119,11 +117,10 @@ def aggregation_weights(
         multiplicity: [N] float, how often each row counts (paths through it, times its weight); 0 leaves it out.
         key: [N] int64, the sequence of each row: a step (prompt and response, as in verl) or an episode.
         how: token-mean: 1 / decisions. seq-mean-token-sum: 1 / sequences. seq-mean-token-mean: 1 / (sequences *
-            decisions of the row's sequence). seq-mean-token-sum-norm: 1 / (sequences * norm_tokens). verl's
+            decisions of the row's sequence). seq-mean-token-sum-norm: 1 / (sequences * decisions of the longest
+            sequence of the mini-batch). verl's
             seq-mean-token-sum-norm divides the sum over sequences by the padded length alone; here it is a mean over
             sequences, as the name says.
-        norm_tokens: number by which seq-mean-token-sum-norm divides the sum of a sequence; None takes the number of
-            decisions of the longest sequence of the mini-batch.
 
     Returns:
         [N] float64, factors of a row's P, M and W (see `agentrl.credit.Credit`).
@@ -138,6 +135,6 @@ def aggregation_weights(
     if how == "seq-mean-token-mean":
         divisor = np.maximum(length, 1)
     elif how == "seq-mean-token-sum-norm":
-        divisor = np.full(len(length), norm_tokens or max(length.max(initial=1), 1))
+        divisor = np.full(len(length), max(length.max(initial=1), 1))
     weights: np.ndarray = 1.0 / (max(float(times.sum()), 1e-300) * divisor[key])  # [N]
     return weights

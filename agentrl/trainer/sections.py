@@ -128,12 +128,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         aggregation: how the losses of the tokens become one number. `token-mean`: the mean over all tokens. The other
             three first compute one number per sequence, then the mean of these numbers over the sequences; the number
             is the sum over the tokens of the sequence (`seq-mean-token-sum`), the mean over these tokens
-            (`seq-mean-token-mean`), or the sum divided by norm_tokens (`seq-mean-token-sum-norm`). Default: the
+            (`seq-mean-token-mean`), or the sum divided by the number of tokens of the
+            mini-batch's longest sequence (`seq-mean-token-sum-norm`). Default: the
             aggregation with which the loss was published (`AGGREGATION` in the loss's file).
         sequence: what counts as one sequence in the means of `aggregation` and in importance=sequence_mask: a step or
             an episode. Default: the sequence with which the loss was published (`SEQUENCE` in the loss's file).
-        norm_tokens: number by which aggregation=seq-mean-token-sum-norm divides the sum of a sequence; default: the
-            number of decisions of the longest sequence of the mini-batch.
         epochs: number of passes over the batch.
         minibatches: number of optimiser steps per pass, at most one per unit.
         unit: the rows that always stay in one mini-batch: those of a group, or those of a rollout and of all rollouts
@@ -170,7 +169,6 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     entropy_coef: float = 0.0
     aggregation: Aggregation | None = None
     sequence: SequenceUnit | None = None
-    norm_tokens: int | None = Field(None, ge=1)
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
     unit: Literal["group", "rollout"] = "group"

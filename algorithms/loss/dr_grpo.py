@@ -4,11 +4,10 @@ Formula: `l = max(-A u, -A clip(u, 1 - clip_low, 1 + clip_high))`; the sum over 
 
 Source: Dr. GRPO, arXiv:2503.20783, section 3.2, and its released code. The loss of a token is PPO's. The paper divides
 the sum over a response's tokens by a constant, not by the response's length, so that long wrong answers are not
-favoured. `AGGREGATION` does this with update.norm_tokens as the constant. In the released code the constant is the
-generation budget: set update.norm_tokens to this budget. If update.norm_tokens is not set, the constant is the number
-of tokens of the mini-batch's longest response. Compared with "token-mean", the loss of a mini-batch is multiplied by
-(mean length of its responses) / (the constant), so mini-batches with longer responses count more. Use this loss with a
-credit method that does not divide by the standard deviation (std=none).
+favoured. In the released code the constant is the generation budget. Here (`AGGREGATION`) it is the number of tokens of
+the mini-batch's longest response, so it differs between mini-batches. Compared with "token-mean", the loss of a
+mini-batch is multiplied by (mean length of its responses) / (the constant), so mini-batches with longer responses count
+more. Use this loss with a credit method that does not divide by the standard deviation (std=none).
 """
 
 from pydantic import BaseModel, Field

@@ -5,7 +5,8 @@ for a valid format; the reward is 0 where the format is invalid.
 
 Source: M-GRPO, arXiv:2511.13288. A trajectory whose own format is invalid gets 0. In the formula of the sub-agents,
 correct is the correctness of the main agent's answer, and expert is an expert's judgement of the sub-task. The released
-code (MrlX) computes the reward of sub-agents differently; `released_sub_reward` is its function, for comparison only.
+code (MrlX) gives sub-agents another reward: 0 for an invalid format, else 1 if the main agent's reward is at least 1,
+and 0.1 if not.
 """
 
 import numpy as np
@@ -63,9 +64,3 @@ def sub_reward(valid: np.ndarray, main_correct: np.ndarray, expert: np.ndarray, 
     a, b, c = config.sub
     shared, judged = np.asarray(main_correct, np.float64), np.asarray(expert, np.float64)  # [E]
     return np.where(valid, a + b * shared + c * judged, 0.0)
-
-
-def released_sub_reward(valid: np.ndarray, main: np.ndarray) -> np.ndarray:
-    """[E] the reward of sub-agents in MrlX's code: 0 with an invalid format; else 1 if the main agent's reward is at
-    least 1, and 0.1 if not."""
-    return np.where(valid, np.where(np.asarray(main) >= 1.0, 1.0, 0.1), 0.0)

@@ -5,11 +5,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from agentrl.envs.sokoban.rules import MOVES, Cell, Room, State, apply, shift, solved
+from agentrl.envs.sokoban.rules import MOVES, Cell, Room, State, shift, solved
 
-Cost = Literal["moves", "pushes"]
 LIMIT = 200_000  # largest number of states that are searched; a level that needs more is too hard
 
 
@@ -24,46 +23,37 @@ class Push(NamedTuple):
     action: str
 
 
-def solve(room: Room, state: State, cost: Cost = "moves", limit: int = LIMIT) -> list[str] | None:
-    """The actions of a solution with the fewest moves, or the fewest pushes (`cost`); None if there is no solution.
+def solve(room: Room, state: State, limit: int = LIMIT) -> list[str] | None:
+    """The actions of a solution with the fewest moves; None if there is no solution.
 
     Raises:
         TooHard: more than `limit` states would have to be looked at.
     """
     bound = _bounds(room)
-    start = _node(room, state, cost)
-    best: dict[State, int] = {start: 0}
-    came: dict[State, tuple[State, State, Push]] = {}  # node -> the node before, its state, the push
+    best: dict[State, int] = {state: 0}
+    came: dict[State, tuple[State, Push]] = {}  # state -> the state before, the push
     order = count()
     first = _estimate(bound, state)
     heap = [(first, next(order), 0, state)] if first is not None else []
     looked = 0
     while heap:
         _, _, spent, here = heapq.heappop(heap)
-        node = _node(room, here, cost)
-        if spent > best[node]:
+        if spent > best[here]:
             continue
         if solved(room, here):
-            return _actions(room, came, node, state)
+            return _actions(room, came, here)
         looked += 1
         if looked > limit:
             raise TooHard(f"no solution found among {limit} states: take a smaller room or fewer boxes")
         walks = distances(room, here)
         for push, after in pushes(room, here, walks):
-            total = spent + (1 if cost == "pushes" else walks[push.stand] + 1)
-            reached = _node(room, after, cost)
+            total = spent + walks[push.stand] + 1
             estimate = _estimate(bound, after)
-            if estimate is not None and total < best.get(reached, total + 1):
-                best[reached] = total
-                came[reached] = (node, here, push)
+            if estimate is not None and total < best.get(after, total + 1):
+                best[after] = total
+                came[after] = (here, push)
                 heapq.heappush(heap, (total + estimate, next(order), total, after))
     return None
-
-
-def count_pushes(room: Room, state: State, limit: int = LIMIT) -> int | None:
-    """The smallest number of pushes that solves the room; None if there is no solution. Raises as `solve` does."""
-    actions = solve(room, state, "pushes", limit)
-    return None if actions is None else sum(_replay(room, state, actions))
 
 
 def distances(room: Room, state: State) -> Mapping[Cell, int]:
@@ -87,11 +77,6 @@ def pushes(room: Room, state: State, walks: Mapping[Cell, int]) -> Iterator[tupl
             stand, beyond = (box[0] - move[0], box[1] - move[1]), shift(box, move)
             if stand in walks and beyond in room.floor and beyond not in state.boxes:
                 yield Push(stand, action), State(box, state.boxes - {box} | {beyond})
-
-
-def _node(room: Room, state: State, cost: Cost) -> State:
-    """The node of a state in the search. If pushes are counted, only the region of the player matters, not its cell."""
-    return state if cost == "moves" else State(min(distances(room, state)), state.boxes)
 
 
 @lru_cache(maxsize=256)
@@ -120,20 +105,13 @@ def _estimate(bound: Mapping[Cell, int], state: State) -> int | None:
     return total
 
 
-def _actions(room: Room, came: Mapping[State, tuple[State, State, Push]], node: State, start: State) -> list[str]:
-    """The walks and pushes that lead from the start to a node."""
-    steps: list[tuple[State, Push]] = []
-    while node in came:
-        node, before, push = came[node]
-        steps.append((before, push))
-    actions: list[str] = []
-    state = start
-    for before, push in reversed(steps):
-        # In `before` the player may stand in another cell of the same region than in `state`.
-        state = State(state.player, before.boxes)
-        actions += [*walk(room, state, push.stand), push.action]
-        state = State(shift(push.stand, MOVES[push.action]), state.boxes)
-    return actions
+def _actions(room: Room, came: Mapping[State, tuple[State, Push]], state: State) -> list[str]:
+    """The walks and pushes that lead from the start to a state."""
+    parts: list[list[str]] = []
+    while state in came:
+        state, push = came[state]
+        parts.append([*walk(room, state, push.stand), push.action])
+    return [action for part in reversed(parts) for action in part]
 
 
 def walk(room: Room, state: State, to: Cell) -> list[str]:
@@ -149,10 +127,3 @@ def walk(room: Room, state: State, to: Cell) -> list[str]:
         path.append(action)
         to = before
     return path[::-1]
-
-
-def _replay(room: Room, state: State, actions: list[str]) -> Iterator[bool]:
-    for action in actions:
-        moved = apply(room, state, action)
-        state = moved.state
-        yield moved.pushed

@@ -75,7 +75,7 @@ WORDS: tuple[tuple[str, ...], ...] = (
     ("watch", STORED, "--json"),
     ("runs", "nope"),
     ("runs", STORED),
-    ("runs", "run", "--where", "success"),
+    ("runs", "run", "--sort", "nope"),
     ("serve", "nope"),
     ("new", "nope", "x"),
     ("doctor", "x", "--y"),

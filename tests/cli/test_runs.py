@@ -1,4 +1,4 @@
-"""`agentrl runs`: what it lists, chooses and orders, and folders that cannot be read."""
+"""`agentrl runs`: what it lists and orders, and folders that cannot be read."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def names(capsys, *words) -> list[str]:
 
 
 def test_a_run_is_described(runs, capsys):
-    (good,) = lines(capsys, runs, "--where", "name=good")
+    (good,) = lines(capsys, runs / "good")
     low, high = wilson(9, 10)
     assert good["path"] == str(runs / "good") and good["state"] == "stopped" and good["broken"] == ""
     assert (good["env"], good["credit"], good["model"]) == ("household", "gigpo", "tiny")
@@ -46,27 +46,7 @@ def test_a_run_is_described(runs, capsys):
     assert good["bytes"]["graphs"] == graphs and good["bytes"]["checkpoints"] == 0
     assert good["bytes"]["all"] == sum(p.stat().st_size for p in (runs / "good").rglob("*") if p.is_file())
     held_by(runs / "good", os.getpid())
-    assert lines(capsys, runs, "--where", "name=good")[0]["state"] == "running"
-
-
-@pytest.mark.parametrize(
-    ("conditions", "found"),
-    [
-        (["success>0.5"], {"good", "small"}),
-        (["success>50%", "credit=gigpo"], {"good"}),
-        (["credit.gamma>=0.9"], {"poor"}),
-        (["credit.gamma<=0.9", "name!=poor"], {"good"}),
-        (["name~OO"], {"good", "poor"}),
-        (["success~0.2"], {"poor"}),
-        (["success~."], {"good", "poor", "small"}),
-        (["env.name = household"], {"good", "poor", "small"}),
-        (["bytes.graphs>0", "step<2"], {"small"}),
-        (["run.graphs_every=1", "success=0.2"], {"poor"}),
-        (["name=nobody"], set()),
-    ],
-)
-def test_conditions_choose(runs, capsys, conditions, found):
-    assert set(names(capsys, runs, "--where", *conditions)) == found
+    assert lines(capsys, runs / "good")[0]["state"] == "running"
 
 
 def test_order_and_best(runs, capsys):
@@ -74,8 +54,17 @@ def test_order_and_best(runs, capsys):
     assert names(capsys, runs, "--sort", "-success") == ["small", "good", "poor"]
     assert names(capsys, runs, "--sort=-credit.gamma") == ["poor", "good", "small"]  # small has none
     assert names(capsys, runs, "--best") == ["good"]  # 9 of 10 says more than 1 of 1
-    assert names(capsys, runs, "--best", "--where", "credit=grpo") == ["small"]
+    assert names(capsys, runs / "sweep", "--best") == ["small"]
     assert names(capsys, runs / "poor") == ["poor"]
+
+
+def test_json_has_the_configuration(runs, capsys):
+    (runs / "odd").mkdir()
+    (runs / "odd" / "config.toml").write_text("[env]\nsince = 2026-01-02\nscale = [inf, 1.5]\n")
+    (runs / "odd" / "metrics.jsonl").write_text("")
+    config = {one["name"]: one["config"] for one in lines(capsys, runs)}
+    assert config["poor"]["credit"] == {"name": "gigpo", "gamma": 0.9}
+    assert config["odd"]["env"] == {"since": "2026-01-02", "scale": ["inf", 1.5]}
 
 
 def test_folders_that_cannot_be_read_say_why(runs, capsys):
@@ -103,26 +92,23 @@ def test_the_table_has_every_run_whole(runs, capsys):
     out = capsys.readouterr().out
     for words in ("sweep/small", "90.0% [60, 98]", "100.0% at 1", "2 of 3", "gigpo", "stopped", "3 runs, "):
         assert words in out, words
-    assert main(["runs", str(runs), "--where", "name=none"]) == 0
-    assert capsys.readouterr().out == f"none of the 3 runs in {runs} fits\n"
     assert main(["runs", str(runs / "notes")]) == 0
     assert capsys.readouterr().out == f"there are no runs in {runs / 'notes'}\n"
 
 
 def test_a_new_run_stores_the_name_of_its_recipe(tmp_path, capsys):
     RunFolder(tmp_path / "a").open({"run": {"name": "a"}}, resume=False, recipe="alfworld-cpu")
-    assert names(capsys, tmp_path, "--where", "recipe=alfworld-cpu") == ["a"]
+    assert [one["recipe"] for one in lines(capsys, tmp_path)] == ["alfworld-cpu"]
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["nowhere"], "no such folder: nowhere; name the folder that holds your runs"),
-        (["runs", "--where", "sucess>1"], "--where sucess: no run has it: did you mean success?"),
-        (["runs", "--where", "qqqq=1"], "--where qqqq: no run has it: use a column (path, name, "),
-        (["runs", "--where", "success"], "--where 'success' is no condition: write KEY=VALUE"),
-        (["runs", "--where", "env>3"], "< and <= compare two numbers: use =, != or ~"),
-        (["runs", "--sort", "gama"], "--sort gama: no run has it"),
+        (["runs", "--where", "success>0.5"], "--where is gone: choose with jq, as in agentrl runs --json | jq '"),
+        (["runs", "--where=env=alfworld"], "agentrl runs --json | jq 'select(.success > 0.5)'"),
+        (["runs", "--sort", "sucess"], "--sort sucess: no run has it: did you mean success?"),
+        (["runs", "--sort", "qqqq"], "--sort qqqq: no run has it: use a column (path, name, "),
         (["runs", "--sort"], "expected one argument"),
     ],
 )

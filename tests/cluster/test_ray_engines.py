@@ -295,7 +295,7 @@ def test_an_engine_killed_in_mid_batch_leaves_the_graphs_of_an_undisturbed_run(t
 
     def disturbed(self, iteration, *args, **options):
         if iteration == 2:  # its weights are not those that the engines began with
-            victim = self.engine_pids()[1]
+            victim = self._ray.get(self._team.actors[1].pid.remote())
             self._ray.get(self._team.actors[1].__ray_call__.remote(slow_down))
             threading.Thread(target=lambda: (time.sleep(0.5), os.kill(victim, signal.SIGKILL))).start()
             killed.append(victim)

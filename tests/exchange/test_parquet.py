@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 from pyarrow import compute, parquet
 
-from agentrl.exchange.parquet import FORMAT, TABLES, read_exported_note, read_tables, write_tables
+from agentrl.exchange.parquet import FORMAT, TABLES, read_tables, write_tables
 from tests.graph.test_store import assert_same, graph
 
 
@@ -17,7 +17,7 @@ def test_a_graph_comes_back_as_it_was(tmp_path):
     write_tables(made, tmp_path, "000003", {"iteration": 3})
     back = read_tables(tmp_path, "000003")
     assert_same(made, back)
-    assert sorted(back.tails) == sorted(made.tails) and read_exported_note(tmp_path, "000003") == {"iteration": 3}
+    assert sorted(back.tails) == sorted(made.tails)
     flags = replace(made, tails={**made.tails, "tail_continues": np.array([True, False])})
     write_tables(flags, tmp_path, "flags")
     assert_same(flags, read_tables(tmp_path, "flags"))
@@ -38,7 +38,7 @@ def test_graphs_without_tokens_without_rows_and_without_tails_come_back(tmp_path
 
 def test_what_the_tables_say_by_hand(tmp_path):
     made = graph()
-    write_tables(made, tmp_path, "g")
+    write_tables(made, tmp_path, "g", {"iteration": 3})
     steps = parquet.read_table(tmp_path / "steps" / "g.parquet")
     # The first step adds the tokens 1 2 (read) and 3 (sampled, from the set 3 4); episode 1 is the third row.
     assert steps["token.ids"].to_pylist() == [[1, 2, 3], [4, 5], [6, 7]]
@@ -52,7 +52,7 @@ def test_what_the_tables_say_by_hand(tmp_path):
     assert states["name"].to_pylist() == ["", "Ünïcode 漢字", "half ? a pair"] and states["id"].to_pylist() == [0, 1, 2]
     assert parquet.read_table(tmp_path / "tails" / "g.parquet")["tail_ids"].to_pylist() == [[8, 9], []]
     head = json.loads(steps.schema.metadata[b"agentrl"])
-    assert (head["format"], head["version"]) == (FORMAT, 1)
+    assert (head["format"], head["version"], head["note"]) == (FORMAT, 1, {"iteration": 3})
     write_tables(made, tmp_path, "h")
     both = parquet.read_table(tmp_path / "steps")  # a folder of graphs is one table
     assert both.num_rows == 6 and sorted(set(both["graph"].to_pylist())) == ["g", "h"]

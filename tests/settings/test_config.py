@@ -188,9 +188,17 @@ def test_an_override_that_names_another_entry_says_how_to_leave_the_old_ones_opt
         Settings.load(recipe, ["credit.gama=1"])
 
 
-def test_graft_takes_a_stored_lam_and_says_that_it_is_gone():
-    base = {"env": {"name": WALK}, "model": {"path": "somewhere"}}
-    old = Settings({**base, "credit": {"name": "graft", "gamma": 0.9, "lam": 0.8}})
-    assert old.credit.config.gamma == 0.9 and "graft has no lam" in "".join(old.notes)
-    kept = Settings({**base, "credit": {"name": "turn_ppo", "lam": 0.8}, "critic": {"model": "head"}})
-    assert kept.credit.config.lam == 0.8 and not kept.notes
+@pytest.mark.parametrize(
+    ("tables", "key"),
+    [
+        ({"update": {"epo": {"coef": 0.001}}}, "update.epo"),
+        ({"update": {"importance_cap": 2.0}}, "update.importance_cap"),
+        ({"update": {"norm_tokens": 512}}, "update.norm_tokens"),
+        ({"credit": {"name": "graft", "lam": 0.8}}, "credit.lam"),
+        ({"log": {"tensorboard": True}}, "log.tensorboard"),
+        ({"model": {"new": {"init_std": 0.1}}}, "model.new.init_std"),
+    ],
+)
+def test_keys_from_before_0_2_are_unknown(tables, key):
+    with pytest.raises(ValueError, match=f"unknown key {key}: "):
+        Settings({"env": {"name": WALK}, "model": {"path": "somewhere"}, **tables})

@@ -12,7 +12,6 @@ from agentrl import catalogue
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.runs import frame
-from agentrl.settings import Settings
 from agentrl.trackers import Tracked, TrackerFile, Trackers, tracked_id
 from agentrl.trackers.wandb import Config as WandbConfig, chosen_mode
 from tests.toys.runs import TOY, recipe
@@ -130,13 +129,6 @@ def test_a_missing_package_is_told_before_anything_is_written(toy, capsys, monke
     assert main(["train", str(toy), place, "log.to=['wandb']"]) == 2
     assert "needs wandb: pip install 'agentrl-stepgraph[wandb]'" in capsys.readouterr().err
     assert not (toy.parent / "runs").exists()
-
-
-def test_the_older_key_of_tensorboard_still_works(toy):
-    for words, found in ((["log.tensorboard=true"], ["tensorboard"]), ([], [])):
-        assert [one.name for one in Settings.load(toy, words).trackers] == found
-    both = Settings.load(toy, ["log.tensorboard=true", "log.to=['tensorboard']"])
-    assert [one.name for one in both.trackers] == ["tensorboard"]
 
 
 def tracked(folder: Path, name: str, **options: object) -> list[str]:

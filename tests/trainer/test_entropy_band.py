@@ -167,13 +167,3 @@ def test_a_recipe_names_its_regularizers():
     wrong = {**BASE, "update": {"regularizers": [{"name": "entropy_band", "coeff": 0.001}]}}
     with pytest.raises(ValueError, match=r"unknown key update\.regularizers\.0\.coeff.*coef"):
         Settings(wrong)
-
-
-def test_keys_of_an_older_version_still_resolve_with_a_note():
-    old = Settings({**BASE, "update": {"epo": {"coef": 0.001, "low": 0.7}, "llds": {"coef": 0.1}, "epochs": 2}})
-    assert [(e.name, e.config.coef) for e in old.regularizers] == [("entropy_band", 0.001), ("likelihood_guard", 0.1)]
-    assert old.regularizers[0].config.low == 0.7 and old.tables.update.epochs == 2
-    assert len(old.notes) == 2 and "update.regularizers = [{ name = 'entropy_band'" in old.notes[0]
-    off = Settings({**BASE, "update": {"epo": {"coef": 0.0, "low": 0.5}, "llds": {"coef": 0.0}}})
-    assert off.regularizers == () and off.notes == []
-    assert off.dump() == Settings(BASE).dump()

@@ -9,7 +9,6 @@ import torch
 
 from agentrl.credit import Credit
 from agentrl.graph import decisions, token_rows
-from agentrl.settings.old_keys import upgrade
 from agentrl.trainer import annotate, update
 from agentrl.trainer.importance import importance_weights
 from agentrl.trainer.sections import UpdateConfig
@@ -112,13 +111,6 @@ def test_the_gradient_is_that_of_a_slow_loop_over_tokens(kind, sequence):
     total.backward()
     np.testing.assert_allclose(gradient(learner.model), gradient(model), atol=1e-6)
     assert kind == "none" or len(set(slow)) > 1
-
-
-def test_old_recipes_keep_their_cap():
-    assert upgrade({"update": {"importance_cap": 2.0}})[0] == {"update": {}}
-    assert upgrade({"update": {"importance_cap": 0}})[0] == {"update": {"importance": "none"}}
-    tables, notes = upgrade({"update": {"importance_cap": 3.5}})
-    assert UpdateConfig(**tables["update"]).importance_high == 3.5 and "importance_high = 3.5" in notes[0]
 
 
 @pytest.mark.parametrize(

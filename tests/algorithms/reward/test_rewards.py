@@ -152,4 +152,3 @@ def test_m_grpo_composition_by_hand():
     # 0.1 + 0.4 * 1 + 0.5 * 0.6 = 0.8; 0.1 + 0 + 0.5 * 0.6 = 0.4
     out = module.sub_reward(np.array([1, 1, 0]), np.array([1, 0, 1]), np.array([0.6, 0.6, 1]), config)
     np.testing.assert_allclose(out, [0.8, 0.4, 0])
-    assert module.released_sub_reward(np.array([1, 1, 0]), np.array([1.0, 0.1, 1.0])).tolist() == [1, 0.1, 0]
