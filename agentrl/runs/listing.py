@@ -9,7 +9,7 @@ from typing import Any
 
 from agentrl.catalogue import nearest
 from agentrl.files import read_json
-from agentrl.run import (finite_number, read_metrics)
+from agentrl.run import finite_number, read_metrics
 from agentrl.runs.status import is_run, read_config, setting, status_of
 from agentrl.runs.watching import updates_before, whole
 
