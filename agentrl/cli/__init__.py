@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from agentrl import __version__, catalogue
 from agentrl.cli import _completion, _stop
 from agentrl.cli._parser import Parser, positive, seed
-from agentrl.cli._sentence import sentence
+from agentrl.cli._stop import sentence
 
 # `Parser`, `positive` and `seed` are exported for verbs that environments define.
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
