@@ -2,8 +2,8 @@
 
 The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
 never parses a text of a model or an environment as HTML. A content security policy allows this one script, the
-styles in the file, and no request. The page of `agentrl inspect` has no data; its policy also allows requests to the
-server that sent it.
+styles in the file, and no request. The page of `agentrl report --serve` has no data; its policy also allows requests to
+the server that sent it.
 """
 
 import base64
@@ -28,8 +28,8 @@ def credit_page(data: CreditData) -> str:
 
 
 def inspector_page(title: str) -> str:
-    """The page of `agentrl inspect`: the credit page without data; its script fetches the data from the server that
-    sent the page."""
+    """The page of `agentrl report --serve`: the credit page without data; its script fetches the data from the server
+    that sent the page."""
     above = (files("agentrl.report") / "static" / "inspector.html").read_text()
     scripts, styles = ("credit.js", "words.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
     return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")

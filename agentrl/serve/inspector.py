@@ -156,7 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         The host name of that site may point to this machine, or a page of that site may send requests to this server.
         """
         if _name(self.headers.get("host", "")) not in HOSTS:
-            raise Refused(403, "open the address that agentrl inspect printed: this server answers no other host name")
+            raise Refused(
+                403, "open the address that agentrl report --serve printed: this server answers no other host name"
+            )
         origin = self.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
             raise Refused(403, "this server answers no requests of other web sites")
@@ -166,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         given, slash, route = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):
-            raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
+            raise Refused(403, "open the address that agentrl report --serve printed: it has a token after the port")
         if not slash:
             raise Refused(404, "the address has no slash after its token: add one")
         if len(query) > MOST_QUERY_CHARS:

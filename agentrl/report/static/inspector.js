@@ -10,7 +10,7 @@ async function ask(route, query) {
   try {
     response = await fetch(`${route}${query ? "?" + query : ""}`);
   } catch {
-    throw new Error("agentrl inspect does not answer: it was stopped or suspended; start it again");
+    throw new Error("agentrl report --serve does not answer: it was stopped or suspended; start it again");
   }
   const value = await response.json();
   if (!response.ok) throw new Error(value.error);
@@ -219,7 +219,7 @@ async function poll() {
   try {
     const before = keysOf(run), told = byId("problem").textContent;
     run = await ask("run");
-    if (told.startsWith("agentrl inspect does not answer")) problem("");
+    if (told.startsWith("agentrl report --serve does not answer")) problem("");
     drawStanding();
     const newest = run.iterations[run.iterations.length - 1];
     if (byId("follow").checked && newest !== undefined && !before.includes(`iteration:${newest}`)) await turnTo(`iteration:${newest}`);
