@@ -104,11 +104,7 @@ def serve(run: Path, port: int, seconds: float) -> int:
     """
     from agentrl.serve import serve_inspector
 
-    try:
-        inspector = serve_inspector(run, port=port, seconds=seconds)
-    except OSError as error:
-        why = f"{error.strerror or error}: choose another --port, or leave it out for any free port"
-        raise ValueError(f"cannot listen at 127.0.0.1:{port}: {why}") from None
+    inspector = serve_inspector(run, port=port, seconds=seconds)
     try:
         print(f"{run} at {inspector.address} (Ctrl-C ends it)", flush=True)
         inspector.server.serve_forever()

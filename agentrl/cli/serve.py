@@ -147,13 +147,9 @@ def retriever(words: Sequence[str]) -> int:
     if arguments.top_k > arguments.max_top_k:
         raise ValueError(f"--top-k {arguments.top_k} is more than --max-top-k {arguments.max_top_k}: raise --max-top-k")
     tool = _retriever(arguments.corpus, arguments.options)
-    try:
-        most = (arguments.top_k, arguments.max_batch, arguments.max_top_k)
-        server = serve_retriever(tool, arguments.host, arguments.port, *most)
-    except OSError as error:
-        why = f"{error.strerror or error}: choose another --port, or 0 for any free port"
-        raise ValueError(f"cannot listen at {arguments.host}:{arguments.port}: {why}") from None
-    print(f"retriever at http://{arguments.host}:{server.server_address[1]}/retrieve", flush=True)
+    most = (arguments.top_k, arguments.max_batch, arguments.max_top_k)
+    server = serve_retriever(tool, arguments.host, arguments.port, *most)
+    print(f"retriever at {server.url}/retrieve", flush=True)
     signal.signal(signal.SIGTERM, lambda signum, frame: threading.Thread(target=server.shutdown).start())
     try:
         server.serve_forever()  # until SIGTERM or Ctrl-C

@@ -11,12 +11,13 @@ from agentrl.cli import main, serve
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for place in ("agentrl", "envs", "algorithms", "tools") for path in (ROOT / place).rglob("*.py")]
 LISTENS = re.compile(
-    r"HTTPServer|TCPServer|UDPServer|uvicorn|start_server|start_unix_server|create_server|\.bind\(|run_app"
+    r"HTTPServer|HttpServer|TCPServer|UDPServer|uvicorn|start_server|start_unix_server|create_server|\.bind\(|run_app"
 )
 # file -> how it comes by its address
 SERVERS = {
     "agentrl/engines/vllm/process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
     "machine of a cluster (cluster.engines) that machine's address, as docs/scaling.md says",
+    "agentrl/http.py": "the base of three servers, which are each told their address",
     "agentrl/programs/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `report --serve` changes",
     "agentrl/foreign/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
