@@ -4,6 +4,8 @@ The file holds the data as gzipped JSON in base64, and the page's script writes 
 never parses a text of a model or an environment as HTML. A content security policy allows this one script, the
 styles in the file, and no request. The page of `agentrl report --serve` has no data; its policy also allows requests to
 the server that sent it.
+
+The page of a run has fewer steps and shorter texts if it would be larger than `MOST_BYTES`.
 """
 
 import base64
@@ -17,7 +19,17 @@ from pathlib import Path
 
 from agentrl.files import write_atomically
 from agentrl.report.credit_schema import CreditData
+from agentrl.report.read_run import run_data
+from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import RunData
+
+MOST_BYTES = 5_000_000
+BUDGETS = (  # the first budget whose page fits is used; if no page fits, the last budget
+    Budget(),
+    Budget(last=800, other=200, evaluation=400, text_chars=4_000),
+    Budget(last=300, other=60, evaluation=100, text_chars=1_000),
+    Budget(last=1, other=1, evaluation=1, text_chars=200),
+)
 
 
 def credit_page(data: CreditData) -> str:
@@ -74,4 +86,30 @@ def write_credit_page(data: CreditData, path: Path) -> int:
     """Write the page, whole or not at all; returns its size in bytes."""
     page = credit_page(data).encode()
     write_atomically(path, page)
+    return len(page)
+
+
+def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_BYTES) -> tuple[RunData, bytes]:
+    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes` bytes.
+
+    If no page is small enough, the last of `BUDGETS` is used.
+
+    Raises:
+        ValueError: a folder holds no run, or a file in it is damaged.
+    """
+    for number, budget in enumerate(BUDGETS):
+        data = run_data(run, against, budget)
+        if number:
+            fewer = f"Fewer steps and shorter texts are shown, so that the page has at most {most_bytes / 1e6:g} MB."
+            data = data.model_copy(update={"left_out": [*data.left_out, fewer]})
+        page = run_page(data).encode()
+        if len(page) <= most_bytes:
+            break
+    return data, page
+
+
+def write_run_page(run: Path, out: Path, against: Path | None = None) -> int:
+    """Write the page, whole or not at all; returns its size in bytes. Raises ValueError as `run_data` does."""
+    page = fitting_page(run, against)[1]
+    write_atomically(out, page)
     return len(page)
