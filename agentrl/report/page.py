@@ -1,5 +1,7 @@
 """Writes the credit page and the page of a run. Each is one HTML file that holds its data and needs no network.
 
+Every page has the credit part (static/part.html, credit.js): alone, in the page of a run, or with a server behind it.
+
 The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
 never parses a text of a model or an environment as HTML. A content security policy allows this one script, the
 styles in the file, and no request. The page of `agentrl report --serve` has no data; its policy also allows requests to
@@ -12,10 +14,12 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from agentrl.files import write_atomically
 from agentrl.report.credit_schema import CreditData
@@ -23,6 +27,7 @@ from agentrl.report.read_run import run_data
 from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import RunData
 
+SCRIPTS, STYLES = ("credit.js", "words.js", "graph.js"), ("credit.css",)  # of the credit part
 MOST_BYTES = 5_000_000
 BUDGETS = (  # the first budget whose page fits is used; if no page fits, the last budget
     Budget(),
@@ -34,52 +39,63 @@ BUDGETS = (  # the first budget whose page fits is used; if no page fits, the la
 
 def credit_page(data: CreditData) -> str:
     """The text of the credit page; the same data gives the same bytes."""
-    packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
-    stored = f'<script type="application/octet-stream" id="data">{packed}</script>\n'
-    return _page(data.title, scripts=("credit.js", "words.js", "graph.js"), styles=("credit.css",), data=stored)
+    return _page(data.title, body=_part("credit.html"), data=_stored("data", data))
 
 
 def inspector_page(title: str) -> str:
     """The page of `agentrl report --serve`: the credit page without data; its script fetches the data from the server
     that sent the page."""
-    above = (files("agentrl.report") / "static" / "inspector.html").read_text()
-    scripts, styles = ("credit.js", "words.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
-    return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
+    body = _part("credit.html", above=_static("inspector.html"))
+    return _page(title, body=body, scripts=("inspector.js",), styles=("inspector.css",), policy="; connect-src 'self'")
 
 
 def run_page(data: RunData) -> str:
     """The page of a run; the same data gives the same bytes."""
+    body, stored = _part("report.html"), _stored("run-data", data)
+    return _page(data.name, body=body, data=stored, scripts=("report.js",), styles=("report.css",))
+
+
+def _static(name: str) -> str:
+    return (files("agentrl.report") / "static" / name).read_text()
+
+
+def _part(name: str, above: str = "") -> str:
+    """The body of a page, with the credit part in its place."""
+    return _filled(_static(name), {"part": _static("part.html"), "above": above})
+
+
+def _stored(name: str, data: BaseModel) -> str:
+    """The element of a page that holds the data, for the function `stored` of credit.js."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
-    stored = f'<script type="application/octet-stream" id="run-data">{packed}</script>\n'
-    scripts, styles = ("credit.js", "words.js", "graph.js", "report.js"), ("credit.css", "report.css")
-    return _page(data.name, scripts=scripts, styles=styles, data=stored, shell="report.html")
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass, so marks in a value stay
 
 
 def _page(
     title: str,
     *,
-    scripts: Sequence[str],
-    styles: Sequence[str],
+    body: str,
     data: str = "",
-    above: str = "",
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
     policy: str = "",
-    shell: str = "credit.html",
 ) -> str:
-    """The HTML file `shell` with its parts filled in. The page's security policy allows only `scripts`, and the sources
-    that `policy` adds."""
-    static = files("agentrl.report") / "static"
-    script = "".join((static / name).read_text() for name in scripts)
+    """The HTML file around a body with the credit part. `scripts` and `styles` are those that the page adds to the
+    part's. The page's security policy allows only these scripts, and the sources that `policy` adds."""
+    script = "".join(map(_static, (*SCRIPTS, *scripts)))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values = {
         "title": escape(title),
-        "style": "".join((static / name).read_text() for name in styles),
+        "style": "".join(map(_static, (*STYLES, *styles))),
         "policy": f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'{policy}",
-        "above": above,
+        "body": body,
         "data": data,
         "script": script,
     }
-    text = (static / shell).read_text()
-    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass, so marks in a value stay
+    return _filled(_static("page.html"), values)
 
 
 def write_credit_page(data: CreditData, path: Path) -> int:
