@@ -85,7 +85,7 @@ def one(
         f"run.folder={given.folder}",
         f"run.seed={seed}",
     ]
-    if rl is None:  # GRPO starts from the clone's checkpoint; graphs are stored for `agentrl diagnose`
+    if rl is None:  # GRPO starts from the clone's checkpoint; graphs are stored for `agentrl report --diagnose`
         words.append("run.keep=100")
     elif kind == "grpo":
         clone = rl / "checkpoints" / "000000" / "policy"

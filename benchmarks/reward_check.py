@@ -1,4 +1,4 @@
-"""Which rewards pay worthless answers? `agentrl check RECIPE.toml --reward` on eight rewards for search_qa.
+"""Which rewards pay worthless answers? `agentrl check RECIPE --reward` on eight rewards for search_qa.
 
     python benchmarks/reward_check.py --tasks 3 [--json FILE]
 

@@ -1,39 +1,52 @@
 """The command line: one module per verb, with `main(words) -> exit code`.
 
-The first line of a module's docstring describes the verb in the list of all verbs, which `agentrl` prints.
+`GROUPS` lists the verbs. The first line of a module's docstring describes the verb in the list that `agentrl` prints.
 """
 
 import importlib
 import importlib.util
 import os
-import pkgutil
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentrl import __version__, catalogue
 from agentrl.cli import _completion, _stop
 from agentrl.cli._parser import Parser, positive, seed
-from agentrl.cli._sentence import sentence
+from agentrl.cli._stop import sentence
 
 # `Parser`, `positive` and `seed` are exported for verbs that environments define.
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
 
+GROUPS: Mapping[str, Sequence[str]] = {  # when a verb is used -> the verbs
+    "before a run": ("check", "doctor", "recipes", "envs", "new", "model"),
+    "during a run": ("train", "eval", "play", "branch", "watch", "serve"),
+    "after a run": ("runs", "report", "view", "compare", "credit", "replay", "export"),
+    "in the shell": ("completion",),
+}
 ALIAS = {"eval": "evaluate"}  # verb -> module, for verbs whose name is a Python builtin
+NOW = {  # verb of an older version -> what it was called, and what does its work now
+    "data": ("data check ROWS", "check ROWS"),
+    "diagnose": ("diagnose RUN", "report RUN --diagnose"),
+    "inspect": ("inspect RUN", "report RUN --serve"),
+    "samples": ("samples RUN|REPORT", "view RUN|REPORT --samples"),
+}
 
 
 def verbs() -> dict[str, str]:
     """Every verb -> the name of its module in this package."""
-    names = {name: name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_")}
-    return {**{n: n for n in names if n not in ALIAS.values()}, **ALIAS}
+    return {verb: ALIAS.get(verb, verb) for group in GROUPS.values() for verb in group}
 
 
 def overview() -> str:
     """The text that `agentrl` prints without a verb."""
-    lines = [f"agentrl {__version__}: multi-turn agentic RL on step graphs", "", "usage: agentrl VERB ...", ""]
-    for verb, module in sorted(verbs().items()):
-        spec = importlib.util.find_spec(f"{__name__}.{module}")
-        lines.append(f"  {verb:9} {_first_line(spec.origin if spec else None)}")
+    lines = [f"agentrl {__version__}: multi-turn agentic RL on step graphs", "", "usage: agentrl VERB ..."]
+    modules = verbs()
+    for when, group in GROUPS.items():
+        lines += ["", f"{when}:"]
+        for verb in group:
+            spec = importlib.util.find_spec(f"{__name__}.{modules[verb]}")
+            lines.append(f"  {verb:10} {_first_line(spec.origin if spec else None)}")
     return "\n".join([*lines, "", "See agentrl VERB --help; the README has the two commands to start with."])
 
 
@@ -80,6 +93,9 @@ def _run(words: Sequence[str]) -> int:
         print(__version__)
         return 0
     known = verbs()
+    if words[0] in NOW:
+        before, now = NOW[words[0]]
+        raise ValueError(f"{before} is now agentrl {now}")
     if words[0] not in known:
         raise ValueError(f"unknown verb {words[0]!r}{catalogue.nearest(words[0], known)}")
     code: int = importlib.import_module(f"{__name__}.{known[words[0]]}").main(words[1:])

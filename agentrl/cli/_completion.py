@@ -31,7 +31,7 @@ def words_of(verbs: Iterable[str]) -> Sequence[str]:
     start = int(os.environ[ASKED])
     if len(words) <= start:
         parser = argparse.ArgumentParser(add_help=False)
-        parser.add_argument("verb", choices=sorted(verbs))
+        parser.add_argument("verb", choices=list(verbs))
         argcomplete.autocomplete(parser, always_complete_options=False)
     os.environ[ASKED] = str(start + 1)
     return list(words[start:])
@@ -72,6 +72,10 @@ def _env(prefix: str, **_: Any) -> list[str]:
     return _names("envs")(prefix) + _files(prefix, ".toml")
 
 
+def _subjects(prefix: str, **_: Any) -> list[str]:
+    return _names("envs")(prefix) + [name for name in _recipes(prefix) if "." not in name] + _files(prefix, "")
+
+
 def _runs(prefix: str, **_: Any) -> list[str]:
     return [str(file.parent) for file in Path("runs").glob("*/config.toml")] + _files(prefix, "")
 
@@ -86,6 +90,7 @@ PROPOSALS: dict[str, Callable[..., list[str]]] = {
     "recipe": _recipes,
     "overrides": _keys,
     "env": _env,
+    "subject": _subjects,
     "method": _names("credit"),
     "run": _runs,
     "a": _runs,

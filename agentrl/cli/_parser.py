@@ -5,6 +5,7 @@ Verbs that environments define also use this parser (`from agentrl.cli import Pa
 
 import argparse
 import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from agentrl.cli import _completion
@@ -42,6 +43,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises ValueError instead of printing the usage and ending the program."""
         raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def refuse_without(given: argparse.Namespace, needed: str, options: Iterable[str]) -> None:
+    """Raises ValueError if one of the options is given, and the option `needed` is not.
+
+    The default of the options is None.
+    """
+    wrong = next((name for name in options if getattr(given, name) is not None), None)
+    if wrong is not None and not getattr(given, needed):
+        raise ValueError(f"--{wrong.replace('_', '-')} is for --{needed}: add --{needed}, or leave --{wrong} out")
 
 
 def positive(text: str) -> int:

@@ -1,4 +1,6 @@
-"""How a verb is stopped: on Ctrl-C or SIGTERM (`kill`, a scheduler) it closes its resources and prints one sentence.
+"""How a verb ends early: by an error, or by Ctrl-C or SIGTERM (`kill`, a scheduler). It prints one sentence.
+
+After a signal it closes its resources first.
 
 The first signal raises KeyboardInterrupt in the main thread, at any place of its code. Signals in the next PATIENCE_S
 seconds are ignored, so that they do not disturb the closing; a later signal ends the process at once. A background job
@@ -14,9 +16,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from agentrl.secret import scrubbed
+
 PATIENCE_S = 3.0  # time for closing, in which repeated signals are ignored
 AGAIN_S = 0.05  # if Python could not raise an interrupt, the signal is sent again after this time
 LAST_S = 10.0  # longest time for the interpreter to end after the sentence; then the process ends even if threads hang
+MOST_CHARS = 900  # the middle of a longer sentence is left out, such as of one that quotes a long word of the user
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -34,6 +39,14 @@ class _State:
     at_s = 0.0
     told = False
     hint: Callable[[], str] = staticmethod(lambda: "")
+
+
+def sentence(error: object) -> str:
+    """The error's text as one line of at most about MOST_CHARS characters; an escape such as `\\n` replaces each
+    character that is not printable."""
+    words = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in scrubbed(str(error)))
+    half = MOST_CHARS // 2
+    return words if len(words) <= MOST_CHARS else f"{words[: half - 5]} [...] {words[len(words) - half :]}"
 
 
 def listen() -> None:

@@ -1,4 +1,4 @@
-"""`agentrl view REPORT.json [--episode N] [--failed] [--json]`: the episodes of an evaluation and their messages.
+"""Prints what `agentrl view REPORT.json` says: the episodes of an evaluation and their messages.
 
 REPORT.json is a report of `agentrl eval --out`. For a stopped evaluation, name its folder REPORT.episodes. Without
 --episode it prints one line per episode, episodes without success first; N is the number in that line, from 0 in the
@@ -7,13 +7,13 @@ content filter), or env_error (the episode was lost to a fault).
 """
 
 import json
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.cli._parser import Parser, seed
 from agentrl.evaluate import folder_of, outcome_of, read_episode, read_report, stored_episodes
 from agentrl.exchange import word
 from agentrl.graph import StepGraph
@@ -30,44 +30,34 @@ class Episode(NamedTuple):
     path: Path | None
 
 
-def is_report(words: Sequence[str]) -> bool:
-    """Do the words of `agentrl view` name a report, or the folder of an evaluation's episodes?"""
-    paths = [Path(word) for word in words if not word.startswith("-")]
-    return any(
-        path.suffix == ".episodes" or (path.suffix == ".json" and (path.is_file() or folder_of(path).is_dir()))
-        for path in paths
-    )
+def is_report(path: Path) -> bool:
+    """Is this a report, or the folder of an evaluation's episodes?"""
+    return path.suffix == ".episodes" or (path.suffix == ".json" and (path.is_file() or folder_of(path).is_dir()))
 
 
-def main(words: Sequence[str]) -> int:
-    """See the module."""
-    parser = Parser("agentrl view", __doc__)
-    parser.add_argument("report", type=Path)
-    parser.add_argument(
-        "--episode",
-        type=seed,
-        metavar="N",
-        help="everything that was said in the episode with the number N",
-    )
-    parser.add_argument("--failed", action="store_true", help="only episodes that did not succeed")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(words)
-    episodes = read_episodes(arguments.report)
+def show(arguments: Namespace) -> None:
+    """Print the episodes, or the messages of the episode --episode.
+
+    Raises:
+        ValueError: there is no such episode, or --group is given, which a report does not have.
+    """
+    if arguments.group is not None:
+        raise ValueError(f"--group is for stored graphs, and {arguments.graph} is a report: leave --group out")
+    episodes = read_episodes(arguments.graph)
     if arguments.episode is not None:
         found = [one for one in episodes if one.number == arguments.episode]
         if not found:
             last = len(episodes) - 1
-            raise ValueError(f"{arguments.report} has no episode {arguments.episode}: its episodes are 0 to {last}")
+            raise ValueError(f"{arguments.graph} has no episode {arguments.episode}: its episodes are 0 to {last}")
         whole = transcript(found[0])
         print(json.dumps(whole, ensure_ascii=False) if arguments.json else as_text(whole))
-        return 0
+        return
     shown = [one for one in episodes if not (arguments.failed and one.outcome["success"])]
     shown.sort(key=lambda one: bool(one.outcome["success"]))  # stable: else in the panel's order
     if arguments.json:
         print(json.dumps([{"episode": one.number, **one.outcome} for one in shown], ensure_ascii=False))
     else:
         print(table(shown))
-    return 0
 
 
 def read_episodes(path: Path) -> list[Episode]:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentrl.cli._sentence import sentence
+from agentrl.cli._stop import sentence
 from agentrl.runs import Curve, Frame, spell, thinned
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-~=*#"

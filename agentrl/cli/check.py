@@ -1,75 +1,154 @@
-"""`agentrl check ENV [key=value ...] [--tasks N] [--json] [--games DIR --walks N]`: does ENV keep its promises?
-`agentrl check RECIPE.toml --reward [key=value ...] [--tasks N] [--allow SHARE]`: are worthless answers rewarded?
-`agentrl check --hooks [KIND] [--json]`: list the hooks of a file of the catalogue KIND, or of each catalogue.
+"""`agentrl check ENV|RECIPE|ROWS [key=value ...] [--json]`: look for mistakes before a run.
 
-The first form checks the promises of an environment: seeds, determinism, snapshots, pickling and parsing. It also runs
-Gymnasium's checker. Notes name things that break no promise and may still be mistakes: an environment without a reward,
-a tool that always raises, a column that divides rows into train and test. With --games, an environment with a reference
-engine (ALFWorld) is compared with that engine on N walks in each game under DIR.
+agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]
+agentrl check RECIPE [section.key=value ...] [--tasks N]
+checks the promises of an environment, of a recipe the environment with the options of the recipe: seeds, determinism,
+snapshots, pickling and parsing. It also runs Gymnasium's checker. Notes name things that break no promise and may still
+be mistakes: an environment without a reward, a tool that always raises, a column that divides rows into train and test.
+With --games, an environment with a reference engine (ALFWorld) is compared with that engine on N walks in each game
+under DIR.
 
-With --reward, attacks (empty, repeated, copied, injected and degenerate answers) play the recipe's first tasks. An
-attack fools a signal or the reward if its value is closer to the value of a right answer than to that of a wrong one.
-The table has the share of attacks that fool each signal and the reward. The exit code is 1 if more than SHARE of the
-attacks fool the reward, or if the reward gives right and wrong answers the same value on every task.
+agentrl check RECIPE --reward [section.key=value ...] [--tasks N] [--allow SHARE]
+plays the recipe's first tasks with attacks (empty, repeated, copied, injected and degenerate answers). An attack fools
+a signal or the reward if its value is closer to the value of a right answer than to that of a wrong one. The table has
+the share of attacks that fool each signal and the reward. The exit code is 1 if more than SHARE of the attacks fool the
+reward, or if the reward gives right and wrong answers the same value on every task.
+
+agentrl check ROWS [RECIPE | --env NAME] [key=value ...] [--held-out ROWS] [--play N]
+looks for mistakes in the rows of a data set: duplicates, leaks between splits and columns of mixed types. ROWS is a
+.jsonl, .json, .csv, .tsv or .parquet file, a folder DIR with one file per split, a folder DIR that `datasets` wrote by
+save_to_disk, one split DIR#SPLIT of such a folder, or hub:OWNER/NAME. Without an environment the command also looks for
+empty and missing values. With a recipe, or an environment and its options, the rows are read as the tasks of that
+environment. The command then also looks for unreadable rows, answers that are in no document, solutions that fail and,
+with a recipe, first prompts that fill engine.max_context.
+
+agentrl check --hooks [KIND]
+lists the hooks of a file of the catalogue KIND, or of each catalogue.
+
+Findings are printed on standard error, with --json on standard output. Exit code 0: no finding; 1: findings; 2: what is
+to be checked cannot be read.
 """
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import MISSING, asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agentrl import catalogue
-from agentrl.cli import _hooks
-from agentrl.cli._parser import Parser, positive, seed, share
+from agentrl.cli._parser import Parser, count, positive, seed, share
 from agentrl.config import Entry, override, resolve
 from agentrl.env import ENDLESS, EnvironmentFile
+from agentrl.rows import names_rows
+from agentrl.settings import Settings, find_recipe, shipped_recipes
 from agentrl.tool_env import RowTasks, trial_notes
+
+if TYPE_CHECKING:
+    from agentrl.preflight import RewardCheck
+
+TASKS = 4  # number of tasks to try without --tasks
+BELONGS = {  # what is checked -> its words in messages, and its options
+    "env": ("an environment: agentrl check ENV", ("games", "walks", "seed")),
+    "rows": ("rows: agentrl check ROWS", ("env", "held_out", "play")),
+    "reward": ("the rewards of a recipe: agentrl check RECIPE --reward", ("allow",)),
+}
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module; exit code 1 if a check fails."""
+    """See the module."""
+    parser = _parser()
+    arguments = parser.parse_intermixed_args(words)
+    subject = arguments.subject
+    if arguments.hooks is not None:
+        if subject is not None:
+            raise ValueError(f"--hooks lists hooks and checks nothing: leave out --hooks or {subject}")
+        print(listing(arguments.hooks, as_json=arguments.json))
+        return 0
+    if subject is None:
+        parser.error("the following arguments are required: ENV, RECIPE or ROWS")
+    kind = "rows" if arguments.env is not None else kind_of(subject)
+    _refuse(arguments, kind)
+    if kind == "rows":
+        from agentrl.cli import _check_rows
+
+        return _check_rows.show(subject, arguments)
+    if arguments.reward:
+        return attack(Settings.load(find_recipe(subject), arguments.options), arguments)
+    if arguments.games is not None:
+        check = catalogue.load(EnvironmentFile, subject).check
+        if check is None:
+            raise ValueError(f"{subject} has no reference engine to compare with: leave --games out")
+        return check(arguments.games, arguments.walks or 1, arguments.seed or 0)
+    if kind == "recipe":
+        return promises(subject, Settings.load(find_recipe(subject), arguments.options).env, arguments)
+    options = [option.removeprefix("env.") for option in arguments.options]
+    return promises(subject, resolve(EnvironmentFile, override({"name": subject}, options), "env"), arguments)
+
+
+def _parser() -> Parser:
     parser = Parser("agentrl check", __doc__)
-    parser.add_argument("env", nargs="?")
-    parser.add_argument("options", nargs="*", metavar="key=value")
-    parser.add_argument("--tasks", type=positive, default=4, help="number of tasks to try; default 4")
+    parser.add_argument("subject", nargs="?", metavar="ENV|RECIPE|ROWS")
+    parser.add_argument("options", nargs="*", metavar="RECIPE or key=value")
+    parser.add_argument("--tasks", type=positive, help=f"number of tasks to try; default {TASKS}")
     parser.add_argument("--games", type=Path)
-    parser.add_argument("--walks", type=positive, default=1)
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--walks", type=positive)
+    parser.add_argument("--seed", type=seed)
     parser.add_argument("--reward", action="store_true", help="attack the scores and rewards of a recipe")
+    parser.add_argument("--allow", type=share, metavar="SHARE", help="share of attacks that may fool the reward")
+    parser.add_argument("--env", metavar="NAME", help="the environment that reads the rows")
+    parser.add_argument("--held-out", metavar="ROWS", help="rows that evaluations play")
     parser.add_argument(
-        "--allow", type=share, default=0.0, metavar="SHARE", help="share of attacks that may fool the reward"
+        "--play",
+        type=count,
+        metavar="N",
+        help="largest number of rows per split whose own solution is played; default 200",
     )
     parser.add_argument("--hooks", nargs="?", const="", metavar="KIND", help="list the hooks of a catalogue's files")
     parser.add_argument(
         "--json",
         action="store_true",
-        help="one JSON object: env, tasks, holds, findings, branches, notes; other keys with --hooks and --reward",
+        help="one JSON object: env, tasks, holds, findings, branches, notes; of ROWS: source, rows, holds, findings, "
+        "lengths, played, notes; other keys with --hooks and --reward",
     )
-    arguments = parser.parse_intermixed_args(words)
-    if arguments.hooks is not None:
-        if arguments.env is not None:
-            raise ValueError(f"--hooks lists hooks and checks no environment: leave out --hooks or {arguments.env}")
-        print(_hooks.listing(arguments.hooks, json=arguments.json))
-        return 0
-    if arguments.reward:
-        from agentrl.cli import _check_reward
+    return parser
 
-        return _check_reward.main(arguments)
-    if arguments.env is None:
-        parser.error("the following arguments are required: env")
-    if arguments.games is not None:
-        check = catalogue.load(EnvironmentFile, arguments.env).check
-        if check is None:
-            raise ValueError(f"{arguments.env} has no reference engine to compare with: leave --games out")
-        return check(arguments.games, arguments.walks, arguments.seed)
+
+def kind_of(subject: str) -> str:
+    """What the first word of the command line names: `env`, `recipe` or `rows`.
+
+    An environment of the catalogue comes before a recipe or a folder of the same name. A word that is neither a recipe
+    nor the name of rows is taken for an environment outside the catalogue, such as a module.
+    """
+    if subject in catalogue.names("envs") or subject in catalogue.aliases("envs"):
+        return "env"
+    if subject.endswith(".toml") or subject in {recipe.name for recipe in shipped_recipes()}:
+        return "recipe"
+    return "rows" if names_rows(subject) else "env"
+
+
+def _refuse(arguments: Namespace, kind: str) -> None:
+    """Raises ValueError if an option does not belong to what is checked."""
+    if arguments.reward and kind != "recipe":
+        raise ValueError("--reward attacks the rewards of a recipe: write agentrl check RECIPE --reward")
+    for other, (words, options) in BELONGS.items():
+        wrong = next((name for name in options if getattr(arguments, name) is not None), None)
+        if wrong is not None and other != ("reward" if arguments.reward else kind):
+            raise ValueError(f"--{wrong.replace('_', '-')} is for {words}; leave it out")
+    if arguments.tasks is not None and kind == "rows":
+        raise ValueError("--tasks is for environments and recipes, and rows are all checked: leave it out")
+
+
+def promises(subject: str, entry: Entry[EnvironmentFile], arguments: Namespace) -> int:
+    """Print which promises the environment breaks, and notes; the exit code is 1 if it breaks one, else 0."""
     from agentrl.gym import branches_by, check_env
 
-    options = [option.removeprefix("env.") for option in arguments.options]
-    entry = resolve(EnvironmentFile, override({"name": arguments.env}, options), "env")
-    findings = check_env(entry, tasks=arguments.tasks)
-    played, of = _played(entry, arguments.tasks)
+    asked = arguments.tasks or TASKS
+    findings = check_env(entry, tasks=asked)
+    played, of = _played(entry, asked)
     branches = None if findings else branches_by(entry)
-    notes = _notes(entry, broken=bool(findings), tasks=arguments.tasks)
+    notes = _notes(entry, broken=bool(findings), tasks=asked)
     if arguments.json:
         found = {"env": entry.name, "tasks": played, "holds": not findings, "findings": findings}
         print(json.dumps({**found, "branches": branches, "notes": notes}))
@@ -78,7 +157,7 @@ def main(words: Sequence[str]) -> int:
         print(line, file=sys.stderr)
     replayed = "; it has no snapshots, so branches carry out its actions again" if branches == "replay" else ""
     verdict = f"{len(findings)} findings on {of}" if findings else f"all holds on {of}{replayed}"
-    print(f"{arguments.env}: {verdict}")
+    print(f"{subject}: {verdict}")
     return 1 if findings else 0
 
 
@@ -104,3 +183,90 @@ def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[s
     found = entry.hooks.tasks(entry.config)
     divided = [str(found.division)] if isinstance(found, RowTasks) and found.division is not None else []
     return [*divided, *trial_notes(entry, tasks)]
+
+
+def attack(settings: Settings, arguments: Namespace) -> int:
+    """Print the share of attacks that fool each signal and the reward of a recipe.
+
+    The exit code is 1 if the share for the reward is above `--allow`, or if the reward gives right and wrong answers
+    the same value on every task; else 0.
+    """
+    from agentrl.preflight import check_reward
+
+    found = check_reward(settings, arguments.tasks or TASKS)
+    fooled = found.share("reward")
+    holds = fooled <= (arguments.allow or 0.0) and found.separates.get("reward", 1.0) > 0
+    if arguments.json:
+        print(json.dumps({"recipe": arguments.subject, "holds": holds, "share": fooled, **asdict(found)}))
+    else:
+        print("\n".join(attack_lines(found)))
+    return int(not holds)
+
+
+def attack_lines(found: "RewardCheck") -> Sequence[str]:
+    """The table as text: one line per family of attacks, one column per signal, and one column for the reward.
+
+    The line `all` has the share over all families. The line `right paid` has the share of tasks on which the right and
+    the wrong answer have different values in the column. Below the table are the attack of each family that fools the
+    reward most often, the number of answers of judges, and notes.
+    """
+    families = list(dict.fromkeys(row.family for row in found.rows))
+    columns = list(dict.fromkeys(row.column for row in found.rows))
+    by = {(row.family, row.column): row for row in found.rows}
+    cells = [["", *columns]]
+    for family in families:
+        own = [by[family, column] for column in columns]
+        cells.append([family, *(f"{row.fooled / row.tried:.0%}" if row.tried else "-" for row in own)])
+    apart = [found.separates.get(column) for column in columns]
+    cells.append(["all", *(f"{found.share(column):.0%}" for column in columns)])
+    cells.append(["right paid", *("-" if x is None else f"{x:.0%}" for x in apart)])
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
+    paid = [row for row in found.rows if row.column == "reward" and row.worst]
+    worst = [f"{row.family}: {row.worst!r} is paid like a right answer" for row in paid]
+    if found.separates.get("reward") == 0:
+        worst.append(
+            "the reward gives right and wrong answers the same on every task, so it teaches nothing; a low share in "
+            "its column is then no sign that the reward is safe"
+        )
+    asked = [f"judges gave {found.paid[0]} answers of {found.paid[1]} tokens"] if found.paid[0] else []
+    head = f"share of attacks that fool each column, on {found.tasks} tasks ({found.right} with a right answer)"
+    return [head, *table, *worst, *asked, *(f"note: {note}" for note in found.notes)]
+
+
+def listing(kind: str = "", *, as_json: bool = False) -> str:
+    """The hooks of a catalogue as a table or as JSON; if `kind` is empty, of all catalogues.
+
+    Raises:
+        ValueError: there is no such catalogue.
+    """
+    if kind and kind not in catalogue.KINDS:
+        raise ValueError(f"unknown catalogue {kind!r}{catalogue.nearest(kind, catalogue.KINDS)}")
+    found = {one: hook_rows(one) for one in ([kind] if kind else catalogue.KINDS)}
+    if as_json:
+        return json.dumps(found, indent=2)
+    return "\n\n".join(hook_table(one, of_one) for one, of_one in found.items())
+
+
+def hook_rows(kind: str) -> list[dict[str, Any]]:
+    """One entry per hook: `hook`, `mandatory`, `help`, and `default` if the hook is not mandatory."""
+    found = []
+    for hook, field in catalogue.hooks_of(catalogue.class_of(kind)):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        mandatory = default is MISSING
+        row = {"hook": hook, "mandatory": mandatory, "help": field.metadata["help"]}
+        found.append(row if mandatory else {**row, "default": default})
+    return sorted(found, key=lambda row: not row["mandatory"])  # stable: else in the class's order
+
+
+def hook_table(kind: str, of_kind: list[dict[str, Any]]) -> str:
+    """The table of one catalogue: its name and package, then one line per hook.
+
+    The line of a hook has its name, its default (or the word `mandatory`) and its help.
+    """
+    heading = f"{kind}: hooks of one {catalogue.KINDS[kind].word}, a file in {catalogue.KINDS[kind].package}"
+    cells = [(row["hook"], "mandatory" if row["mandatory"] else repr(row["default"]), row["help"]) for row in of_kind]
+    cells.insert(0, ("hook", "default", "help"))
+    widths = [max(len(cell[i]) for cell in cells) for i in range(2)]
+    lines = [f"  {hook:{widths[0]}}  {default:{widths[1]}}  {help}" for hook, default, help in cells]
+    return "\n".join([heading, *lines])

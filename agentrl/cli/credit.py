@@ -12,14 +12,19 @@ from typing import Any
 import numpy as np
 
 from agentrl import catalogue
-from agentrl.cli._compare_credit import table as compared
+from agentrl.chat import shorten
 from agentrl.cli._parser import Parser, positive
-from agentrl.cli._sentence import sentence
+from agentrl.cli._stop import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
 from agentrl.env import raised_at
 from agentrl.exchange import read_any
 from agentrl.graph import DEMO, PROBE, StepGraph
+
+UNIT = (
+    "columns: the advantage by each of the two methods, and how far these are apart: their absolute difference, after "
+    "each is divided by its method's root mean square over these steps; 1.00 is the size of a typical advantage"
+)
 
 
 def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
@@ -207,6 +212,40 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
         lines.append(f"{name:{width}}  {len(first):8d} {len(rows):6d} {graph.score[first].mean():11.4f}  {spread}")
     lines += [f"{name} = {value:.4f}" for name, value in credit.metrics.items()]
     return "\n".join(lines)
+
+
+def compared(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """The comparison as text."""
+    lines = [f"{'methods':32} {'steps':>7} {'correlation':>12} {'sign differs':>13}"]
+    for pair in pairs:
+        r = "-" if pair["correlation"] is None else f"{pair['correlation']:.4f}"
+        lines.append(f"{' '.join(pair['methods']):32} {pair['steps']:7d} {r:>12} {pair['sign_disagreements']:13.2%}")
+    for pair in pairs:
+        a, b = pair["methods"]
+        if not pair["most_apart"]:
+            lines.append(f"\n{_alike(pair)}")
+            continue
+        lines.append(f"\nmost apart, {a} and {b}:")
+        for step in pair["most_apart"]:
+            text = _one_line(step.get("observation") or step.get("state", ""))
+            act = _one_line(step.get("action") or step.get("answer", ""))
+            place = f"{step.get('episode', '?')} turn {step['turn']}"
+            lines.append(f"  {step[a]:+9.4f} {step[b]:+9.4f} {step['apart']:7.2f}  {place}: {text} -> {act}")
+    if any(pair["most_apart"] for pair in pairs):
+        lines.append(f"\n{UNIT}")
+    return "\n".join(lines)
+
+
+def _alike(pair: Mapping[str, Any]) -> str:
+    """The sentence for two methods that give credit to no common step, or whose credits differ by one factor only."""
+    a, b = pair["methods"]
+    if not pair["steps"]:
+        return f"{a} and {b}: there is no step to which both give credit"
+    return f"{a} and {b} are equal on all {pair['steps']} steps, apart from a factor that is the same for all steps"
+
+
+def _one_line(text: str) -> str:
+    return shorten(" ".join(text.split()), 60)
 
 
 def _names(graph: StepGraph, peers: np.ndarray) -> list[str]:

@@ -1,37 +1,136 @@
-"""`agentrl report RUN [--against RUN] [--out FILE] [--json]`: write what a run learned as one HTML page.
+"""`agentrl report RUN [--against RUN | --diagnose | --serve] [--out FILE] [--json]`: what a run learned, as one page.
 
 The page answers: what is this run, does it learn, is it healthy, what goes wrong, which steps get the credit, and what
 did the policy see and say? With --against it also answers: is this run better than the other run? The page needs no
 network. It is written to FILE; default: RUN/report.html. With --json, no page is written; the command prints the page's
 data as one JSON object.
+
+With --serve it writes nothing. It prints an address to open in a browser on this machine, and serves a page there until
+Ctrl-C. The page shows any iteration and the episodes of evaluations, computes the credit of any method with any
+options, searches, and follows a run that is still training. From another machine:
+ssh -L 8123:127.0.0.1:8123 HOST agentrl report RUN --serve --port 8123
+
+With --diagnose it writes nothing, and prints what the run decides in each situation, and with what success, from the
+run's stored rollouts. The table has one line per situation. A decision is the choice of an action in a step. The hook
+`situation` of the environment's file gives each decision the name of a situation; without this hook, the name is the
+kind of the action. Columns:
+  n/episode   decisions per episode
+  episodes    share of episodes with such a decision
+  success     success rate of the episodes with such a decision
+  others      success rate of the episodes without such a decision
+  entropy     nats per decision
+  varies      counted are the groups that decided at least twice in one state, with such a decision among these: share
+              of the groups that also made a decision of another situation in this state
+  if, else    in the states in which a group made decisions of several situations: success rate of the decisions of this
+              line, and of the other decisions; a decision succeeds if its episode succeeds
+  back        share of decisions that led back to an earlier state of the episode, or left the state unchanged
+Below the table are the situations in which the policy has become certain although the episodes still fail often.
 """
 
+import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentrl.cli._parser import Parser
+from agentrl.cli._parser import Parser, positive, refuse_without
+
+OF_PAGE, OF_SERVE, OF_DIAGNOSE = ("against", "out"), ("port", "seconds"), ("iterations", "rows")
 
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
+    given = _parse(words)
+    if given.serve:
+        return serve(given.run, given.port or 0, given.seconds or 20.0)
+    if given.diagnose:
+        from agentrl.cli import _diagnosis
+
+        _diagnosis.show(given.run, given.iterations, given.rows, as_json=given.json)
+        return 0
+    from agentrl.report import run_data, write_run_page
+
+    if given.json:
+        print(run_data(given.run, given.against).model_dump_json())
+        return 0
+    out = given.out or given.run / "report.html"
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder: name the file to write, such as {out / 'report.html'}")
+    if given.out is not None and not out.parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}")
+    size = write_run_page(given.run, out, given.against)
+    print(f"{out}: {size / 1e6:.1f} MB; open it in a browser")
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command line; raises ValueError if two of its options do not fit together."""
     parser = Parser("agentrl report", __doc__)
     parser.add_argument("run", type=Path, help="a run's folder, such as runs/NAME")
     parser.add_argument("--against", type=Path, metavar="RUN", help="another run, to compare with")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write; default: RUN/report.html")
     parser.add_argument("--json", action="store_true", help="print the data as one JSON object and write no page")
-    arguments = parser.parse_args(words)
-    from agentrl.report import run_data, write_run_page
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--serve", action="store_true", help="serve a page with every stored step of the run")
+    which.add_argument("--diagnose", action="store_true", help="print what the run decides in each situation")
+    parser.add_argument("--port", type=int, help="of --serve; default: any free port")
+    parser.add_argument("--seconds", type=bound, help="of --serve: longest time to compute one view; default 20")
+    parser.add_argument(
+        "--iterations", type=span, metavar="A:B", help="of --diagnose: from A to before B; default: the last 10 stored"
+    )
+    parser.add_argument(
+        "--rows", type=positive, help="of --diagnose: number of situations, the most frequent ones; default 25"
+    )
+    given = parser.parse_args(words)
+    refuse_without(given, "serve", OF_SERVE)
+    refuse_without(given, "diagnose", OF_DIAGNOSE)
+    mode = "--serve" if given.serve else "--diagnose"
+    wrong = next((name for name in OF_PAGE if getattr(given, name) is not None), None)
+    if wrong is not None and (given.serve or given.diagnose):
+        raise ValueError(f"--{wrong} is for the page that is written, and {mode} writes none: leave one of them out")
+    if given.json and given.serve:
+        raise ValueError("--json prints the data of the page that is written, and --serve writes none: leave one out")
+    if given.json and given.out is not None:
+        raise ValueError("--json writes no page, and --out is the file of the page: leave one of them out")
+    if given.port is not None and not 0 <= given.port < 1 << 16:
+        raise ValueError(f"--port {given.port} is no port: give a number from 0 to 65535")
+    return given
 
-    if arguments.json:
-        if arguments.out is not None:
-            raise ValueError("--json writes no page, and --out is the file of the page: leave one of them out")
-        print(run_data(arguments.run, arguments.against).model_dump_json())
-        return 0
-    out = arguments.out or arguments.run / "report.html"
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder: name the file to write, such as {out / 'report.html'}")
-    if arguments.out is not None and not out.parent.is_dir():
-        raise ValueError(f"--out {out}: there is no folder {out.parent}")
-    size = write_run_page(arguments.run, out, arguments.against)
-    print(f"{out}: {size / 1e6:.1f} MB; open it in a browser")
+
+def serve(run: Path, port: int, seconds: float) -> int:
+    """Serve the page of a run until Ctrl-C; `seconds` is the longest time to compute one view.
+
+    Raises:
+        ValueError: there is no such run, it has no stored graph, or the port is taken.
+    """
+    from agentrl.serve import serve_inspector
+
+    inspector = serve_inspector(run, port=port, seconds=seconds)
+    try:
+        print(f"{run} at {inspector.address} (Ctrl-C ends it)", flush=True)
+        inspector.server.serve_forever()
+    finally:
+        inspector.server.server_close()
     return 0
+
+
+def bound(text: str) -> float:
+    """A number of seconds, above 0 and at most one day."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to 86400")
+    return number
+
+
+def span(text: str) -> range:
+    """The iterations from A to before B, from the text A:B; A or B may be left out."""
+    first, colon, end = text.partition(":")
+    numbers = [side for side in (first, end) if side]
+    if not colon or not all(side.isascii() and side.isdecimal() and len(side) < 10 for side in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of iterations: write A:B, such as 40:60")
+    found = range(int(first or 0), int(end or 10**9))
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} holds no iteration: B is not part of the span, so give B above A")
+    return found

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrl.cli._parser import Parser
-from agentrl.cli._sentence import sentence
+from agentrl.cli._stop import sentence
 from agentrl.runs import ListedRun, listed_runs, ordered, spell
 
 HINT_BYTES = 1_000_000_000  # if the runs take this much or more, the list says how to free disk space

@@ -1,4 +1,4 @@
-"""`agentrl view RUN|GRAPH|REPORT.json [--group N | --episode N] [--json]`: stored rollouts; transcripts of a report.
+"""`agentrl view RUN|GRAPH|REPORT.json [--group N | --episode N | --samples]`: stored rollouts; a report's transcripts.
 
 RUN is a run folder; its newest graph is taken. GRAPH is a file in the folder RUN/graphs, such as 000000.safetensors.
 Without an option the command prints one line per episode, with --json one JSON object per episode (`caller` is the
@@ -8,6 +8,11 @@ share are one node. N is the number in the list, from 0. `ending` is done, the l
 env_error if the episode was lost to a fault. turn_limit also stands for a limit of the environment itself. `truncated`
 is true on the last step of an episode that a limit cut. For the report of an evaluation the command prints the episodes
 (--failed, --json), and with --episode everything that was said in one episode.
+
+With --samples the command prints pass@k, majority@k and cost curves of the stored samples of a run or of a report. The
+copies of each task in the stored graphs of a run are its samples. --window N gives one curve per N graphs, which shows
+the change over training. The report is one of `agentrl eval --samples K --out`. majority@k needs the answers, which are
+read from the episodes stored beside the report.
 """
 
 import json
@@ -17,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.cli import _view_report
-from agentrl.cli._parser import Parser, seed
+from agentrl.cli import _samples, _view_report
+from agentrl.cli._parser import Parser, positive, refuse_without, seed
 from agentrl.exchange import KINDS, newest_graph, to_json, word
 from agentrl.graph import StepGraph, read_graph
 from agentrl.types import Status
@@ -26,14 +31,30 @@ from agentrl.types import Status
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    if _view_report.is_report(words):
-        return _view_report.main(words)
     parser = Parser("agentrl view", __doc__)
-    parser.add_argument("graph", type=Path, help="runs/NAME, or runs/NAME/graphs/000000.safetensors")
+    parser.add_argument(
+        "graph", type=Path, help="runs/NAME, runs/NAME/graphs/000000.safetensors, or a report of agentrl eval --out"
+    )
     parser.add_argument("--group", type=seed, metavar="N", help="copies of one task; N is in the column group")
     parser.add_argument("--episode", type=seed, metavar="N", help="one episode; N is in the column episode, from 0")
-    parser.add_argument("--json", action="store_true", help="one JSON object per episode")
+    parser.add_argument("--failed", action="store_true", help="of a report: only episodes that did not succeed")
+    parser.add_argument("--samples", action="store_true", help="pass@k, majority@k and cost curves")
+    parser.add_argument(
+        "--window", type=positive, help="of --samples of a run: stored graphs per curve; default: one curve of all"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per episode; with --samples, per curve")
     arguments = parser.parse_args(words)
+    refuse_without(arguments, "samples", ["window"])
+    if arguments.samples:
+        if arguments.group is not None or arguments.episode is not None or arguments.failed:
+            raise ValueError("--samples takes all episodes: leave out --group, --episode and --failed")
+        _samples.show(arguments.graph, arguments.window, as_json=arguments.json)
+        return 0
+    if _view_report.is_report(arguments.graph):
+        _view_report.show(arguments)
+        return 0
+    if arguments.failed:
+        raise ValueError(f"--failed is for the report of an evaluation, and {arguments.graph} is none: leave it out")
     graph = read_graph(newest_graph(arguments.graph) if arguments.graph.is_dir() else arguments.graph)
     if arguments.group is not None or arguments.episode is not None:
         print(to_json(graph, group=arguments.group, episode=arguments.episode))

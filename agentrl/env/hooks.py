@@ -121,8 +121,9 @@ class EnvironmentFile(CatalogueFile):
     )
     situation: Callable[[Observation, str], str] | None = hook(
         "",
-        "(observation, action) -> label of a decision for `agentrl diagnose`: the situation, and what the agent did. "
-        "The observation has the stored text and state_key; its `task` is the text of the episode's first observation",
+        "(observation, action) -> label of a decision for `agentrl report --diagnose`: the situation, and what the "
+        "agent did. The observation has the stored text and state_key; its `task` is the text of the episode's first "
+        "observation",
         None,
     )
     benchmark: Callable[[Any], str] | None = hook(
@@ -177,13 +178,13 @@ class EnvironmentFile(CatalogueFile):
     read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
         "",
         "(config, row, where) -> Asked, the question in a row of a user's data; None if the row has the usual columns, "
-        "which `agentrl data check` reads itself; ValueError says what the row lacks. For `agentrl data check`",
+        "which `agentrl check ROWS` reads itself; ValueError says what the row lacks. For `agentrl check ROWS`",
         None,
     )
     rows_option: str = hook("ROWS_OPTION", "the option that names the file of a user's data", "rows")
     reference: str = hook(
         "REFERENCE",
-        "name of the expert that plays the solution in a row of a user's data (`agentrl data check` reports each row "
+        "name of the expert that plays the solution in a row of a user's data (`agentrl check ROWS` reports each row "
         "whose solution does not solve its task)",
         "",
     )

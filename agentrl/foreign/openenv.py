@@ -24,6 +24,7 @@ from agentrl.config import Entry
 from agentrl.env import Env, EnvironmentFile, Slot, panel_tasks, tasks_of
 from agentrl.foreign import start_python
 from agentrl.foreign.mcp import ANSWER, answer_tool, refuse_called_agents
+from agentrl.http import cannot_listen
 from agentrl.tool import action as tool_action, function_of
 from agentrl.types import EnvFault, Observation, Status, StepResult, Task
 
@@ -207,8 +208,7 @@ def _listening(place: OpenEnvPlace) -> socket.socket:
     try:
         return socket.create_server((place.host, place.port), family=family, backlog=128)
     except OSError as error:
-        why = f"{error.strerror or error}: choose another --port, or 0 for any free port"
-        raise ValueError(f"cannot listen at {place.host}:{place.port}: {why}") from None
+        raise cannot_listen(place.host, place.port, error) from None
 
 
 class _Server:

@@ -1,4 +1,4 @@
-"""Checks with attacks whether a recipe rewards worthless answers, for `agentrl check RECIPE.toml --reward`.
+"""Checks with attacks whether a recipe rewards worthless answers, for `agentrl check RECIPE --reward`.
 
 Each attack of `agentrl.preflight.ATTACKS` plays tasks of the recipe. For each task, scores and rewards get a group as
 in training: two copies of the attack, an honest wrong answer, and a right answer if an expert or the environment's

@@ -10,5 +10,4 @@ from .definition import (
 from .endpoint import Endpoint as Endpoint
 from .evaluated_policy import Contestant as Contestant
 from .policy import Guests as Guests
-from .protocol import Refusal as Refusal
 from .recorder import Recorder as Recorder

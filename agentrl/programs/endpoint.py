@@ -7,18 +7,15 @@ import asyncio
 import hmac
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from agentrl.http import HttpHandler, HttpServer, Refusal, json_object
 from agentrl.programs import protocol
-from agentrl.programs.protocol import Asked, Refusal, Replied
+from agentrl.programs.protocol import Asked, Replied
 from agentrl.programs.recorder import Recorder
 
-BODY_BYTES = 64 << 20  # largest number of bytes of a request body
-IDLE_S = 60.0  # seconds after which an idle connection is closed
 CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
 
@@ -49,33 +46,28 @@ class Endpoint:
         self.name, self.host, self.port, self._admit, self._end = name, host, port, admit, end
         self._recorders: dict[str, Recorder] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._server: ThreadingHTTPServer | None = None
+        self._server: HttpServer | None = None
         self._number = 0
 
     @property
     def url(self) -> str:
         """The base URL for clients."""
         assert self._server is not None, "the endpoint is not open"
-        return f"http://{self.host}:{self._server.server_address[1]}/v1"
+        return f"{self._server.url}/v1"
 
     def open(self) -> None:
         """Listen, and answer requests in the running event loop; ValueError if the port cannot be used."""
         self._loop = asyncio.get_running_loop()
         if self._server is not None:
             return
-        try:
-            self._server = _Server((self.host, self.port), type("Bound", (_Handler,), {"endpoint": self}))
-        except OSError as error:
-            why = f"{error.strerror or error}: choose another port, or 0 for any free port"
-            raise ValueError(f"cannot listen at {self.host}:{self.port}: {why}") from None
-        threading.Thread(target=self._server.serve_forever, name="agentrl endpoint", daemon=True).start()
+        self._server = HttpServer(self.host, self.port, type("Bound", (_Handler,), {"endpoint": self}))
+        self._server.start("agentrl endpoint")
 
     def close(self) -> None:
         """Stop listening."""
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
-            server.server_close()
+            server.stop()
 
     def enter(self, recorder: Recorder) -> str:
         """A new key; requests with this key go to this recorder."""
@@ -132,68 +124,40 @@ def key_of(authorization: str) -> str:
     return authorization.removeprefix("Bearer ").strip()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024  # all episodes of a batch connect at the same time
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(HttpHandler):
     """One connection."""
 
     endpoint: Endpoint
-    protocol_version = "HTTP/1.1"  # clients reuse connections
-    timeout = IDLE_S
-    wbufsize = 1 << 16  # send head and body together; else the client waits for a delayed acknowledgement
-    disable_nagle_algorithm = True
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         path = self.path.partition("?")[0]
         if path == MODELS:
             model = {"id": self.endpoint.name, "object": "model", "created": 0, "owned_by": "agentrl"}
-            self._send(200, {"object": "list", "data": [model]})
+            self.send(200, {"object": "list", "data": [model]})
         elif path == "/health":
-            self._send(200, {"status": "ok"})
+            self.send(200, {"status": "ok"})
         else:
-            self._refuse(Refusal(404, f"no {path[:100]}: GET {MODELS}, POST {CHAT} or POST {RESPONSES}", "not_found"))
+            raise Refusal(404, f"no {path[:100]}: GET {MODELS}, POST {CHAT} or POST {RESPONSES}", "not_found")
 
-    def do_POST(self) -> None:
+    def post(self) -> None:
         path = self.path.partition("?")[0]
+        body = json_object(self.body())
+        if path == END:
+            self.send(200, self.endpoint.end(self.headers.get("authorization", ""), body))
+            return
+        if path not in (CHAT, RESPONSES, ACT):
+            raise Refusal(404, f"no {path[:100]}: POST {CHAT}, {RESPONSES} or {ACT}", "not_found")
+        recorder = self.endpoint.recorder(self.headers.get("authorization", ""))
+        if path == ACT:
+            self.send(200, self.endpoint.act(recorder, body))
+            return
+        asked = protocol.read_chat(body) if path == CHAT else protocol.read_responses(body)
+        replies = self.endpoint.answer(recorder, asked)
         try:
-            body = self._body()
-            if path == END:
-                self._send(200, self.endpoint.end(self.headers.get("authorization", ""), body))
-                return
-            if path not in (CHAT, RESPONSES, ACT):
-                raise Refusal(404, f"no {path[:100]}: POST {CHAT}, {RESPONSES} or {ACT}", "not_found")
-            recorder = self.endpoint.recorder(self.headers.get("authorization", ""))
-            if path == ACT:
-                self._send(200, self.endpoint.act(recorder, body))
-                return
-            asked = protocol.read_chat(body) if path == CHAT else protocol.read_responses(body)
-            replies = self.endpoint.answer(recorder, asked)
-        except Refusal as refusal:
-            self._refuse(refusal)
-        except Exception as error:  # noqa: BLE001  the program gets the error, the episode goes on
-            self._refuse(Refusal(500, f"{type(error).__name__}: {error}", "server_error"))
-        else:
-            try:
-                self._reply(path, asked, recorder, replies)
-            except OSError:
-                self.close_connection = True
-                self.endpoint.forget(recorder, replies)
-
-    def _body(self) -> dict[str, Any]:
-        length = self.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > BODY_BYTES:
+            self._reply(path, asked, recorder, replies)
+        except OSError:
             self.close_connection = True
-            raise Refusal(413 if length.isdecimal() else 411, f"content-length must be a number from 0 to {BODY_BYTES}")
-        try:
-            body = json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"the request is not JSON: {error}") from None
-        if not isinstance(body, dict):
-            raise Refusal(400, "the request is no JSON object")
-        return body
+            self.endpoint.forget(recorder, replies)
 
     def _reply(self, path: str, asked: Asked, recorder: Recorder, replies: list[Replied]) -> None:
         name, key, now = asked.model or self.endpoint.name, self.endpoint.next_key(), int(time.time())
@@ -206,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.stream:
             self._stream(events, done=path == CHAT)
         else:
-            self._send(200, body, ignored=asked.ignored)
+            ignored = ", ".join(sorted(name for name in asked.ignored if name.isidentifier()))
+            self.send(200, body, headers={"x-agentrl-ignored": ignored} if asked.ignored else {})
 
     def _stream(self, events: list[dict[str, Any]], done: bool) -> None:
         """Send events; the end of the connection is the end of the stream."""
@@ -222,23 +187,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"data: [DONE]\n\n")
         self.wfile.flush()
 
-    def _refuse(self, refusal: Refusal) -> None:
-        error = {"message": str(refusal), "type": "invalid_request_error", "param": None, "code": refusal.code}
-        try:
-            self._send(refusal.status, {"error": error})
-        except OSError:
-            self.close_connection = True
-
-    def _send(self, status: int, content: Any, ignored: frozenset[str] = frozenset()) -> None:
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        if ignored:
-            self.send_header("x-agentrl-ignored", ", ".join(sorted(name for name in ignored if name.isidentifier())))
-        self.end_headers()
-        self.wfile.write(data)
-        self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing, because a batch of episodes sends thousands of requests."""
+    def refuse(self, error: Exception) -> None:
+        """Send the error as the OpenAI protocol writes it."""
+        if not isinstance(error, Refusal):
+            error = Refusal(500, f"{type(error).__name__}: {error}", "server_error")
+        content = {"message": str(error), "type": "invalid_request_error", "param": None, "code": error.code}
+        self.send(error.status, {"error": content})

@@ -8,7 +8,8 @@ from typing import Any
 
 from agentrl.env import Limits
 from agentrl.graph import write_graph
-from agentrl.programs import Recorder, Refusal, arrange, share_outcome
+from agentrl.http import Refusal
+from agentrl.programs import Recorder, arrange, share_outcome
 from agentrl.rollout import Actor, EpisodeRecord, build_graph
 from agentrl.types import Status, Task
 

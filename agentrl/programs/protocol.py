@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentrl.http import Refusal
 from agentrl.rollout import StepRecord
 from agentrl.tool import load_format
 from agentrl.types import Generation, Message, ToolCall
@@ -24,14 +25,6 @@ FOLLOWED = {
 }
 SAME = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "tool_choice": "auto"}  # defaults
 NOT_SERVED = ("previous_response_id", "conversation", "prompt", "background")
-
-
-class Refusal(Exception):
-    """The endpoint does not answer a request; `status` is the HTTP status, `code` is the error code in the response."""
-
-    def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
 
 
 class Asked(NamedTuple):

@@ -6,10 +6,11 @@ from typing import Any
 
 from agentrl.chat import Chat
 from agentrl.env import Handle, Limits
+from agentrl.http import Refusal
 from agentrl.programs.arrivals import Arrivals
 from agentrl.programs.chains import Call, text_order
 from agentrl.programs.conversations import Conversations, Prompted
-from agentrl.programs.protocol import Asked, Refusal, Replied, replied
+from agentrl.programs.protocol import Asked, Replied, replied
 from agentrl.rollout import Actor, StepRecord, joined, session_below
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status

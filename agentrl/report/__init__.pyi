@@ -13,9 +13,11 @@ from .page import (
     inspector_page as inspector_page,
     run_page as run_page,
     write_credit_page as write_credit_page,
+    write_run_page as write_run_page,
 )
 from .read_run import run_data as run_data
 from .run_schema import RunData as RunData
+from .step_tokens import token_words as token_words
 from .stored import (
     EVALUATION as EVALUATION,
     TRAINING as TRAINING,
@@ -25,5 +27,3 @@ from .stored import (
     search as search,
     sources as sources,
 )
-from .tokenizer import token_words as token_words
-from .write_run import write_run_page as write_run_page

@@ -99,7 +99,7 @@ class TreeNode(BaseModel, frozen=True):
         parent: index into `GroupData.tree` of the step before, or of the step that called this agent; -1 at a root.
         called: True if `parent` is a step that called this agent.
         steps: indices of the shown steps.
-        value: mean of the steps' values (see `agentrl.report.tree.values_below`): the value of a step is the mean of
+        value: mean of the steps' values (see `agentrl.report.data.values_below`): the value of a step is the mean of
             the values of the steps that continue it, and the value of an episode's last step is the episode's score.
             Null if no step of the node has a value; candidates, for example, have none.
     """

@@ -1,77 +1,131 @@
 """Writes the credit page and the page of a run. Each is one HTML file that holds its data and needs no network.
 
+Every page has the credit part (static/part.html, credit.js): alone, in the page of a run, or with a server behind it.
+
 The file holds the data as gzipped JSON in base64, and the page's script writes texts by `textContent`. So a browser
 never parses a text of a model or an environment as HTML. A content security policy allows this one script, the
-styles in the file, and no request. The page of `agentrl inspect` has no data; its policy also allows requests to the
-server that sent it.
+styles in the file, and no request. The page of `agentrl report --serve` has no data; its policy also allows requests to
+the server that sent it.
+
+The page of a run has fewer steps and shorter texts if it would be larger than `MOST_BYTES`.
 """
 
 import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from agentrl.files import write_atomically
 from agentrl.report.credit_schema import CreditData
+from agentrl.report.read_run import run_data
+from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import RunData
+
+SCRIPTS, STYLES = ("credit.js", "words.js", "graph.js"), ("credit.css",)  # of the credit part
+MOST_BYTES = 5_000_000
+BUDGETS = (  # the first budget whose page fits is used; if no page fits, the last budget
+    Budget(),
+    Budget(last=800, other=200, evaluation=400, text_chars=4_000),
+    Budget(last=300, other=60, evaluation=100, text_chars=1_000),
+    Budget(last=1, other=1, evaluation=1, text_chars=200),
+)
 
 
 def credit_page(data: CreditData) -> str:
     """The text of the credit page; the same data gives the same bytes."""
-    packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
-    stored = f'<script type="application/octet-stream" id="data">{packed}</script>\n'
-    return _page(data.title, scripts=("credit.js", "words.js", "graph.js"), styles=("credit.css",), data=stored)
+    return _page(data.title, body=_part("credit.html"), data=_stored("data", data))
 
 
 def inspector_page(title: str) -> str:
-    """The page of `agentrl inspect`: the credit page without data; its script fetches the data from the server that
-    sent the page."""
-    above = (files("agentrl.report") / "static" / "inspector.html").read_text()
-    scripts, styles = ("credit.js", "words.js", "graph.js", "inspector.js"), ("credit.css", "inspector.css")
-    return _page(title, scripts=scripts, styles=styles, above=above, policy="; connect-src 'self'")
+    """The page of `agentrl report --serve`: the credit page without data; its script fetches the data from the server
+    that sent the page."""
+    body = _part("credit.html", above=_static("inspector.html"))
+    return _page(title, body=body, scripts=("inspector.js",), styles=("inspector.css",), policy="; connect-src 'self'")
 
 
 def run_page(data: RunData) -> str:
     """The page of a run; the same data gives the same bytes."""
+    body, stored = _part("report.html"), _stored("run-data", data)
+    return _page(data.name, body=body, data=stored, scripts=("report.js",), styles=("report.css",))
+
+
+def _static(name: str) -> str:
+    return (files("agentrl.report") / "static" / name).read_text()
+
+
+def _part(name: str, above: str = "") -> str:
+    """The body of a page, with the credit part in its place."""
+    return _filled(_static(name), {"part": _static("part.html"), "above": above})
+
+
+def _stored(name: str, data: BaseModel) -> str:
+    """The element of a page that holds the data, for the function `stored` of credit.js."""
     packed = base64.b64encode(gzip.compress(data.model_dump_json().encode(), mtime=0)).decode()
-    stored = f'<script type="application/octet-stream" id="run-data">{packed}</script>\n'
-    scripts, styles = ("credit.js", "words.js", "graph.js", "report.js"), ("credit.css", "report.css")
-    return _page(data.name, scripts=scripts, styles=styles, data=stored, shell="report.html")
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass, so marks in a value stay
 
 
 def _page(
     title: str,
     *,
-    scripts: Sequence[str],
-    styles: Sequence[str],
+    body: str,
     data: str = "",
-    above: str = "",
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
     policy: str = "",
-    shell: str = "credit.html",
 ) -> str:
-    """The HTML file `shell` with its parts filled in. The page's security policy allows only `scripts`, and the sources
-    that `policy` adds."""
-    static = files("agentrl.report") / "static"
-    script = "".join((static / name).read_text() for name in scripts)
+    """The HTML file around a body with the credit part. `scripts` and `styles` are those that the page adds to the
+    part's. The page's security policy allows only these scripts, and the sources that `policy` adds."""
+    script = "".join(map(_static, (*SCRIPTS, *scripts)))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values = {
         "title": escape(title),
-        "style": "".join((static / name).read_text() for name in styles),
+        "style": "".join(map(_static, (*STYLES, *styles))),
         "policy": f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'{policy}",
-        "above": above,
+        "body": body,
         "data": data,
         "script": script,
     }
-    text = (static / shell).read_text()
-    return re.sub(r"{{ (\w+) }}", lambda slot: values[slot[1]], text)  # one pass, so marks in a value stay
+    return _filled(_static("page.html"), values)
 
 
 def write_credit_page(data: CreditData, path: Path) -> int:
     """Write the page, whole or not at all; returns its size in bytes."""
     page = credit_page(data).encode()
     write_atomically(path, page)
+    return len(page)
+
+
+def fitting_page(run: Path, against: Path | None = None, most_bytes: int = MOST_BYTES) -> tuple[RunData, bytes]:
+    """The data and the page of a run, with the first of `BUDGETS` whose page has at most `most_bytes` bytes.
+
+    If no page is small enough, the last of `BUDGETS` is used.
+
+    Raises:
+        ValueError: a folder holds no run, or a file in it is damaged.
+    """
+    for number, budget in enumerate(BUDGETS):
+        data = run_data(run, against, budget)
+        if number:
+            fewer = f"Fewer steps and shorter texts are shown, so that the page has at most {most_bytes / 1e6:g} MB."
+            data = data.model_copy(update={"left_out": [*data.left_out, fewer]})
+        page = run_page(data).encode()
+        if len(page) <= most_bytes:
+            break
+    return data, page
+
+
+def write_run_page(run: Path, out: Path, against: Path | None = None) -> int:
+    """Write the page, whole or not at all; returns its size in bytes. Raises ValueError as `run_data` does."""
+    page = fitting_page(run, against)[1]
+    write_atomically(out, page)
     return len(page)

@@ -20,9 +20,8 @@ from agentrl.graph import StepGraph, read_graph, read_note
 from agentrl.report.printable import printable
 from agentrl.report.run_about import about_data, run_word
 from agentrl.report.run_against import against_data
-from agentrl.report.run_curve import ORDER, curve_data, read_outcomes, read_timings
+from agentrl.report.run_curve import ORDER, curve_data, health_data, read_outcomes, read_timings
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
-from agentrl.report.run_health import health_data
 from agentrl.report.run_parts import (
     Budget,
     Decode,
@@ -45,7 +44,7 @@ from agentrl.report.run_schema import (
     SituationData,
     StepLink,
 )
-from agentrl.report.tokenizer import token_words
+from agentrl.report.step_tokens import token_words
 from agentrl.run import TASK_KINDS, finite_number, read_metrics
 from agentrl.settings import Settings
 

@@ -1,19 +1,23 @@
-"""Does it learn? The learning curve of a run, from its metrics, timings and evaluations."""
+"""Does it learn, and is it healthy? The learning curve of a run, its metrics as series, and the health findings."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from agentrl.evaluate import compare, evaluations, read_report
+from agentrl.evaluate import CERTAIN_IN_WORDS, Finding, compare, evaluations, read_report
 from agentrl.report.printable import printable
-from agentrl.report.run_schema import CurveData, EvaluationPoint
-from agentrl.run import finite_number, read_metrics
+from agentrl.report.run_schema import CurveData, EvaluationPoint, FindingData, HealthData
+from agentrl.run import RULES, RULES_IN_WORDS, findings, finite_number, read_findings, read_metrics
 
 Row = Mapping[str, Any]
 ORDER = ("sampled", "greedy")  # sampled comes first, because the policy also samples in training
 AT_MOST = 1_000  # of a longer run, the page shows every n-th iteration (at most this many) and the last one
+MASS = re.compile(r"credit_mass_turn_(\d+)")
+NOT_SERIES = ("stage", "step")
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
@@ -145,3 +149,38 @@ def _verdict(mode: str, names: Sequence[str], r: Mapping[str, Any]) -> str:
         f"{mode.capitalize()} success on {r['episodes']} held-out tasks {word}: {way}, {100 * r['difference']:+.1f} "
         f"points, 95% interval {100 * low:+.1f} to {100 * high:+.1f}, paired by task."
     )
+
+
+def health_data(stored: Path, rows: Sequence[Row], certain: Sequence[Finding]) -> HealthData:
+    """The findings that the run has stored, and the findings on its metrics and its decisions.
+
+    Of several findings with the same rule and subject, the first is kept.
+
+    Args:
+        stored: path of the run's health.json, which may be absent. The file has findings that the metrics do not show,
+            such as words that the model does not know.
+        rows: the lines of metrics.jsonl.
+        certain: findings of `agentrl.evaluate.certain_too_early`.
+    """
+    found = [FindingData(**_of(one)) for one in (*read_findings(stored), *findings(rows), *certain)]
+    by_key: dict[tuple[str, str], FindingData] = {}
+    for one in found:
+        by_key.setdefault((one.rule, one.subject), one)
+    train = [row for row in rows if row["stage"] == "train"]
+    shown = [train[i] for i in thinned(range(len(train)))]
+    names = dict.fromkeys(name for row in shown for name in row if name not in NOT_SERIES)
+    series = {name: [finite_number(row.get(name)) for row in shown] for name in names}
+    series = {name: values for name, values in series.items() if any(x is not None for x in values)}
+    mass = {match[1]: series.pop(name) for name in [*series] if (match := MASS.fullmatch(name))}
+    return HealthData(
+        findings=list(by_key.values()),
+        rules=len(RULES) + 1,
+        looked_at={**RULES_IN_WORDS, "certain_too_early": CERTAIN_IN_WORDS},
+        series=series,
+        mass=dict(sorted(mass.items(), key=lambda item: int(item[0]))),
+    )
+
+
+def _of(finding: Finding) -> dict[str, Any]:
+    known = asdict(finding)
+    return {name: printable(known[name]) for name in FindingData.model_fields}

@@ -158,7 +158,7 @@ class LastStep(BaseModel, frozen=True):
 
 
 class LastKind(BaseModel, frozen=True):
-    """A situation, as `agentrl diagnose` names it, in which failed episodes took their last step."""
+    """A situation, as `agentrl report --diagnose` names it, in which failed episodes took their last step."""
 
     situation: str
     episodes: int

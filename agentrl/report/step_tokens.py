@@ -1,6 +1,10 @@
-"""The sampled tokens of a step, each with its log-probability and the set of tokens that it was chosen from."""
+"""The sampled tokens of a step, each with its log-probability and the set of tokens that it was chosen from.
+
+`token_words` gives the words of token ids, from the tokenizer that a run has stored with its checkpoints.
+"""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +16,31 @@ Decode = (
     Callable[[Sequence[int]], Sequence[str]] | None
 )  # from token ids to a text per id; None: the page shows the ids
 MOST_MEMBERS = 60  # largest number of tokens of an allowed set that the page lists
+
+
+def token_words(run: Path) -> Callable[[Sequence[int]], list[str]] | None:
+    """A function from token ids to one text each, by the tokenizer of the run's newest checkpoint.
+
+    Returns:
+        The function; None if no checkpoint has a tokenizer, or if the policies of the newest checkpoint have different
+        tokenizers.
+    """
+    by_step: dict[str, list[Path]] = {}
+    for file in sorted((run / "checkpoints").glob("*/*/tokenizer.json")):
+        by_step.setdefault(file.parents[1].name, []).append(file)
+    if not by_step:
+        return None
+    newest = by_step[max(by_step)]
+    if len({file.read_bytes() for file in newest}) > 1:
+        return None
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(newest[0]))
+
+    def words(ids: Sequence[int]) -> list[str]:
+        return [tokenizer.decode([i], skip_special_tokens=False) for i in ids]
+
+    return words
 
 
 class AllowedSets:

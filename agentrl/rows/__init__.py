@@ -1,6 +1,6 @@
 """Reads a user's rows: JSONL, JSON, CSV, TSV and Parquet files, saved data sets, and data sets of the hub."""
 
-from agentrl.rows.source import SUFFIXES, Row, Rows, read_rows, split_readers
+from agentrl.rows.source import SUFFIXES, Row, Rows, names_rows, read_rows, split_readers
 from agentrl.rows.text_files import is_number, plain
 
-__all__ = ["SUFFIXES", "Row", "Rows", "is_number", "plain", "read_rows", "split_readers"]
+__all__ = ["SUFFIXES", "Row", "Rows", "is_number", "names_rows", "plain", "read_rows", "split_readers"]

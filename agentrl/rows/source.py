@@ -147,6 +147,21 @@ def read_rows(source: Sequence[Row] | str | Path, beside: Path | None = None) ->
     return rows
 
 
+def names_rows(word: str) -> bool:
+    """Does the word have the form of a source's name? The file need not exist.
+
+    A folder counts if it holds rows, or if the word has a slash.
+    """
+    if word.startswith(PREFIX) or "#" in word or Path(word).suffix in SUFFIXES:
+        return True
+    if not Path(word).expanduser().is_dir():
+        return False
+    try:
+        return "/" in word or bool(split_readers(word))
+    except ValueError:
+        return False
+
+
 def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, Reader]:
     """A reader per split of a source, by the name of the split.
 

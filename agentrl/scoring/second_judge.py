@@ -55,7 +55,7 @@ class Disagreement:
         return (
             f"the held-out judge {self.config.held_out!r} differs from {self.config.signal!r} by {mean:.2f} over the "
             f"last {self.config.window} iterations, above scoring.second.threshold = {self.config.threshold:g}: read "
-            "some of the answers (agentrl view), try agentrl check RECIPE.toml --reward, and change the rubric; or "
+            "some of the answers (agentrl view), try agentrl check RECIPE --reward, and change the rubric; or "
             "raise scoring.second.threshold and continue with --resume"
         )
 

@@ -103,7 +103,7 @@ class CreditWorker:
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 raise TookTooLong(
                     f"the request took longer than {self.seconds:g} s, so it was ended: show fewer groups or methods, "
-                    "search fewer graphs, or start agentrl inspect with a larger --seconds"
+                    "search fewer graphs, or start agentrl report --serve with a larger --seconds"
                 )
             chunk = os.read(pipe.fileno(), 1 << 20)
             if not chunk:

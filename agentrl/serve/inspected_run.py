@@ -8,6 +8,7 @@ from typing import Any
 
 from agentrl import catalogue
 from agentrl.credit import CreditMethod
+from agentrl.http import Refusal
 from agentrl.report import EVALUATION, TRAINING, Asked, Source, sources
 from agentrl.run import read_metrics
 from agentrl.runs import read_config, setting, status_of
@@ -18,14 +19,6 @@ from agentrl.types import Status
 MOST_METHODS = 9  # the page has one key (1 to 9) per method
 SEARCH_S = 3.0  # longest time of one search; the page asks for the rest by a new request, after other requests
 Query = Mapping[str, list[str]]
-
-
-class Refused(Exception):
-    """The server refuses the request; `status` is the HTTP status of the response."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class InspectedRun:
@@ -74,18 +67,18 @@ class InspectedRun:
         credit of the run's method (of `grpo` if the run's method is not in the catalogue).
 
         Raises:
-            Refused: the run has no such steps, there are too many methods, or an option or a group is not written as
+            Refusal: the run has no such steps, there are too many methods, or an option or a group is not written as
                 above.
         """
         source = self._source(query)
         names = query.get("method", [STORED if source.kind == TRAINING else self._any_method()])
         if not 0 < len(names) <= MOST_METHODS:
-            raise Refused(400, f"{len(names)} methods: ask for 1 to {MOST_METHODS}")
+            raise Refusal(400, f"{len(names)} methods: ask for 1 to {MOST_METHODS}")
         methods: list[dict[str, Any]] = [{"name": name, "options": []} for name in names]
         for option in query.get("option", ()):
             place, _, word = option.partition(":")
             if not (place.isascii() and place.isdecimal() and len(place) < 3 and int(place) < len(methods)):
-                raise Refused(400, f"option={option!r:.80} names no method: write PLACE:key=value, PLACE from 0")
+                raise Refusal(400, f"option={option!r:.80} names no method: write PLACE:key=value, PLACE from 0")
             methods[int(place)]["options"].append(word)
         where = f"iteration {source.name}" if source.kind == TRAINING else f"evaluation {source.name}"
         return {
@@ -110,9 +103,9 @@ class InspectedRun:
         ending, success = _one(query, "ending"), _one(query, "success")
         endings = [status.name.lower() for status in Status]
         if ending and ending not in endings:
-            raise Refused(400, f"ending={ending!r:.40} is no ending{catalogue.nearest(ending, endings)}")
+            raise Refusal(400, f"ending={ending!r:.40} is no ending{catalogue.nearest(ending, endings)}")
         if success not in ("", "yes", "no"):
-            raise Refused(400, f"success={success!r:.40}: write yes or no")
+            raise Refusal(400, f"success={success!r:.40}: write yes or no")
         succeeded = {"yes": True, "no": False}.get(success)
         asked = Asked(task=_one(query, "task"), ending=ending, succeeded=succeeded, text=_one(query, "text"))
         files = [(source.key, str(source.path)) for source in self._places(query)]
@@ -125,12 +118,12 @@ class InspectedRun:
             return [self._source(query)]
         kind = {"iterations": TRAINING, "evaluations": EVALUATION}.get(within)
         if kind is None:
-            raise Refused(400, f"within={within!r:.40}: write iterations or evaluations, or name a source")
+            raise Refusal(400, f"within={within!r:.40}: write iterations or evaluations, or name a source")
         found = [source for source in reversed(sources(self.path)) if source.kind == kind]
         begin = _one(query, "from")
         at = [place for place, source in enumerate(found) if source.key == begin] if begin else [0]
         if not found or not at:
-            raise Refused(404, f"from={begin!r:.80}: the run has stored no such steps")
+            raise Refusal(404, f"from={begin!r:.80}: the run has stored no such steps")
         return found[at[0] :]
 
     def _branch(self, source: Source) -> str:
@@ -147,7 +140,7 @@ class InspectedRun:
         key = _one(query, "source")
         by_key = {source.key: source for source in sources(self.path)}
         if key not in by_key:
-            raise Refused(404, f"source={key!r:.80}: the run has stored no such steps")
+            raise Refusal(404, f"source={key!r:.80}: the run has stored no such steps")
         return by_key[key]
 
     def _any_method(self) -> str:
@@ -210,11 +203,11 @@ def _as_text(value: Any) -> str:
 def _one(query: Query, name: str) -> str:
     values = query.get(name, [""])
     if len(values) > 1:
-        raise Refused(400, f"{name} is given {len(values)} times: give it once")
+        raise Refusal(400, f"{name} is given {len(values)} times: give it once")
     return values[0]
 
 
 def _number(text: str, what: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
-        raise Refused(400, f"{what}={text!r:.40} is no number")
+        raise Refusal(400, f"{what}={text!r:.40} is no number")
     return int(text)

@@ -7,19 +7,18 @@ key, such as `iteration:12`, and never by a path.
 """
 
 import hmac
-import json
 import secrets
 import threading
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from agentrl.http import HttpHandler, HttpServer, Refusal
 from agentrl.report import inspector_page
 from agentrl.secret import scrubbed
 from agentrl.serve.credit_worker import CreditWorker, TookTooLong
-from agentrl.serve.inspected_run import InspectedRun, Refused, method_forms
+from agentrl.serve.inspected_run import InspectedRun, method_forms
 
 HOSTS = ("127.0.0.1", "localhost")  # the host names that a request may have in its Host header
 AT_ONCE = 16  # largest number of requests answered at the same time; connections of further requests are closed
@@ -37,7 +36,7 @@ HEADERS = {
 class Inspector(NamedTuple):
     """A server that is bound to its port and not yet running, and the address to open in a browser."""
 
-    server: ThreadingHTTPServer
+    server: HttpServer
     address: str
 
 
@@ -51,25 +50,22 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
         seconds: longest time to compute the response to one request for `credit` or `episodes`.
 
     Raises:
-        ValueError: the folder holds no run, or no stored graph.
-        OSError: the port is in use.
+        ValueError: the folder holds no run, or no stored graph, or the port cannot be used.
     """
     inspected = InspectedRun(run)
     inspected.check()
     token = secrets.token_urlsafe(18)
     worker = CreditWorker(seconds)
-    server = _Server((host, port), _handler(inspected, worker, token), worker)
-    return Inspector(server, f"http://{host}:{server.server_address[1]}/{token}/")
+    server = _Server(host, port, _handler(inspected, worker, token), worker)
+    return Inspector(server, f"{server.url}/{token}/")
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: Any, worker: CreditWorker) -> None:
+class _Server(HttpServer):
+    def __init__(self, host: str, port: int, handler: type[HttpHandler], worker: CreditWorker) -> None:
         # If the port is in use, the base class calls `server_close`, which needs `_worker`. So it is set before.
         self._worker = worker
         self._places = threading.BoundedSemaphore(AT_ONCE)
-        super().__init__(address, handler)
+        super().__init__(host, port, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer the request in its own thread; close the connection if `AT_ONCE` threads are busy."""
@@ -84,9 +80,6 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: usually the browser has closed its connection."""
 
     def server_close(self) -> None:
         """Free the port and end the process that computes credit."""
@@ -111,86 +104,79 @@ class _Asked(NamedTuple):
     policy: str
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(HttpHandler):
     """Answers one request; `asked` is set by `_handler`."""
 
     asked: _Asked
+    protocol_version = "HTTP/1.0"  # one request per connection, because the server bounds the number of connections
     timeout = 20.0  # seconds for a client to send its request
     server_version, sys_version = "agentrl", ""
 
-    def do_GET(self) -> None:
-        try:
-            self._refuse_strangers()
-            route, query = self._route()
-            self._answer(route, query)
-        except Refused as refusal:
-            self._json(refusal.status, {"error": str(refusal)})
-        except TookTooLong as error:
-            self._json(503, {"error": str(error)})
-        except (ValueError, OSError) as error:
-            self._json(400, {"error": " ".join(scrubbed(str(error)).split())})
-
-    def do_POST(self) -> None:
-        self.close_connection = True
-        self._json(405, {"error": "this server only answers GET"}, allow="GET")
-
-    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
-
-    def _answer(self, route: str, query: Mapping[str, list[str]]) -> None:
+    def get(self) -> None:
+        self._refuse_strangers()
+        route, query = self._route()
         run, worker = self.asked.run, self.asked.worker
         if not route:
-            self._send(200, self.asked.page, "text/html; charset=utf-8")
+            self.send(200, self.asked.page, "text/html; charset=utf-8")
         elif route == "methods":
-            self._json(200, method_forms())
+            self.send(200, method_forms())
         elif route == "run":
-            self._json(200, run.state())
+            self.send(200, run.state())
         elif route in ("credit", "episodes"):
-            request = run.credit(query) if route == "credit" else run.episodes(query)
-            self._send(200, worker.ask(request), "application/json")
+            self.send(200, worker.ask(run.credit(query) if route == "credit" else run.episodes(query)))
         else:
-            raise Refused(404, f"this server has no route {route!r}")
+            raise Refusal(404, f"this server has no route {route!r}")
 
     def _refuse_strangers(self) -> None:
-        """Raise Refused for requests that another web site causes.
+        """Raise Refusal for requests that another web site causes.
 
         The host name of that site may point to this machine, or a page of that site may send requests to this server.
         """
         if _name(self.headers.get("host", "")) not in HOSTS:
-            raise Refused(403, "open the address that agentrl inspect printed: this server answers no other host name")
+            raise Refusal(
+                403, "open the address that agentrl report --serve printed: this server answers no other host name"
+            )
         origin = self.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != self.headers["host"]:
-            raise Refused(403, "this server answers no requests of other web sites")
+            raise Refusal(403, "this server answers no requests of other web sites")
 
     def _route(self) -> tuple[str, Mapping[str, list[str]]]:
-        """(the part of the path after the token, the query); Refused if the token is missing or wrong."""
+        """(the part of the path after the token, the query); Refusal if the token is missing or wrong."""
         path, _, query = self.path.partition("?")
         given, slash, route = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self.asked.token.encode()):
-            raise Refused(403, "open the address that agentrl inspect printed: it has a token after the port")
+            raise Refusal(403, "open the address that agentrl report --serve printed: it has a token after the port")
         if not slash:
-            raise Refused(404, "the address has no slash after its token: add one")
+            raise Refusal(404, "the address has no slash after its token: add one")
         if len(query) > MOST_QUERY_CHARS:
-            raise Refused(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: send a shorter one")
+            raise Refusal(400, f"the query has {len(query)} characters, at most {MOST_QUERY_CHARS}: send a shorter one")
         try:
             return route, parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200)
         except ValueError:
-            raise Refused(400, "the query cannot be read: write name=value&name=value") from None
+            raise Refusal(400, "the query cannot be read: write name=value&name=value") from None
 
-    def _json(self, status: int, value: Any, **headers: str) -> None:
-        self._send(status, json.dumps(value).encode(), "application/json", **headers)
+    def post(self) -> None:
+        self.close_connection = True
+        self.send(405, {"error": "this server only answers GET"}, headers={"allow": "GET"})
 
-    def _send(self, status: int, content: bytes, kind: str, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {**HEADERS, **headers, "content-type": kind}.items():
-            self.send_header(name, value)
-        self.send_header("content-security-policy", f"{self.asked.policy}; frame-ancestors 'none'")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = HttpHandler.do_POST
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a line of the log would hold the token."""
+    def refuse(self, error: Exception) -> None:
+        """Send the sentence of a mistake in the request; another exception closes the connection."""
+        if isinstance(error, TookTooLong):
+            error = Refusal(503, str(error))
+        elif isinstance(error, ValueError | OSError):
+            error = Refusal(400, " ".join(scrubbed(str(error)).split()))
+        if not isinstance(error, Refusal):
+            raise error
+        super().refuse(error)
+
+    def send(
+        self, status: int, content: Any, kind: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a response, with the headers that keep other web sites from reading it."""
+        policy = {"content-security-policy": f"{self.asked.policy}; frame-ancestors 'none'"}
+        super().send(status, content, kind, {**HEADERS, **policy, **(headers or {})})
 
 
 def _name(host: str) -> str:

@@ -7,8 +7,8 @@ environment says which states are equal (`Observation.state_key`). The return of
 superfluous step, because the episode may succeed nevertheless; this cost is charged at the step itself. It is not
 potential-based shaping, so it may change which policy is optimal. The cost is also charged if the task needs the step
 to an earlier state. It is not charged on a useless step to a new state, such as picking up any object. Keep the cost
-small against the reward of success, and watch the success rate. The column `back` of `agentrl diagnose` shows the share
-of such steps. Use this reward beside the environment's own reward:
+small against the reward of success, and watch the success rate. The column `back` of `agentrl report --diagnose` shows
+the share of such steps. Use this reward beside the environment's own reward:
 
     [[reward]]
     name = "weighted_sum"

@@ -1,4 +1,4 @@
-"""The situation of a household task in which a decision was made, for `agentrl diagnose`."""
+"""The situation of a household task in which a decision was made, for `agentrl report --diagnose`."""
 
 import re
 

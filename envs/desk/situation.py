@@ -1,4 +1,4 @@
-"""The situation of a conversation in which a decision was made, for `agentrl diagnose`."""
+"""The situation of a conversation in which a decision was made, for `agentrl report --diagnose`."""
 
 from agentrl.envs.desk.prompts import brief
 from agentrl.types import Observation

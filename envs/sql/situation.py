@@ -1,4 +1,4 @@
-"""The situation in which a decision was made, for `agentrl diagnose`."""
+"""The situation in which a decision was made, for `agentrl report --diagnose`."""
 
 from agentrl.envs.sql.prompts import in_words
 from agentrl.types import Observation

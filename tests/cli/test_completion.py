@@ -38,6 +38,8 @@ def test_a_shell_is_told_what_fits(tmp_path):
     assert proposed("agentrl eval alfworld-", tmp_path) == {"alfworld-gen"}
     assert proposed("agentrl credit gig", tmp_path) == {"gigpo"}
     assert proposed("agentrl report runs/m", tmp_path) == {"runs/mine", "runs/mine/"}
+    assert proposed("agentrl check calculator-", tmp_path) == {"calculator-cpu"}
+    assert proposed("agentrl check mi", tmp_path) == {"mine.toml"}
     assert proposed("agentrl no-such-verb ", tmp_path) == set()
 
 

@@ -1,4 +1,4 @@
-"""`agentrl diagnose` on a stored run, and what it says to wrong words."""
+"""`agentrl report --diagnose` on a stored run, and what it says to wrong words."""
 
 import json
 
@@ -22,13 +22,13 @@ def folder(tmp_path):
 
 
 def test_the_table_and_json_tell_the_same(folder, capsys):
-    assert main(["diagnose", str(folder), "--iterations", "1:3"]) == 0
+    assert main(["report", str(folder), "--diagnose", "--iterations", "1:3"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("iterations 1 to 2: 6 episodes, 50.0% succeeded\n")
     # Three episodes of two iterations walk, three times each: 9 walks in 6 episodes, all of them win.
     (line,) = [line.split() for line in text.splitlines() if line.startswith("go ")]
     assert line[1:5] == ["1.50", "50.0%", "100.0%", "0.0%"]
-    assert main(["diagnose", str(folder), "--iterations", "1:3", "--json"]) == 0
+    assert main(["report", str(folder), "--diagnose", "--iterations", "1:3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["iterations"] == [1, 2] and found["findings"] == []
     (go,) = [row for row in found["situations"] if row["situation"] == "go"]
@@ -36,7 +36,7 @@ def test_the_table_and_json_tell_the_same(folder, capsys):
 
 
 def test_fewer_rows_are_announced(folder, capsys):
-    assert main(["diagnose", str(folder), "--rows", "1"]) == 0
+    assert main(["report", str(folder), "--diagnose", "--rows", "1"]) == 0
     assert "and 2 more situations: --rows 3 prints them" in capsys.readouterr().out
 
 
@@ -51,7 +51,7 @@ def test_fewer_rows_are_announced(folder, capsys):
 )
 def test_a_wrong_span_is_one_sentence(folder, capsys, words, told):
     try:
-        code = main(["diagnose", str(folder), *words])
+        code = main(["report", str(folder), "--diagnose", *words])
     except SystemExit as end:
         code = end.code
     assert code == 2
@@ -60,10 +60,10 @@ def test_a_wrong_span_is_one_sentence(folder, capsys, words, told):
 
 
 def test_what_is_no_run_is_one_sentence(tmp_path, capsys):
-    assert main(["diagnose", str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path), "--diagnose"]) == 2
     assert "is no run folder: it has no config.toml" in capsys.readouterr().err
     (tmp_path / "config.toml").write_text(
         '[env]\nname = "tests.toys.walk"\n[model.new]\n[warmup]\nexpert = "straight"\n'
     )
-    assert main(["diagnose", str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path), "--diagnose"]) == 2
     assert "has no stored graphs: train with run.graphs_every of 1 or more" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from agentrl.cli import main, verbs
 from tests.toys.runs import TOY, recipe
 
 WALK = "tests.toys.walk"
-NO_RESULT = ("serve", "inspect", "completion")  # run until they are stopped, or print a script
+NO_RESULT = ("serve", "completion")  # run until they are stopped, or print a script
 STEP = {"task", "episode", "turn", "action"}
 
 # Words after the verb, RUN and REPORT being a run folder and a report; keys of the object, or of each of several.
@@ -35,7 +35,7 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
         STEP | {"branches", "mc_value", "mc_error", "return", "advantage"},
     ),
     "replay": (["RUN"], {"graph", "episodes", "steps", "skipped", "differences"}),
-    "diagnose": (["RUN"], {"situations"}),
+    "report --diagnose": (["RUN", "--diagnose"], {"iterations", "situations", "findings"}),
     "play": ([WALK, "--actions", "ACTIONS"], {"action", "observation", "reward", "terminated", "actions", "info"}),
     "check": ([WALK, "--tasks", "1"], {"env", "tasks", "holds", "findings", "branches", "notes"}),
     "envs": ([], {"name", "about"}),
@@ -44,10 +44,11 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "doctor": ([], {"versions", "accelerator", "cores", "extras"}),
     "doctor RECIPE": (["RECIPE"], {"part", "state", "text"}),
     "report": (["RUN"], {"schema_version", "about"}),
-    "samples": (["RUN"], {"of"}),
+    "view --samples": (["RUN", "--samples"], {"of", "episodes", "at_k", "costs"}),
     "watch": (["RUN"], {"name", "state", "sentence"}),
     "runs": (["RUNS"], {"name", "state", "env", "success"}),
-    "data": (["check", "ROWS"], {"source", "rows", "holds", "findings", "lengths", "played", "notes"}),
+    "check RECIPE": (["RECIPE", "--tasks", "1"], {"env", "tasks", "holds", "findings", "branches", "notes"}),
+    "check ROWS": (["ROWS"], {"source", "rows", "holds", "findings", "lengths", "played", "notes"}),
     "export": (["RUN", "TABLES"], {"folder", "form", "graphs", "steps", "episodes"}),
     "model": (["fetch", "smollm2", "FOLDER"], {"folder", "origin"}),
     "new": (["env", "shop", "--into", "FOLDER"], {"folder", "files", "next"}),

@@ -8,7 +8,7 @@ import pytest
 
 from agentrl import catalogue
 from agentrl.cli import main
-from agentrl.cli._serve_mcp import address
+from agentrl.cli.serve import address
 from agentrl.config import Entry, resolve
 from agentrl.env import EnvironmentFile, tasks_of
 from agentrl.foreign import McpTable

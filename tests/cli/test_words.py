@@ -1,6 +1,7 @@
 """Every mistake in a command's words is one sentence on standard error and exit code 2, and nothing is written."""
 
 import json
+import pkgutil
 import shlex
 import tomllib
 import warnings
@@ -102,6 +103,32 @@ def test_a_program_tells_a_warning_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["agentrl", "--version"])
     assert cli.main() == 0
     assert warnings.formatwarning("slow", UserWarning, "file.py", 3) == "agentrl: slow\n"
+
+
+def test_every_module_is_one_verb_of_one_group():
+    modules = [name for _, name, _ in pkgutil.iter_modules(cli.__path__) if not name.startswith("_")]
+    assert sorted(cli.verbs().values()) == sorted(modules) and len(modules) == 20
+    assert len(cli.verbs()) == sum(map(len, cli.GROUPS.values()))
+
+
+def test_the_first_page_of_the_documentation_lists_the_verbs_as_help_does():
+    page = (Path(__file__).parents[2] / "docs" / "index.md").read_text()
+    listed = cli.overview().split("usage: agentrl VERB ...\n\n")[1].rpartition("\n\n")[0]
+    assert f"```\n{listed}\n```" in page, f"docs/index.md lacks this list:\n{listed}"
+
+
+@pytest.mark.parametrize(
+    ("verb", "sentence"),
+    [
+        ("data", "data check ROWS is now agentrl check ROWS"),
+        ("diagnose", "diagnose RUN is now agentrl report RUN --diagnose"),
+        ("inspect", "inspect RUN is now agentrl report RUN --serve"),
+        ("samples", "samples RUN|REPORT is now agentrl view RUN|REPORT --samples"),
+    ],
+)
+def test_a_verb_of_an_older_version_answers_with_its_new_name(verb, sentence, capsys):
+    assert main([verb, "runs/mine", "--help"]) == 2
+    assert capsys.readouterr() == ("", f"agentrl: {sentence}\n")
 
 
 @pytest.mark.parametrize("verb", sorted(cli.verbs()))

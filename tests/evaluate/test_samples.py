@@ -188,12 +188,12 @@ def test_samples_of_a_run(tmp_path, capsys):
             price=pytest.approx(math.nan, nan_ok=True),
         )
     ]
-    assert main(["samples", str(run), "--window", "1", "--json"]) == 0
+    assert main(["view", str(run), "--samples", "--window", "1", "--json"]) == 0
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["of"], first["episodes"], first["tasks"]) == ("graphs 000000 to 000000", 2, 1)
     assert first["at_k"]["1"]["pass"] == 0.5 and first["at_k"]["2"]["pass"] == 1 and second["at_k"]["1"]["pass"] == 1
     assert first["costs"]["tokens"][-1] == {"budget": 3, "success": 0.5, "within": 1.0}
-    assert main(["samples", str(run)]) == 0
+    assert main(["view", str(run), "--samples"]) == 0
     out = capsys.readouterr().out
     assert "4 episodes of 2 tasks, success 75.0%" in out and "pass@2 100.0%" in out and "tokens per success" in out
 
@@ -203,7 +203,7 @@ def test_samples_of_a_report(tmp_path, capsys):
     words = ["eval", "tests.toys.walk", "--policy", "random", "--samples", "4", "--tasks", "3", "--turns", "3"]
     assert main([*words, "--out", str(path), "--json"]) == 0
     rate = json.loads(capsys.readouterr().out)["success_rate"]
-    assert main(["samples", str(path), "--json"]) == 0
+    assert main(["view", str(path), "--samples", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["at_k"]["1"]["pass"] == pytest.approx(rate) and set(found["at_k"]) == {"1", "2", "4"}
     assert 0 < rate < 1 and found["at_k"]["4"]["majority"] >= 0 and found["costs"]["actions"][-1]["success"] == rate
@@ -211,9 +211,9 @@ def test_samples_of_a_report(tmp_path, capsys):
 
 def test_words_that_do_not_fit(tmp_path, capsys):
     (tmp_path / "empty" / "graphs").mkdir(parents=True)
-    assert main(["samples", str(tmp_path / "empty")]) == 2
-    assert main(["samples", str(tmp_path / "none.json")]) == 2
-    assert main(["samples", str(tmp_path / "none.json"), "--window", "3"]) == 2
+    assert main(["view", str(tmp_path / "empty"), "--samples"]) == 2
+    assert main(["view", str(tmp_path / "none.json"), "--samples"]) == 2
+    assert main(["view", str(tmp_path / "none.json"), "--samples", "--window", "3"]) == 2
     err = capsys.readouterr().err.splitlines()
     assert len(err) == 3 and "no stored graphs" in err[0] and "no such report" in err[1] and "--window out" in err[2]
 

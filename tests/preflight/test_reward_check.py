@@ -1,4 +1,4 @@
-"""`agentrl check RECIPE.toml --reward`: what is exploitable is found, what is sound holds, and judges are measured."""
+"""`agentrl check RECIPE --reward`: what is exploitable is found, what is sound holds, and judges are measured."""
 
 import json
 from pathlib import Path
@@ -120,5 +120,5 @@ def test_words_that_do_not_fit(capsys, tmp_path):
     assert main(["check", str(tmp_path / "none.toml"), "--reward"]) == 2
     assert main(["check", "r.toml", "--reward", "--allow", "2"]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert len(err) == 3 and "write agentrl check RECIPE.toml --reward" in err[0] and "no such file" in err[1]
+    assert len(err) == 3 and "write agentrl check RECIPE --reward" in err[0] and "no such file" in err[1]
     assert not (tmp_path / "runs").exists()

@@ -163,7 +163,7 @@ Config, make, tasks, prompt = environment(Own, rows=[{"a": 1, "name": "n", "targ
     good = {"a": 1, "name": "n", "target": "t"}
     bad = [{**good, "a": "1"}, {"a": 2, "name": "n"}, {**good, "a": True}, {**good, "name": None}]
     source = rows(tmp_path / "a.jsonl", [good, *bad])
-    assert main(["data", "check", source, "--env", "own_env", "--json"]) == 1
+    assert main(["check", source, "--env", "own_env", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     unread = [finding["text"] for finding in told["findings"] if finding["kind"] == "unreadable"]
     assert unread == [
@@ -176,7 +176,7 @@ Config, make, tasks, prompt = environment(Own, rows=[{"a": 1, "name": "n", "targ
         "lengths, answers and solutions were not checked, because 4 rows cannot be read: mend these rows first"
     ]
     source = rows(tmp_path / "b.jsonl", [good, {**good, "a": 6}, {**good, "a": 3}])
-    assert main(["data", "check", source, "--env", "own_env"]) == 1
+    assert main(["check", source, "--env", "own_env"]) == 1
     out, err = capsys.readouterr()
     assert "reset: line 2 cannot begin an episode (a is at most 5): mend the row" in err
     assert "reset: line 3 cannot begin an episode (ZeroDivisionError: division by zero): mend the row" in err
@@ -219,7 +219,7 @@ Config, make, tasks, prompt = environment(Own, rows=[])
         {**good, "size": None, "kind": "c"},
     ]
     source = rows(tmp_path / "a.jsonl", [good, *bad])
-    assert main(["data", "check", source, "--env", "shelves", "--json"]) == 1
+    assert main(["check", source, "--env", "shelves", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     takes = "and reset takes dict[str, list[str]]: change its type"
     assert [finding["text"] for finding in told["findings"] if finding["kind"] == "unreadable"] == [
@@ -237,14 +237,14 @@ def test_a_right_query_that_fails_and_a_question_without_a_database_column(tmp_p
     bird(tmp_path)
     broken = {**BIRD[0], "question_id": 2, "question": "And the lowest?", "SQL": "SELECT MIN(Nothing) FROM schools"}
     (tmp_path / "dev.json").write_text(json.dumps([*BIRD, broken]))
-    assert main(["data", "check", str(tmp_path / "dev.json"), "--env", "sql"]) == 1
+    assert main(["check", str(tmp_path / "dev.json"), "--env", "sql"]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("unanswerable: the solution in row 2 does not pass (") and "3 solutions played" in out
     (tmp_path / "dev.json").write_text(json.dumps([BIRD[0], {**BIRD[1], "db_id": ""}]))
-    assert main(["data", "check", str(tmp_path / "dev.json"), "--env", "sql"]) == 1
+    assert main(["check", str(tmp_path / "dev.json"), "--env", "sql"]) == 1
     assert "unreadable: row 1: this row has no db_id" in capsys.readouterr().err
     (tmp_path / "dev.json").write_text(json.dumps(BIRD))
-    assert main(["data", "check", str(tmp_path / "dev.json"), "--env", "sql", "--play", "1", "--json"]) == 0
+    assert main(["check", str(tmp_path / "dev.json"), "--env", "sql", "--play", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["holds"], told["played"], told["rows"]) == (True, 1, {"all": 2})
     assert told["notes"] == ["solutions of the first 1 of 2 rows were played: --play 2 plays all"]
@@ -255,7 +255,7 @@ def test_code_whose_solution_fails_its_own_tests(tmp_path, capsys):
 
     wrong = {**MBPP, "task_id": 602, "text": "Write a function to triple.", "test_list": ["assert twice([1]) == [3]"]}
     source = rows(tmp_path / "a.jsonl", [MBPP, wrong])
-    assert main(["data", "check", source, "--env", "code_repair", "mode=write"]) == 1
+    assert main(["check", source, "--env", "code_repair", "mode=write"]) == 1
     assert "unanswerable: the solution in line 2 does not pass (reward 0" in capsys.readouterr().err
 
 
@@ -269,7 +269,7 @@ def test_an_answer_that_no_document_holds(tmp_path, capsys):
     ]
     source = rows(tmp_path / "a.jsonl", told)
     retriever = f'retriever={{name="search", bm25={{corpus="{tmp_path / "wiki.jsonl"}"}}}}'
-    assert main(["data", "check", source, "--env", "search_qa", retriever, "--json"]) == 1
+    assert main(["check", source, "--env", "search_qa", retriever, "--json"]) == 1
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert [(one["kind"], one["rows"]) for one in findings] == [("unanswerable", ["line 2"])]
 
@@ -282,35 +282,34 @@ def test_lengths_in_tokens_of_a_recipe_with_a_model_folder(tmp_path, capsys):
     (tmp_path / "r.toml").write_text(
         f'[env]\nname = "calculator"\nprompt = "instruct"\n[model]\npath = "{model}"\n[engine]\nmax_context = 256\n'
     )
-    assert main(["data", "check", source, str(tmp_path / "r.toml"), "--json"]) == 1
+    assert main(["check", source, str(tmp_path / "r.toml"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     (finding,) = told["findings"]
     assert (finding["kind"], finding["rows"]) == ("long", ["line 2"])
     longest = told["lengths"]["all"]["longest"]
     assert f"has up to {longest} tokens, and engine.max_context is 256" in finding["text"] and longest > 400
     assert told["lengths"]["all"]["unit"] == "tokens"
-    assert main(["data", "check", source, str(tmp_path / "r.toml"), "engine.max_context=4096"]) == 0
+    assert main(["check", source, str(tmp_path / "r.toml"), "engine.max_context=4096"]) == 0
     new = '[env]\nname = "calculator"\n[model.new]\nhidden = 32\n'
     (tmp_path / "new.toml").write_text(new)
-    assert main(["data", "check", source, str(tmp_path / "new.toml")]) == 0
+    assert main(["check", source, str(tmp_path / "new.toml")]) == 0
     assert "note: lengths are in words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["data", "check", "none.jsonl"], "no such file of rows: none.jsonl"),
-        (["data", "check", "a.jsonl", "--held-out", "none"], "not from none"),
-        (["data", "look", "a.jsonl"], "invalid choice: 'look'"),
-        (["data", "check", "a.jsonl", "no-such-recipe"], "no recipe 'no-such-recipe'"),
-        (["data", "check", "a.jsonl", "--env", "no_such"], "no_such"),
-        (["data", "check", "a.jsonl", "--env", "sokoban"], "environment sokoban cannot read rows of a user"),
-        (["data", "check", "a.jsonl", "split=test"], "split=test is an option of an environment: name it by --env"),
-        (["data", "check", "a.jsonl", "one", "two"], "one and two are two recipes"),
-        (["data", "check", "a.jsonl", "one", "--env", "sql"], "leave out --env sql"),
-        (["data", "check", "a.jsonl", "--env", "search_qa"], "need a retriever"),
-        (["data", "check", "a.jsonl", "--play", "-1"], "'-1'"),
-        (["data", "check", "a.jsonl#train"], "has no split 'train'"),
+        (["check", "none.jsonl"], "no such file of rows: none.jsonl"),
+        (["check", "a.jsonl", "--held-out", "none"], "not from none"),
+        (["check", "a.jsonl", "no-such-recipe"], "no recipe 'no-such-recipe'"),
+        (["check", "a.jsonl", "--env", "no_such"], "no_such"),
+        (["check", "a.jsonl", "--env", "sokoban"], "environment sokoban cannot read rows of a user"),
+        (["check", "a.jsonl", "split=test"], "split=test is an option of an environment: name it by --env"),
+        (["check", "a.jsonl", "one", "two"], "one and two are two recipes"),
+        (["check", "a.jsonl", "one", "--env", "sql"], "leave out --env sql"),
+        (["check", "a.jsonl", "--env", "search_qa"], "need a retriever"),
+        (["check", "a.jsonl", "--play", "-1"], "'-1'"),
+        (["check", "a.jsonl#train"], "has no split 'train'"),
     ],
 )
 def test_bad_words_are_one_sentence(words, sentence, tmp_path, monkeypatch, capsys):

@@ -15,9 +15,10 @@ from agentrl.chat import Chat
 from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits
 from agentrl.graph import Tokens
+from agentrl.http import Refusal
 from agentrl.programs import Endpoint, Recorder
 from agentrl.programs.arrivals import Arrivals
-from agentrl.programs.protocol import Asked, Refusal, read_chat
+from agentrl.programs.protocol import Asked, read_chat
 from agentrl.rollout import EpisodeRecord, PolicyActor, build_graph
 from agentrl.types import Generation, Message, Request, Status, Task
 from tests.toys.language_model import language_model

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.cli import _serve_mcp, _serve_openenv, _serve_retriever, main
+from agentrl.cli import main, serve
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for place in ("agentrl", "envs", "algorithms", "tools") for path in (ROOT / place).rglob("*.py")]
 LISTENS = re.compile(
-    r"HTTPServer|TCPServer|UDPServer|uvicorn|start_server|start_unix_server|create_server|\.bind\(|run_app"
+    r"HTTPServer|HttpServer|TCPServer|UDPServer|uvicorn|start_server|start_unix_server|create_server|\.bind\(|run_app"
 )
 # file -> how it comes by its address
 SERVERS = {
     "agentrl/engines/vllm/process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
     "machine of a cluster (cluster.engines) that machine's address, as docs/scaling.md says",
+    "agentrl/http.py": "the base of three servers, which are each told their address",
     "agentrl/programs/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
-    "agentrl/serve/inspector.py": "127.0.0.1, which no option of `inspect` changes",
+    "agentrl/serve/inspector.py": "127.0.0.1, which no option of `report --serve` changes",
     "agentrl/foreign/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/foreign/openenv.py": "--host of `serve openenv`, 127.0.0.1",
     "agentrl/foreign/openenv_app.py": "the socket that agentrl/foreign/openenv.py has made",
@@ -49,7 +50,7 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
         addresses.append(host)
         raise OSError("not now")
 
-    monkeypatch.setattr(_serve_retriever, "serve_retriever", told)
+    monkeypatch.setattr(serve, "serve_retriever", told)
     assert main(["serve", "retriever", "--corpus", str(tmp_path / "wiki.jsonl"), *words]) == 2
     assert addresses == [host]
 
@@ -57,9 +58,7 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
 @pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
 def test_an_openenv_server_listens_here_unless_told(words, host, monkeypatch):
     addresses = []
-    monkeypatch.setattr(
-        _serve_openenv, "serve_openenv", lambda table, place, told, stopped: addresses.append(place.host)
-    )
+    monkeypatch.setattr(serve, "serve_openenv", lambda table, place, told, stopped: addresses.append(place.host))
     assert main(["serve", "openenv", "tests.toys.walk", *words]) == 130
     assert addresses == [host]
 
@@ -68,6 +67,6 @@ def test_an_openenv_server_listens_here_unless_told(words, host, monkeypatch):
 def test_tools_are_served_on_stdin_unless_an_address_is_given(words, address, monkeypatch):
     """An empty host is stdin and stdout; there is no port without a host."""
     told = []
-    monkeypatch.setattr(_serve_mcp, "serve_mcp", lambda table, host, port: told.append((host, port)))
+    monkeypatch.setattr(serve, "serve_mcp", lambda table, host, port: told.append((host, port)))
     assert main(["serve", "mcp", "tests.toys.sums", *words]) == 0
     assert told == [address]

@@ -9,8 +9,9 @@ import re
 import pytest
 
 from agentrl.cli import main
-from agentrl.report import credit_page
+from agentrl.report import credit_page, inspector_page, run_data, run_page
 from tests.report.pages import data_of, graph_of, household
+from tests.report.runs import make_run
 
 
 def unpacked(page: str) -> dict:
@@ -27,6 +28,17 @@ def test_the_page_holds_its_data_and_admits_its_own_script_alone():
     assert f"default-src 'none'; script-src 'sha256-{digest}'" in page
     assert page == credit_page(data)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)  # the one address is a name, never asked for
+
+
+def test_every_page_has_the_same_credit_part_once(tmp_path):
+    alone = credit_page(data_of(graph_of(household()), "grpo"))
+    in_a_run, served = run_page(run_data(make_run(tmp_path / "r"))), inspector_page("r")
+    part = alone[alone.index('<p id="sets"') : alone.index("</section>")]
+    script = alone[alone.rindex("<script>") + len("<script>") : alone.rindex("</script>")]
+    for page in (alone, in_a_run, served):
+        assert page.count(part) == page.count(script) == 1 and page.count('id="timeline"') == 1
+        assert "{{" not in page[: page.index("<script")]
+    assert "connect-src" in served and "connect-src" not in alone + in_a_run
 
 
 def test_hostile_texts_are_never_markup():

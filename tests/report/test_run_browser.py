@@ -149,14 +149,14 @@ def test_a_failure_opens_its_episode(open_run, tmp_path):
     assert "episode lost: failed, ending turn_limit" in page.text_content("#of-episode")
     assert texts(page, "#conversation .saw") == ["hall", "bedroom", "closet", "bedroom"]
     assert page.query_selector(".turn.now").get_attribute("data-turn") == "3"
-    assert page.evaluate("location.hash") == f"#part=0&row={row}&method=gigpo"
+    assert page.evaluate("location.hash") == f"#source=0&row={row}&method=gigpo"
 
 
 def test_the_cells_have_the_methods_numbers_in_every_part(open_run, tmp_path):
     run = make_run(tmp_path / "r")
     data, page = run_data(run), open_run(run)
     for number, part in enumerate(data.parts):
-        page.select_option("#part", str(number))
+        page.select_option("#source", str(number))
         for method in part.data.methods:
             page.click(f"[data-method={method.name}]")
             shown = cells(page)
@@ -169,12 +169,12 @@ def test_the_cells_have_the_methods_numbers_in_every_part(open_run, tmp_path):
 def test_held_out_episodes_show_rewards_and_no_credit(open_run, tmp_path):
     run = two_runs(tmp_path)[0]
     page = open_run(run)
-    page.select_option("#part", label=page.query_selector_all("#part option")[-1].text_content())
+    page.select_option("#source", label=page.query_selector_all("#source option")[-1].text_content())
     assert page.input_value("#measure") == "reward" and "none" in page.text_content("#parts")
     assert "held-out, end, sampled" in page.text_content("#of-episode") and page.said == []
     assert "No credit exists here: held-out episodes are never trained on" in page.text_content("#story")
     assert "Shown because: failed." in page.text_content("#reason")  # t2, not t0, which stands first
-    page.select_option("#part", "0")
+    page.select_option("#source", "0")
     assert page.input_value("#measure") == "advantage"
 
 
@@ -195,11 +195,14 @@ def test_two_runs_stand_side_by_side_from_where_they_part(open_run, tmp_path):
 
 def test_the_address_leads_back_and_a_wrong_one_does_no_harm(open_run, tmp_path):
     run = make_run(tmp_path / "r")
-    page = open_run(run, "#part=1&row=7&method=grpo")
-    assert page.input_value("#part") == "1" and page.text_content("#saw") == "fridge"
+    page = open_run(run, "#source=1&row=7&method=grpo")
+    assert page.input_value("#source") == "1" and page.text_content("#saw") == "fridge"
     assert page.query_selector("[data-method=grpo]").get_attribute("aria-pressed") == "true"
-    odd = open_run(run, "#part=99&row=-4&method=none")
-    assert odd.input_value("#part") == "0" and odd.query_selector(".cell.selected") is not None and odd.said == []
+    page.click("#older")  # the same method of the set of steps before
+    assert page.input_value("#source") == "0" and page.is_disabled("#older") and "method=grpo" in page.url
+    assert open_run(run, "#source=length").input_value("#source") == "0"
+    odd = open_run(run, "#source=99&row=-4&method=none")
+    assert odd.input_value("#source") == "0" and odd.query_selector(".cell.selected") is not None and odd.said == []
 
 
 def test_keys_move_inside_the_credit_part_alone(open_run, tmp_path):
@@ -226,7 +229,7 @@ def test_every_control_is_reached_by_tab_and_has_a_name(open_run, tmp_path):
     for _ in range(count + 12):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 30)"))
-    for name in ("axis", "part", "measure", "groups", "filter", "gigpo", "grpo", "turn 0", "what fails?"):
+    for name in ("axis", "source", "measure", "groups", "filter", "gigpo", "grpo", "turn 0", "what fails?"):
         assert name in seen
     unnamed = """() => [...document.querySelectorAll('select, button, svg[role=img]')]
       .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label')))

@@ -10,9 +10,8 @@ from agentrl.graph import read_graph, write_graph
 from agentrl.report import run_data
 from agentrl.report.run_about import recipe_difference
 from agentrl.report.run_against import first_difference
-from agentrl.report.run_curve import AT_MOST, thinned
+from agentrl.report.run_curve import AT_MOST, health_data, thinned
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
-from agentrl.report.run_health import health_data
 from agentrl.report.run_parts import Budget
 from agentrl.report.run_schema import PlayedStep, StepLink
 from agentrl.run import RULES, RULES_IN_WORDS

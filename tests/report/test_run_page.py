@@ -11,7 +11,7 @@ from agentrl.cli import main
 from agentrl.cli.train import drawn, reported
 from agentrl.graph import write_graph
 from agentrl.report import curve_svg, learning_curve, run_data, run_page
-from agentrl.report.write_run import fitting_page
+from agentrl.report.page import fitting_page
 from agentrl.run import RunFolder
 from tests.report.runs import eval_row, make_run, rows_of, stored, train_row
 from tests.report.test_page import unpacked

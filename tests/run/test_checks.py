@@ -85,15 +85,15 @@ def test_the_column_that_divides_rows_is_said_before_a_run(own, capsys):
     assert even in told and "100 values in 100 rows" in told and "rename" not in told
     assert main(["check", "say_the_word"]) == 0
     assert even in capsys.readouterr().err
-    assert main(["data", "check", "rows.jsonl", "--env", "say_the_word"]) == 0
+    assert main(["check", "rows.jsonl", "--env", "say_the_word"]) == 0
     assert even in capsys.readouterr().err
-    assert main(["data", "check", "rows.jsonl"]) == 0
+    assert main(["check", "rows.jsonl"]) == 0
     assert "note: the column 'id' names the rows: a tool environment divides the rows" in capsys.readouterr().err
 
 
 def test_rows_without_such_a_column_need_no_word(own, capsys):
     path = own([{"word": f"w{i}"} for i in range(40)])
-    for words in (["train", path, "--dry-run"], ["check", "say_the_word"], ["data", "check", "rows.jsonl"]):
+    for words in (["train", path, "--dry-run"], ["check", "say_the_word"], ["check", "rows.jsonl"]):
         assert main(words) == 0
         assert "column" not in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_rows_without_such_a_column_need_no_word(own, capsys):
 def test_few_values_are_a_warning_with_the_next_move(own, capsys):
     path = own(topics(8))
     move = "if the column does not name rows, rename it, such as to topic"
-    assert main(["data", "check", "rows.jsonl", "--env", "say_the_word"]) == 1
+    assert main(["check", "rows.jsonl", "--env", "say_the_word"]) == 1
     told = capsys.readouterr().err
     assert "split: the column 'key'" in told and "8 values in 40 rows" in told and move in told
     assert main(["train", path, "--dry-run"]) == 0

@@ -288,8 +288,8 @@ def test_a_mistake_on_the_command_line_is_one_sentence(tmp_path, monkeypatch, ca
     stored_run(tmp_path / "bare", 0)
     stored_run(tmp_path / "house", 1)
     monkeypatch.chdir(tmp_path)
-    assert complaint(["inspect", *words], tmp_path, capsys) == ""
-    assert main(["inspect", *words]) == 2
+    assert complaint(["report", "--serve", *words], tmp_path, capsys) == ""
+    assert main(["report", "--serve", *words]) == 2
     assert sentence in capsys.readouterr().err
 
 
@@ -298,7 +298,7 @@ def test_a_port_that_is_taken_is_one_sentence(run, capsys):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert main(["inspect", str(run), "--port", str(port)]) == 2
+        assert main(["report", str(run), "--serve", "--port", str(port)]) == 2
     told = capsys.readouterr().err
     assert f"cannot listen at 127.0.0.1:{port}: " in told and "choose another --port" in told and told.count("\n") == 1
 
@@ -307,7 +307,7 @@ def test_a_port_that_is_taken_is_one_sentence(run, capsys):
     ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
 def test_it_stops_in_one_sentence_and_takes_its_process_with_it(run, number, code):
-    command = [sys.executable, "-m", "agentrl", "inspect", str(run)]
+    command = [sys.executable, "-m", "agentrl", "report", str(run), "--serve"]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

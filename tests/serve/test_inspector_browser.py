@@ -150,7 +150,7 @@ def test_it_follows_a_run_and_says_when_the_server_is_gone(browser, run, open_pa
     until(page, "#subtitle", lambda text: text.startswith("iteration 2"))
     page.context.set_offline(True)
     until(page, "#problem", bool)
-    assert "agentrl inspect does not answer" in page.text_content("#problem")
+    assert "agentrl report --serve does not answer" in page.text_content("#problem")
     page.context.set_offline(False)
     until(page, "#problem", lambda text: not text)
 

@@ -1,11 +1,20 @@
 "use strict";
-// The credit page. Every text of the data goes into the page by textContent: it comes from models and environments.
+// The credit part, which the credit page, the page of a run and the page of `agentrl report --serve` share. `show` draws
+// the data of one set of steps. `page` holds what differs: where the data come from, and what a page adds.
+// Every text of the data goes into the page by textContent: it comes from models and environments.
 const SVG = "http://www.w3.org/2000/svg";
 const CELL = 46, ROW = 36, NARROW = 56, WIDE = 130, FOLD = 80, MOST_SAME = 12;
-let data, steps, method, group, selected, filter, shownAs, colours;
-// hooks of the pages that show several sets of steps: what they add to the address, and to the panel of a step
-let address = () => ({});
-const stepExtras = [];
+const NO_CREDIT = { name: "no credit", options: {}, weight: [], parts: {}, ids: [] };
+let data, steps, method, group, selected, filter, colours, shownAs = "advantage";
+const page = {
+  sets: [], // the sets of steps that the page can show: [key, title, heading of the list]
+  shown: "", // key of the shown set
+  turn: () => {}, // shows the set of a key; a second argument holds what an address names
+  address: () => ({}), // what the page adds to the address
+  group: () => undefined, // the group that is shown first; undefined: the one with the widest spread of advantages
+  step: () => undefined, // the step that is chosen first
+  extras: [], // functions that add to the panel of a step
+};
 
 function node(parent, tag, attributes, text) {
   const svg = parent.namespaceURI === SVG || tag === "svg";
@@ -254,7 +263,7 @@ function drawStep() {
   }
   if (others.length > 1) { drawSameAction(panel, i, others); drawSame(panel, others); }
   node(panel, "p", { class: "soft" }, `Episode ${episode.name}; row ${steps.row[i]} of the stored steps.`);
-  for (const more of stepExtras) more(panel, i);
+  for (const more of page.extras) more(panel, i);
 }
 
 // the actions of other steps in the same state, with their returns, which step-level methods compare
@@ -329,46 +338,13 @@ function drawParts(panel, i) {
   }
 }
 
-function drawAgreement() {
-  const section = clear("agreement");
-  if (!data.agreement.length) return;
-  node(section, "h2", {}, "Do the methods agree?");
-  const table = node(node(section, "div", { class: "scroll" }), "table"), head = node(table, "tr");
-  for (const word of ["methods", "steps", "correlation", "signs differ"]) node(head, "th", {}, word);
-  for (const pair of data.agreement) {
-    const row = node(table, "tr");
-    node(row, "td", {}, pair.methods.join(" and "));
-    node(row, "td", {}, String(pair.steps));
-    node(row, "td", {}, pair.correlation === null ? "none" : fixed(pair.correlation, 3));
-    node(row, "td", {}, fixed(100 * pair.sign_disagreements, 1) + "%");
-  }
-  for (const pair of data.agreement) if (pair.most_apart.some((step) => step.apart > 0)) drawApart(section, pair);
-  node(section, "p", { class: "soft" }, "Computed over all stored steps, not only the shown ones. Apart: the difference of the two advantages, each divided by the root mean square of its method's advantages, so that methods of different scale can be compared.");
-}
-
-// the steps at which two methods differ most, with both numbers
-function drawApart(section, pair) {
-  node(section, "h3", {}, `Steps at which ${pair.methods.join(" and ")} differ most`);
-  const table = node(node(section, "div", { class: "scroll" }), "table", { class: "apart" }), head = node(table, "tr");
-  for (const [word, kind] of [["step", "words"], ...pair.methods.map((m) => [m, ""]), ["apart", ""], ["", ""]]) node(head, "th", { class: kind }, word);
-  for (const step of pair.most_apart.filter((one) => one.apart > 0)) {
-    const row = node(table, "tr"), at = steps.row.indexOf(step.row);
-    node(row, "td", { class: "words", title: [step.group, step.state].filter(Boolean).join("\n") }, `${step.episode ? `episode ${step.episode.split("/").pop()}, ` : ""}turn ${step.turn}: ${short(step.action || step.answer || `row ${step.row}`, 40)}`);
-    for (const m of pair.methods) node(row, "td", {}, signed(step[m]));
-    node(row, "td", {}, fixed(step.apart, 2));
-    const link = node(row, "td", {});
-    if (at >= 0) node(link, "button", { "aria-label": `open row ${step.row}` }, "open").onclick = () => choose(at);
-    else node(link, "span", { class: "soft" }, "not shown");
-  }
-}
-
 function draw() {
   colours = undefined;
   drawTabs();
   drawTimeline();
   drawGraph();
   drawStep();
-  if (selected !== undefined) history.replaceState(null, "", `#${new URLSearchParams({ ...address(), row: steps.row[selected], method: chosen().name })}`);
+  if (selected !== undefined) history.replaceState(null, "", `#${new URLSearchParams({ ...(page.sets.length ? { source: page.shown } : {}), ...page.address(), row: steps.row[selected], method: chosen().name })}`);
 }
 
 function choose(i) {
@@ -403,46 +379,91 @@ function keys(event) {
   else if (event.key >= "1" && event.key <= "9" && data.methods[Number(event.key) - 1]) { method = Number(event.key) - 1; draw(); }
 }
 
-function listen() {
-  byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
-  byId("groups").onchange = (event) => { group = Number(event.target.value); selected = undefined; draw(); };
-  byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
-  document.addEventListener("keydown", keys);
-  recolour();
+// lists the sets of steps of the page
+function drawSets() {
+  const list = byId("source"), keys = page.sets.map(([key]) => key), at = keys.indexOf(page.shown);
+  byId("sets").hidden = !keys.length;
+  if (list.options.length !== keys.length || keys.some((key, i) => list.options[i].value !== key)) {
+    list.replaceChildren();
+    const parts = {};
+    for (const [key, title, heading] of page.sets) {
+      const part = heading ? parts[heading] = parts[heading] || node(list, "optgroup", { label: heading }) : list;
+      node(part, "option", { value: key }, title);
+    }
+  }
+  list.value = page.shown;
+  byId("older").disabled = at <= 0;
+  byId("newer").disabled = at >= keys.length - 1;
 }
 
-// draw again when the reader's system changes between light and dark, because the colours of the letters change too
-function recolour() {
+function beside(by) {
+  const keys = page.sets.map(([key]) => key), to = keys[keys.indexOf(page.shown) + by];
+  if (to !== undefined) page.turn(to);
+}
+
+// `where` is the part of the page in which the keys work
+function listen(where) {
+  byId("source").onchange = (event) => page.turn(event.target.value);
+  byId("older").onclick = () => beside(-1);
+  byId("newer").onclick = () => beside(1);
+  byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
+  byId("groups").onchange = (event) => { group = Number(event.target.value); selected = page.step(); draw(); };
+  byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
+  where.addEventListener("keydown", (event) => {
+    keys(event);
+    const cell = document.querySelector(".cell.selected"); // `keys` may have drawn it anew, so that it has lost the focus
+    if (document.activeElement === document.body && cell) cell.focus({ preventScroll: true });
+  });
+  // draw again when the reader's system changes between light and dark, because the colours of the letters change too
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data && data.groups.length) draw(); });
 }
 
 // use these data from now on, without drawing them; `asked` holds the method that an address names
 function take(loaded, asked) {
-  data = loaded;
+  const credited = loaded.methods.length > 0, before = !data || !data.methods.includes(NO_CREDIT);
+  if (credited !== before) shownAs = credited ? "advantage" : "reward";
+  NO_CREDIT.advantage = loaded.steps.row.map(() => null);
+  data = credited ? loaded : { ...loaded, methods: [NO_CREDIT] };
   steps = data.steps;
   method = Math.max(0, data.methods.findIndex((m) => m.name === asked.get("method")));
-  group = widest();
+  group = page.group() ?? widest();
   filter = "all episodes";
   selected = undefined;
-  byId("title").textContent = data.title;
+  if (byId("title")) byId("title").textContent = data.title;
   byId("subtitle").textContent = [data.subtitle, data.shown].filter(Boolean).join(" · ");
 }
 
 // use these data from now on, and draw them; `asked` holds the row and the method that an address names
-function show(loaded, asked) {
+function show(loaded, asked = new URLSearchParams(data ? { method: chosen().name } : {})) {
   take(loaded, asked);
+  drawSets();
   const at = asked.has("row") ? steps.row.indexOf(Number(asked.get("row"))) : -1;
   if (!data.groups.length) byId("legend").textContent = "There are no steps.";
-  else { drawAgreement(); if (at >= 0) choose(at); else draw(); }
+  else {
+    drawAgreement();
+    if (at >= 0) choose(at);
+    else {
+      selected = page.step();
+      if (selected !== undefined) group = data.episodes.find((e) => e.steps.includes(selected)).group;
+      draw();
+    }
+  }
   document.body.dataset.ready = "yes";
 }
 
+// what an element of the page holds as gzipped JSON in base64
+async function stored(id) {
+  const packed = Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+const hash = () => new URLSearchParams(location.hash.slice(1));
+
+// the credit page: one set of steps, which the file holds
 async function start() {
-  const packed = Uint8Array.from(atob(byId("data").textContent), (c) => c.charCodeAt(0));
-  const loaded = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  shownAs = "advantage";
-  listen();
-  show(loaded, new URLSearchParams(location.hash.slice(1)));
+  const loaded = await stored("data");
+  listen(document);
+  show(loaded, hash());
 }
 
 if (byId("data")) start();

@@ -2,15 +2,14 @@
 // It only reads. Every text goes into the page by textContent, as in the credit page.
 { // a block, so that its names do not collide with those of credit.js, which stands before this script
 const POLL_MS = 2000, MOST_SHOWN = 200, STORED = "as trained";
-const ENDINGS = ["done", "turn_limit", "token_limit", "turn_token_limit", "call_limit", "depth_limit", "time_limit", "context_limit", "refused", "env_error"];
-let run, forms, chosenSource = "", wanted = [], onlyGroup, answer, latest = 0, searches = 0;
+let run, forms, wanted = [], onlyGroup, answer, latest = 0, searches = 0;
 
 async function ask(route, query) {
   let response;
   try {
     response = await fetch(`${route}${query ? "?" + query : ""}`);
   } catch {
-    throw new Error("agentrl inspect does not answer: it was stopped or suspended; start it again");
+    throw new Error("agentrl report --serve does not answer: it was stopped or suspended; start it again");
   }
   const value = await response.json();
   if (!response.ok) throw new Error(value.error);
@@ -21,20 +20,9 @@ const problem = (text) => { byId("problem").textContent = text; };
 const keysOf = (r) => [...r.iterations.map((n) => `iteration:${n}`), ...r.evaluations.map((n) => `evaluation:${n}`)];
 const named = (key) => key.replace(/^(\w+):/, "$1 ");
 
-function drawSources() {
-  const list = byId("source"), keys = keysOf(run);
-  if (list.options.length !== keys.length || list.options[list.options.length - 1].value !== keys[keys.length - 1]) {
-    list.replaceChildren();
-    for (const [kind, words] of [["iteration:", "training"], ["evaluation:", "held-out evaluations"]]) {
-      const own = keys.filter((key) => key.startsWith(kind));
-      if (!own.length) continue;
-      const part = node(list, "optgroup", { label: words });
-      for (const key of own) node(part, "option", { value: key }, named(key));
-    }
-  }
-  list.value = chosenSource;
-  byId("older").disabled = keys.indexOf(chosenSource) <= 0;
-  byId("newer").disabled = keys.indexOf(chosenSource) >= keys.length - 1;
+function listSets() {
+  page.sets = keysOf(run).map((key) => [key, named(key), key.startsWith("iteration:") ? "training" : "held-out evaluations"]);
+  drawSets();
 }
 
 // draws the success rate of the training batches as a small curve
@@ -52,7 +40,7 @@ function drawSpark() {
 function drawStanding() {
   byId("standing").textContent = `${run.name}: ${run.sentence}`;
   document.title = `${run.name}: inspector`;
-  drawSources();
+  listSets();
   drawSpark();
 }
 
@@ -83,7 +71,7 @@ function drawForm() {
 }
 
 function query() {
-  const found = new URLSearchParams({ source: chosenSource });
+  const found = new URLSearchParams({ source: page.shown });
   for (const one of wanted) found.append("method", one.name);
   wanted.forEach((one, place) => one.options.forEach((option) => found.append("option", `${place}:${option}`)));
   if (onlyGroup !== undefined) found.append("group", onlyGroup);
@@ -99,14 +87,14 @@ async function load(asked) {
     const found = await ask("credit", query());
     if (mine !== latest) return null;
     answer = found;
-    show(found.data, asked || new URLSearchParams(data ? { method: chosen().name } : {}));
+    show(found.data, asked);
     problem("");
   } catch (error) {
     if (mine !== latest) return null;
     problem(error.message);
     return false;
   } finally {
-    if (mine === latest) { document.body.classList.remove("busy"); drawMethods(); drawSources(); }
+    if (mine === latest) { document.body.classList.remove("busy"); drawMethods(); listSets(); }
   }
   return true;
 }
@@ -124,7 +112,7 @@ async function loadSteps(asked) {
 }
 
 async function turnTo(key, asked) {
-  chosenSource = key;
+  page.shown = key;
   onlyGroup = undefined;
   const trained = key.startsWith("iteration:");
   if (!trained) wanted = wanted.filter((one) => one.name !== STORED);
@@ -137,11 +125,6 @@ function ownMethod() {
   if (!run.credit.known) return { name: "grpo", options: [] };
   const options = Object.entries(run.credit.options).map(([key, value]) => `${key}=${Array.isArray(value) ? value.join(",") : value}`);
   return { name: run.credit.name, options };
-}
-
-function step(by) {
-  const keys = keysOf(run), to = keys[keys.indexOf(chosenSource) + by];
-  if (to !== undefined) { byId("follow").checked = false; turnTo(to); }
 }
 
 async function add(event) {
@@ -157,7 +140,7 @@ async function add(event) {
 // sends requests until all is searched, or about MOST_SHOWN more episodes are found; a later search ends this one
 async function search(event) {
   event.preventDefault();
-  const within = byId("within").value, asked = new URLSearchParams(within ? { within } : { source: chosenSource });
+  const within = byId("within").value, asked = new URLSearchParams(within ? { within } : { source: page.shown });
   for (const name of ["task", "ending", "success", "text"]) if (byId(name).value) asked.set(name, byId(name).value);
   await searchOn(asked, { episodes: [], more: 0, of: 0, searched: 0, sources: 0, unread: [], next: "" });
 }
@@ -197,7 +180,7 @@ function drawFound(found, asked, goesOn) {
 }
 
 async function jump(one) {
-  if (one.source !== chosenSource) {
+  if (one.source !== page.shown) {
     byId("follow").checked = false;
     if (!await turnTo(one.source)) return;
     byId("found").hidden = false;
@@ -219,7 +202,7 @@ async function poll() {
   try {
     const before = keysOf(run), told = byId("problem").textContent;
     run = await ask("run");
-    if (told.startsWith("agentrl inspect does not answer")) problem("");
+    if (told.startsWith("agentrl report --serve does not answer")) problem("");
     drawStanding();
     const newest = run.iterations[run.iterations.length - 1];
     if (byId("follow").checked && newest !== undefined && !before.includes(`iteration:${newest}`)) await turnTo(`iteration:${newest}`);
@@ -228,30 +211,27 @@ async function poll() {
 }
 
 async function inspect() {
-  listen();
-  shownAs = "advantage";
+  listen(document);
   try {
     [run, forms] = await Promise.all([ask("run"), ask("methods")]);
   } catch (error) { problem(error.message); return; }
   for (const form of forms) node(byId("name"), "option", { value: form.name }, form.name);
   if (run.credit.known) byId("name").value = run.credit.name;
   node(byId("ending"), "option", { value: "" }, "any");
-  for (const ending of ENDINGS) node(byId("ending"), "option", { value: ending }, ending);
+  for (const ending of Object.keys(ENDED)) node(byId("ending"), "option", { value: ending }, ending);
   byId("name").onchange = drawForm;
   byId("adding").onsubmit = add;
   byId("searching").onsubmit = search;
   byId("forget").onclick = () => { searches += 1; byId("searching").reset(); byId("found").hidden = true; };
-  byId("source").onchange = (event) => { byId("follow").checked = false; turnTo(event.target.value); };
-  byId("older").onclick = () => step(-1);
-  byId("newer").onclick = () => step(1);
-  stepExtras.push(drawBranch);
-  address = () => ({ source: chosenSource, ...(onlyGroup === undefined ? {} : { group: onlyGroup }) });
+  page.turn = (key) => { byId("follow").checked = false; turnTo(key); };
+  page.extras.push(drawBranch);
+  page.address = () => onlyGroup === undefined ? {} : { group: onlyGroup };
   drawForm();
-  const asked = new URLSearchParams(location.hash.slice(1)), keys = keysOf(run);
+  const asked = hash(), keys = keysOf(run);
   const newest = run.iterations.length ? `iteration:${run.iterations[run.iterations.length - 1]}` : keys[0];
   byId("follow").checked = !asked.has("source") && run.state === "running";
-  chosenSource = keys.includes(asked.get("source")) ? asked.get("source") : newest;
-  if (chosenSource.startsWith("iteration:")) wanted = [{ name: STORED, options: [] }];
+  page.shown = keys.includes(asked.get("source")) ? asked.get("source") : newest;
+  if (page.shown.startsWith("iteration:")) wanted = [{ name: STORED, options: [] }];
   const last = wanted.concat(asked.get("method") && forms.some((f) => f.name === asked.get("method")) && asked.get("method") !== run.credit.name ? [{ name: asked.get("method"), options: [] }] : []);
   wanted = [...last, ...(run.credit.known ? [ownMethod()] : [])];
   if (!wanted.length) wanted = [{ name: "grpo", options: [] }];

@@ -272,9 +272,6 @@ function drawFailures() {
   if (run.situations.length) drawSituations();
 }
 
-const ENDED = { done: "the environment ended it", turn_limit: "the limit of turns was reached", token_limit: "the limit of tokens was reached", turn_token_limit: "an answer was cut off at its token limit",
-  call_limit: "the limit of tool calls was reached", depth_limit: "calls of agents were nested too deep", time_limit: "the time limit was reached", context_limit: "the prompt did not fit the model's context", refused: "a content filter refused the prompt", env_error: "lost to a fault, not scored" };
-
 const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 // the rows, which are only the most frequent ones, and one row for all others, so that the numbers sum to the total
 const withRest = (rows, rest, of) => rest > 0 ? [...rows, ["all others", share(rest, of), (place) => { node(place, "span", { class: "soft" }, "not listed"); }]] : rows;
@@ -314,23 +311,13 @@ function drawSituations() {
 
 // ---- credit and conversation ----
 
-function showPart(number, asked) {
-  const before = run.parts[part], one = run.parts[number];
-  part = number;
-  byId("part").value = number;
+function turnTo(key, asked) {
+  part = Number(key);
+  page.shown = key;
+  const one = run.parts[part];
   drawStory(one);
   byId("method-words").textContent = Object.entries(one.methods).map(([name, words]) => `${name}: ${words}`).join(" ");
-  const loaded = one.data.methods.length ? one.data : { ...one.data, methods: [{ name: "no credit", options: {}, advantage: one.data.steps.row.map(() => null), weight: [], parts: {}, ids: [] }] };
-  shownAs = !one.data.methods.length ? "reward" : before.data.methods.length ? shownAs : "advantage";
-  clear("agreement");
-  const row = asked.get("row");
-  take(loaded, asked);
-  if (!one.data.methods.length) group = Math.max(0, one.reasons.indexOf("failed")); // without credit, a failed group is shown first
-  const at = row === null ? -1 : steps.row.indexOf(Number(row));
-  selected = at >= 0 ? at : mostTelling();
-  group = data.episodes.find((e) => e.steps.includes(selected)).group;
-  drawAgreement();
-  draw();
+  show(one.data, asked);
 }
 
 // the story of a part, with buttons for the steps that it names
@@ -338,7 +325,7 @@ function drawStory(one) {
   const place = clear("story");
   node(place, "span", {}, one.data.methods.length ? one.story : "No credit exists here: held-out episodes are never trained on, so no method gives their steps an advantage. The cells show rewards.");
   one.singled_out.forEach((row, i) => {
-    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => { showPart(part, new URLSearchParams({ row: String(row), method: chosen().name })); reveal(); };
+    node(place, "button", { "data-row": row }, i ? "show the blamed step" : "show the credited step").onclick = () => { turnTo(page.shown, new URLSearchParams({ row: String(row), method: chosen().name })); reveal(); };
   });
 }
 
@@ -349,16 +336,16 @@ function mostTelling() {
 }
 
 function openStep([number, row]) {
-  showPart(number, new URLSearchParams({ row: String(row) }));
+  turnTo(String(number), new URLSearchParams({ row: String(row) }));
   (document.querySelector(".turn.now") || byId("said")).scrollIntoView();
 }
 
 function drawConversation(panel, i) {
   const of = data.episodes.find((e) => e.steps.includes(i)), place = clear("conversation");
-  byId("reason").textContent = run.parts[part].reasons[group] ? `Shown because: ${run.parts[part].reasons[group]}.` : "";
+  const first = data.episodes[data.groups[group].episodes[0]].steps[0], reason = run.parts[part].reasons[group];
+  const begins = first !== undefined && steps.observation[first] >= 0 ? `The first episode begins with: "${short(data.texts[steps.observation[first]], 400)}"` : "";
+  byId("reason").textContent = [reason ? `Shown because: ${reason}.` : "", begins].filter(Boolean).join(" ");
   byId("of-episode").textContent = `${run.parts[part].title}, ${of.agent ? of.agent + ", " : ""}episode ${of.name}: ${of.failed ? "lost to a fault" : of.succeeded ? "succeeded" : "failed"}${of.ending ? ", ending " + of.ending : ""}`;
-  const first = data.episodes[data.groups[group].episodes[0]].steps[0];
-  byId("first-seen").textContent = first !== undefined && steps.observation[first] >= 0 ? `The first episode begins with: "${short(data.texts[steps.observation[first]], 400)}"` : "";
   const groupWords = data.groups[of.group].name;
   if (!of.name.startsWith(groupWords)) node(place, "p", { class: "soft" }, groupWords);
   for (const k of of.steps) drawTurn(place, k, k === i);
@@ -381,19 +368,12 @@ function drawTurn(place, i, now) {
 }
 
 function listParts() {
-  const list = byId("part");
-  run.parts.forEach((one, i) => node(list, "option", { value: i }, `${one.title} (${one.data.shown})`));
-  list.onchange = () => showPart(Number(list.value), new URLSearchParams());
-  byId("measure").onchange = (event) => { shownAs = event.target.value; draw(); };
-  byId("groups").onchange = (event) => { group = Number(event.target.value); selected = mostTelling(); draw(); };
-  byId("filter").onchange = (event) => { filter = event.target.value; draw(); };
-  recolour();
-  byId("credit").addEventListener("keydown", (event) => {
-    keys(event);
-    const cell = document.querySelector(".cell.selected"); // `keys` may have drawn it anew, so that it has lost the focus
-    if (document.activeElement === document.body && cell) cell.focus({ preventScroll: true });
-  });
-  stepExtras.push(drawConversation);
+  page.sets = run.parts.map((one, i) => [String(i), `${one.title} (${one.data.shown})`, ""]);
+  page.turn = turnTo;
+  page.group = () => data.methods.includes(NO_CREDIT) ? Math.max(0, run.parts[part].reasons.indexOf("failed")) : undefined;
+  page.step = mostTelling;
+  page.extras.push(drawConversation);
+  listen(byId("credit"));
 }
 
 // ---- against, about ----
@@ -448,8 +428,7 @@ function drawAbout() {
 }
 
 async function open() {
-  const packed = Uint8Array.from(atob(byId("run-data").textContent), (c) => c.charCodeAt(0));
-  run = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  run = await stored("run-data");
   byId("run").textContent = run.name;
   for (const text of run.in_short) node(byId("sentences"), "li", {}, text);
   byId("left-out").textContent = run.left_out.join(" ");
@@ -462,12 +441,10 @@ async function open() {
   byId("axis").onchange = drawCurve;
   if (!run.curve.cpu_s.some(known)) byId("axis").options[2].remove();
   addEventListener("resize", drawCurve);
-  shownAs = "advantage";
-  address = () => ({ part });
-  const asked = new URLSearchParams(location.hash.slice(1)), wanted = Number(asked.get("part") || 0);
+  const asked = hash();
   if (run.parts.length) {
     listParts();
-    showPart(run.parts[wanted] ? wanted : 0, asked);
+    turnTo(page.sets.some(([key]) => key === asked.get("source")) ? asked.get("source") : "0", asked);
     if (asked.has("row")) byId("credit").scrollIntoView();
   } else { for (const id of ["credit", "said"]) byId(id).remove(); }
   document.body.dataset.ready = "yes";

@@ -1,13 +1,4 @@
-"""`agentrl data check SOURCE [RECIPE | --env NAME] [key=value ...]`: find mistakes in the rows of a data set.
-
-SOURCE is a .jsonl, .json, .csv, .tsv or .parquet file, a folder DIR with one file per split, a folder DIR that
-`datasets` wrote by save_to_disk, one split DIR#SPLIT of such a folder, or hub:OWNER/NAME. The command looks for
-duplicates, leaks between splits and columns of mixed types. Without an environment it also looks for empty and missing
-values. With a recipe, or an environment and its options, the rows are read as the tasks of that environment. The
-command then also looks for unreadable rows, answers that are in no document, solutions that fail and, with a recipe,
-first prompts that fill engine.max_context. --held-out SOURCE names the rows that evaluations play. Findings are printed
-on standard error, with --json on standard output. Exit code 0: no finding; 1: findings; 2: the rows cannot be read.
-"""
+"""Prints what `agentrl check ROWS` says: mistakes in the rows of a data set."""
 
 import json
 import sys
@@ -18,7 +9,6 @@ from typing import Any
 
 from agentrl.catalogue import load
 from agentrl.chat import Chat
-from agentrl.cli._parser import Parser, count
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
 from agentrl.files import read_toml
@@ -27,27 +17,16 @@ from agentrl.rollout import ContextPolicy
 from agentrl.settings import Settings, find_recipe
 
 SHOWN = 8  # largest number of findings of one kind that are printed
+PLAYED = 200  # largest number of rows per split whose own solution is played, without --play
 
 
-def main(words: Sequence[str]) -> int:
-    """See the module."""
-    parser = Parser("agentrl data", __doc__)
-    parser.add_argument("verb", choices=("check",))
-    parser.add_argument("source", metavar="SOURCE")
-    parser.add_argument("options", nargs="*", metavar="RECIPE or key=value")
-    parser.add_argument("--env", metavar="NAME", help="the environment that reads the rows")
-    parser.add_argument("--held-out", default="", metavar="SOURCE", help="rows that evaluations play")
-    parser.add_argument(
-        "--play",
-        type=count,
-        default=200,
-        metavar="N",
-        help="largest number of rows per split whose own solution is played; default 200",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object: source, rows, holds, findings, lengths, played, notes"
-    )
-    arguments = parser.parse_intermixed_args(words)
+def show(source: str, arguments: Namespace) -> int:
+    """Print what was found in the rows; the exit code is 1 if there are findings, else 0.
+
+    Raises:
+        ValueError: the rows cannot be read, there is no such recipe or environment, or words of the command line do
+            not fit together.
+    """
     recipe = next((word for word in arguments.options if "=" not in word), None)
     options = [word for word in arguments.options if word != recipe]
     wrong = next((word for word in options if "=" not in word), None)
@@ -57,22 +36,23 @@ def main(words: Sequence[str]) -> int:
         raise ValueError(f"the recipe {recipe} names its environment: leave out --env {arguments.env}")
     if options and recipe is None and arguments.env is None:
         raise ValueError(f"{options[0]} is an option of an environment: name it by --env NAME, or name a recipe")
-    section, context, held_out, notes = _as_tasks(arguments, recipe, options)
-    audit = check_rows(read_splits(arguments.source, arguments.held_out or held_out), section, context, arguments.play)
+    section, context, held_out, notes = _as_tasks(source, arguments.env, recipe, options)
+    play = PLAYED if arguments.play is None else arguments.play
+    audit = check_rows(read_splits(source, arguments.held_out or held_out), section, context, play)
     audit.notes += notes
-    print(json.dumps(_object(arguments.source, audit))) if arguments.json else _print(arguments.source, audit)
+    print(json.dumps(_object(source, audit))) if arguments.json else _print(source, audit)
     return 1 if audit.findings else 0
 
 
 def _as_tasks(
-    arguments: Namespace, recipe: str | None, options: Sequence[str]
+    source: str, env: str | None, recipe: str | None, options: Sequence[str]
 ) -> tuple[Mapping[str, Any] | None, Context | None, str, list[str]]:
     """(the environment's options, how lengths are measured, the recipe's source of held-out rows, notes)."""
     if recipe is not None:
         path = find_recipe(recipe)
         name = str(read_toml(path).get("env", {}).get("name", ""))
         option = load(EnvironmentFile, name).rows_option if name else "rows"
-        settings = Settings.load(path, [f"env.{option}={json.dumps(arguments.source)}", *options])
+        settings = Settings.load(path, [f"env.{option}={json.dumps(source)}", *options])
         chat, notes = _chat(settings)
         context = Context(
             policy=settings.context,
@@ -81,10 +61,10 @@ def _as_tasks(
             answer=settings.tables.limits.turn_tokens,
         )
         return settings.tables.env, context, str(settings.tables.eval.env.get(option, "")), notes
-    if arguments.env is None:
+    if env is None:
         return None, None, "", []
     words = [option.removeprefix("env.") for option in options]
-    return override({"name": arguments.env}, words), Context(policy=resolve(ContextPolicy, {"name": "full"})), "", []
+    return override({"name": env}, words), Context(policy=resolve(ContextPolicy, {"name": "full"})), "", []
 
 
 def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:

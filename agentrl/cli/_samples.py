@@ -1,32 +1,20 @@
-"""`agentrl samples RUN | REPORT.json [--window N] [--json]`: pass@k, majority@k and cost curves of stored samples.
-
-RUN is a run folder. The copies of each task in its stored graphs are the samples. --window N gives one curve per N
-graphs, which shows the change over training. REPORT.json is a report that `agentrl eval --samples K --out` wrote.
-majority@k needs the answers, which are read from the episodes stored beside the report. Nothing is played.
-"""
+"""Prints what `agentrl view RUN|REPORT.json --samples` says: pass@k, majority@k and cost curves of stored samples."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.cli._parser import Parser, positive
 from agentrl.evaluate import read_report, sample_summary, samples_of_graph, samples_of_report
 from agentrl.graph import read_graph
 
 COSTS = {"tokens": "tokens", "actions": "actions", "price": "USD"}
 
 
-def main(words: Sequence[str]) -> int:
-    """See the module."""
-    parser = Parser("agentrl samples", __doc__)
-    parser.add_argument("path", type=Path, help="a run's folder, or a report of agentrl eval --samples K --out")
-    parser.add_argument("--window", type=positive, help="for a run: stored graphs per curve; default: one curve of all")
-    parser.add_argument("--json", action="store_true", help="one JSON object per curve")
-    arguments = parser.parse_args(words)
-    for name, values in curves(arguments.path, arguments.window):
-        print(json.dumps({"of": name, **values}) if arguments.json else "\n".join(lines(name, values)))
-    return 0
+def show(path: Path, window: int | None, *, as_json: bool) -> None:
+    """Print the curves as text, or with `as_json` as one JSON object per curve."""
+    for name, values in curves(path, window):
+        print(json.dumps({"of": name, **values}) if as_json else "\n".join(lines(name, values)))
 
 
 def curves(path: Path, window: int | None) -> list[tuple[str, dict[str, Any]]]:
