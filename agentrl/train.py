@@ -81,7 +81,7 @@ def reinforce(run: Run) -> None:
         with watch.phase("rollout"):
             episodes, pauses = bar.episodes(_due(settings)), run.pauses_after(iteration)
             batch = run.rollouts.batch(iteration, episodes, pauses=pauses)
-        run.rollouts.free_caches()
+        run.rollouts.inference.free_caches()
         run.state.count(batch.metrics)
         learned = learn(run, Played(iteration, batch, spent, watch))
         run.sync(iteration + 1)

@@ -42,7 +42,7 @@ def measure(name: str, tables: dict[str, dict[str, Any]], iterations: int) -> di
         options = {"run": {"iterations": iterations, **tables.get("run", {})}, "batch": {"tasks": 16, "copies": 4}}
         settings = recipe(Path(folder), "overlap", {**tables, **options})
         run = open_stand_in(settings, TIMES)
-        engine = run.rollouts.engines[run.rollouts.main.policy]
+        engine = run.rollouts.inference.engines[run.rollouts.main.policy]
         cpu = time.process_time()
         (reinforce_ahead if settings.tables.run.lead else reinforce)(run)
         wall, cpu = run.rollouts.now, time.process_time() - cpu

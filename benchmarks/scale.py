@@ -43,7 +43,7 @@ def drive(episodes: int, provision: float = 1.0) -> dict[str, Any]:
             "rollout": {"name": "chain", "provision": provision},
         }
         run = open_stand_in(recipe(Path(folder), "scale", tables), TIMES)
-        engine = run.rollouts.engines[run.rollouts.main.policy]
+        engine = run.rollouts.inference.engines[run.rollouts.main.policy]
         cpu = time.process_time()
         batch = run.rollouts.batch(0, pauses=True)
         cpu = time.process_time() - cpu

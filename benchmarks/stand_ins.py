@@ -232,8 +232,8 @@ def open_stand_in(settings: Settings, times: Times) -> Run:
     tokenizer = build_word_tokenizer([" ".join(WORDS), "go done"])
     rollouts = TimedRollouts(settings)
     policy = rollouts.main.policy
-    rollouts.speak({policy: tokenizer})
-    rollouts.engines = {policy: TimedEngine(times, len(tokenizer))}
+    rollouts.inference.speak({policy: tokenizer})
+    rollouts.inference.engines = {policy: TimedEngine(times, len(tokenizer))}
     folder = RunFolder(settings.folder, complete=lambda old: old)
     folder.open(settings.shown(), resume=False)
     run = Run(

@@ -105,7 +105,7 @@ class Worker:
         self._settings, self._weights, self._mark, self._team = settings, weights, mark, team
         self._rollouts = Rollouts(settings, tokenizers)
         if team is not None:
-            self._rollouts.engine = asking(settings.engine, team)
+            self._rollouts.inference.entry = asking(settings.engine, team)
         self._rollouts.load(weights, mark.version)
 
     async def pid(self) -> int:
@@ -177,7 +177,8 @@ class RayRollouts(Rollouts):
             raise
         if settings.tables.cluster.workers:
             hooks = replace(settings.rollout.hooks, rollout=self._spread)
-            self.method = Entry(settings.rollout.name, hooks, settings.rollout.config)
+            spread = Entry(settings.rollout.name, hooks, settings.rollout.config)
+            self.batches.plan = replace(self.batches.plan, rollout=spread)
 
     def load(self, weights: Weights, version: int) -> None:
         """See `Rollouts`; workers and engines get the weights too.
@@ -188,8 +189,8 @@ class RayRollouts(Rollouts):
         cluster = self.settings.tables.cluster
         self._mark = Mark(self._mark.load + 1, version)
         if self.settings.engine.hooks.cards is not None:  # the engine has servers; this process sends them requests
-            if self.launcher is None:
-                self.launcher = self._launched(cluster.engines, local=cluster.address == "local")
+            if self.inference.launcher is None:
+                self.inference.launcher = self._launched(cluster.engines, local=cluster.address == "local")
             super().load(weights, version)
             return
         weights = weights.opened({name: plan.model for name, plan in self.settings.policies.items()})
@@ -206,14 +207,14 @@ class RayRollouts(Rollouts):
     def _begin(self, weights: Weights) -> None:
         """Start engines and workers with these weights."""
         cluster = self.settings.tables.cluster
-        tokenizers = {name: chat.tokenizer for name, chat in self.chats.items()}
+        tokenizers = {name: chat.tokenizer for name, chat in self.inference.chats.items()}
         models = Weights({name: model.to("cpu") for name, model in weights.copy().models.items()})
         # Keep these references as long as this object: Ray reads them again when it restarts an actor.
         tables = self._ray.put(self.settings.dump()), self._ray.put(tokenizers)
         self._given: tuple[Any, ...] = (*tables, self._ray.put(models))
         if cluster.engines:
             self._team = self._new_team(cluster.engines)
-            self.engine = asking(self.settings.engine, self._team)
+            self.inference.entry = asking(self.settings.engine, self._team)
             nothing = self._ray.put(Weights(dict.fromkeys(models.models)))
             self._born: tuple[Any, ...] = (*tables, nothing, self._mark, self._team)
         else:

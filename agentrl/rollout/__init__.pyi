@@ -19,8 +19,11 @@ from .baselines import (
     expert_actor as expert_actor,
     read_actions as read_actions,
 )
-from .batches import (
+from .batch_plan import (
+    BatchPlan as BatchPlan,
     Budget as Budget,
+)
+from .batches import (
     Collected as Collected,
     collect as collect,
 )
@@ -78,11 +81,7 @@ from .player import (
     Start as Start,
     TooManyFaults as TooManyFaults,
 )
-from .provision import (
-    Provision as Provision,
-    Wanted as Wanted,
-    groups_to_begin as groups_to_begin,
-)
+from .provision import Provision as Provision
 from .record_graph import (
     build_graph as build_graph,
     rows_of_graph as rows_of_graph,

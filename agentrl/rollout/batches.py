@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.config import Entry, resolve
+from agentrl.config import Entry
 from agentrl.credit import RewardTransform, rescore, with_signals
 from agentrl.graph import PLAYED, StepGraph, expand, forked, paths
-from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
-from agentrl.rollout.guide import Demonstrate, Guide, guided
+from agentrl.rollout.batch_plan import NO_BUDGET, BatchPlan, Budget
+from agentrl.rollout.expansion import Expansion, lost
+from agentrl.rollout.guide import Demonstrate, guided
 from agentrl.rollout.hints import Taught, hinted
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.sampler import Allocator, Draw, Sampler, SamplerFile
+from agentrl.rollout.sampler import Allocator, Draw, Sampler
 from agentrl.rollout.scored_records import score_records
-from agentrl.scoring import ScoreStage
 
 FIRST_WAVE = 4  # under a budget, 1/FIRST_WAVE of the groups are played first, to measure the cost per group
 
@@ -34,16 +34,6 @@ class Collected:
     records: Sequence[EpisodeRecord]
     metrics: dict[str, float]
     taught: Taught | None = None
-
-
-class Budget(NamedTuple):
-    """Limits of a batch: tokens that are sampled, and actions that are carried out; None for no limit."""
-
-    tokens: int | None = None
-    actions: int | None = None
-
-
-NO_BUDGET = Budget()
 
 
 @dataclass
@@ -101,81 +91,48 @@ class Spent:
 
 async def collect(
     player: Player,
-    sampler: Sampler,
-    entry: Entry[SamplerFile],
+    plan: BatchPlan,
     *,
-    tasks: int,
-    copies: int,
     iteration: int,
-    rollout: Entry[RolloutMethod] | None = None,
-    budget: Budget = NO_BUDGET,
-    rewards: Sequence[Entry[RewardTransform]] = (),
-    reported: Sequence[str] = (),
-    scores: ScoreStage | None = None,
     on_episode: Any = None,
-    guide: Guide | None = None,
     demonstrate: Demonstrate | None = None,
 ) -> Collected:
-    """Play `tasks` groups of rollouts, or fewer if the budget is too small, and at least one.
+    """Play `plan.tasks` groups of rollouts, or fewer if the budget is too small, and at least one.
 
-    If the sampler has a filter (its hook `keep`), further rounds of `tasks` groups are played until `tasks` groups have
-    passed the filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups have passed
-    by then, groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts the groups
-    that were played and are not in the batch, and `groups_filled` counts the groups that fill it.
+    If the sampler has a filter (its hook `keep`), further rounds of `plan.tasks` groups are played until `plan.tasks`
+    groups have passed the filter, until `max_rounds` rounds are played, or until the budget is spent. If too few groups
+    have passed by then, groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts
+    the groups that were played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
     Args:
         player: plays the rollouts.
-        sampler: draws the tasks.
-        entry: the sampler's catalogue entry.
-        tasks: number of groups.
-        copies: `batch.copies` of the recipe, from which the rollout method derives the number of chains per group.
+        plan: how the batch comes about.
         iteration: part of the noise keys.
-        rollout: the rollout method; None plays independent chains.
-        budget: limits of everything that is played, groups that do not pass the filter included.
-        rewards: reward transforms. They are applied before the sampler judges a group, so that the sampler sees the
-            same rewards as credit.
-        reported: names of signals that earlier batches reported; the graph has their columns, with NaN on steps
-            without the signal.
-        scores: the scores of the recipe, which are computed in each round before the reward transforms; None for no
-            scores.
         on_episode: called with each finished record (progress).
-        guide: the guide of the recipe, which may change how chains begin; None for no guide.
         demonstrate: lets the agent's expert play tasks, for a guide that asks for the expert's episodes.
     """
-    keep = entry.hooks.keep
-    rounds = entry.config.max_rounds if keep else 1
+    scores, keep, rounds = plan.scores, plan.sampler_entry.hooks.keep, plan.rounds
     if scores is not None:
         scores.begin(iteration)
-        reported = [*dict.fromkeys([*reported, *scores.names])]
-    group_player = _GroupPlayer(
-        player=player,
-        sampler=sampler,
-        rollout=rollout or resolve(RolloutMethod, {"name": "chain"}),
-        copies=copies,
-        rewards=rewards,
-        reported=reported,
-        scores=scores,
-        on_episode=on_episode,
-        guide=guide,
-        demonstrate=demonstrate,
-    )
+        plan = replace(plan, reported=[*dict.fromkeys([*plan.reported, *scores.names])])
+    group_player = _GroupPlayer(player=player, plan=plan, on_episode=on_episode, demonstrate=demonstrate)
     passed: list[list[EpisodeRecord]] = []  # groups that passed the filter
     spare: list[list[EpisodeRecord]] = []
     spent = Spent()
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
-        while size := spent.room(budget, tasks - len(groups)):
+        while size := spent.room(plan.budget, plan.tasks - len(groups)):
             groups += await group_player.play(size, iteration * rounds + attempt, len(groups), spent)
-        order, graph = leaf_episodes(groups, rewards, reported)
-        sampler.observe(_alone(groups, graph, rewards, reported))
-        varied = groups if keep is None else varied_groups(groups, order, graph, keep(entry.config, graph))
+        order, graph = leaf_episodes(groups, plan.rewards, plan.reported)
+        plan.sampler.observe(_alone(groups, graph, plan))
+        varied = groups if keep is None else varied_groups(groups, order, graph, keep(plan.sampler_entry.config, graph))
         passed += varied
         spare = [group for group in groups if not any(group is v for v in varied)]
-        if len(passed) >= tasks or not spent.room(budget, 1):
+        if len(passed) >= plan.tasks or not spent.room(plan.budget, 1):
             break
-    final_groups = (passed + spare)[:tasks]
+    final_groups = (passed + spare)[: plan.tasks]
     metrics = spent.metrics(len(final_groups), len(passed)) | ({} if scores is None else scores.metrics())
-    return collected(final_groups, metrics, rewards, reported)
+    return collected(final_groups, metrics, plan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,14 +140,8 @@ class _GroupPlayer:
     """Plays groups of one batch; for the attributes see `collect`."""
 
     player: Player
-    sampler: Sampler
-    rollout: Entry[RolloutMethod]
-    copies: int
-    rewards: Sequence[Entry[RewardTransform]]
-    reported: Sequence[str]
-    scores: ScoreStage | None
+    plan: BatchPlan
     on_episode: Any
-    guide: Guide | None
     demonstrate: Demonstrate | None
 
     async def play(self, size: int, number: int, first: int, spent: Spent) -> list[list[EpisodeRecord]]:
@@ -206,39 +157,36 @@ class _GroupPlayer:
         Returns:
             The records of each group.
         """
-        draws = _first_wave(self.sampler, size, self.copies)
-        if self.guide is not None:
-            draws = await guided(self.guide, draws, self.demonstrate)
+        plan, guide, copies = self.plan, self.plan.guide, self.plan.copies
+        draws = _first_wave(plan.sampler, size, copies)
+        if guide is not None:
+            draws = await guided(guide, draws, self.demonstrate)
         batch = Expansion(self.player, draws, iteration=number, first=first, on_episode=self.on_episode)
         records = await self._expand(batch)
-        if isinstance(self.sampler, Allocator):
-            graph = leaf_episodes([records], self.rewards, self.reported).graph
-            left = size * self.copies - batch.begun()
-            batch.next_wave(_checked(batch, self.sampler.further(draws, graph, left), left))
+        if isinstance(plan.sampler, Allocator):
+            graph = leaf_episodes([records], plan.rewards, plan.reported).graph
+            left = size * copies - batch.begun()
+            batch.next_wave(_checked(batch, plan.sampler.further(draws, graph, left), left))
             records += await self._expand(batch)
-        records += await hinted(self.guide, batch, records, self.rollout, self.copies, self.player, self.demonstrate)
+        records += await hinted(guide, batch, records, plan.rollout, copies, self.player, self.demonstrate)
         batch.finish()
-        if self.scores is not None:
-            await score_records(self.scores, records, self.player.limits.fault_share)
-        if self.guide is not None:
-            self.guide.observe(records)
+        if plan.scores is not None:
+            await score_records(plan.scores, records, self.player.limits.fault_share)
+        if guide is not None:
+            guide.observe(records)
         spent.add(batch)
         return [[r for r in records if r.group == group] for group in batch.groups]
 
     async def _expand(self, batch: Expansion) -> list[EpisodeRecord]:
-        found: list[EpisodeRecord] = await self.rollout.hooks.rollout(self.rollout.config, batch, self.copies)
+        rollout = self.plan.rollout
+        found: list[EpisodeRecord] = await rollout.hooks.rollout(rollout.config, batch, self.plan.copies)
         return found
 
 
-def collected(
-    groups: Sequence[Sequence[EpisodeRecord]],
-    metrics: dict[str, float],
-    rewards: Sequence[Entry[RewardTransform]],
-    reported: Sequence[str],
-) -> Collected:
+def collected(groups: Sequence[Sequence[EpisodeRecord]], metrics: dict[str, float], plan: BatchPlan) -> Collected:
     """The batch of these groups, with new group numbers. `metrics` are added to the metrics of its records."""
     records = [record for group in renumbered(groups) for record in group]
-    graph = rescore(with_signals(build_graph(records), reported), rewards)
+    graph = rescore(with_signals(build_graph(records), plan.reported), plan.rewards)
     return Collected(graph=graph, records=records, metrics=batch_metrics(records) | metrics)
 
 
@@ -305,16 +253,11 @@ def leaf_episodes(
     return Leaves(order, expand(graph, paths(graph)) if forked(graph) else graph)
 
 
-def _alone(
-    groups: Sequence[list[EpisodeRecord]],
-    graph: StepGraph,
-    rewards: Sequence[Entry[RewardTransform]],
-    reported: Sequence[str],
-) -> StepGraph:
+def _alone(groups: Sequence[list[EpisodeRecord]], graph: StepGraph, plan: BatchPlan) -> StepGraph:
     """The graph of the chains without a guide's help, from which a sampler learns; `graph` holds all chains."""
     if not graph.has("guided"):
         return graph
-    return leaf_episodes([[r for r in group if not r.guided] for group in groups], rewards, reported).graph
+    return leaf_episodes([[r for r in group if not r.guided] for group in groups], plan.rewards, plan.reported).graph
 
 
 def varied_groups(

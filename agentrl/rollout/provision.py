@@ -11,19 +11,17 @@ groups finish first. Then the same seed gives the same batches.
 
 import asyncio
 import itertools
-import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agentrl.config import Entry
-from agentrl.credit import RewardTransform
+from agentrl.rollout.batch_plan import BatchPlan
 from agentrl.rollout.batches import Collected, collected, leaf_episodes, renumbered, varied_groups
-from agentrl.rollout.expansion import Expansion, RolloutMethod
+from agentrl.rollout.expansion import Expansion
 from agentrl.rollout.faults import stop_on_faults
 from agentrl.rollout.player import Player
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.sampler import Draw, Sampler, SamplerFile
+from agentrl.rollout.sampler import Draw
 
 
 @dataclass(kw_only=True, eq=False)
@@ -65,36 +63,6 @@ class Cost(NamedTuple):
         return Cost(*(a - b for a, b in zip(self, other, strict=True)))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Wanted:
-    """The batch to collect; see `agentrl.rollout.collect`.
-
-    Attributes:
-        tasks: number of groups of the batch.
-        copies: `batch.copies` of the recipe.
-        begin: number of groups in flight when the batch starts, at least `tasks`.
-        iteration: part of the noise keys.
-        version: version of the weights.
-        staleness: largest age, in updates, of the weights with which a group started.
-        keep: do the groups that are left over continue in the next batch? If not, they are cancelled.
-        rollout: the rollout method.
-        rewards, reported: see `collect`.
-        on_episode: called with each finished record.
-    """
-
-    tasks: int
-    copies: int
-    begin: int
-    iteration: int
-    version: int
-    staleness: int
-    keep: bool
-    rollout: Entry[RolloutMethod]
-    rewards: Sequence[Entry[RewardTransform]] = ()
-    reported: Sequence[str] = ()
-    on_episode: Any = None
-
-
 class Provision:
     """The groups in flight (`Flight`), which continue from one batch to the next.
 
@@ -113,18 +81,36 @@ class Provision:
         """Number of groups in flight."""
         return len(self._flights)
 
-    async def batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
-        """The `wanted.tasks` groups that finish first, in the order in which they started.
+    async def batch(
+        self,
+        player: Player,
+        plan: BatchPlan,
+        *,
+        iteration: int,
+        version: int,
+        pauses: bool = False,
+        on_episode: Any = None,
+    ) -> Collected:
+        """The `plan.tasks` groups that finish first, in the order in which they started.
 
         If the sampler has a filter, a new group starts for each group that does not pass the filter, until this batch
-        has started `wanted.begin + (max_rounds - 1) * wanted.tasks` groups. If too few groups pass, groups that did not
-        pass fill the batch.
+        has started `plan.groups_to_begin() + (max_rounds - 1) * plan.tasks` groups. If too few groups pass, groups that
+        did not pass fill the batch.
+
+        Args:
+            player: plays the rollouts.
+            plan: how the batch comes about.
+            iteration: part of the noise keys.
+            version: version of the weights.
+            pauses: whether no group may continue in a next batch.
+            on_episode: called with each finished record.
 
         Raises:
             TooManyFaults: see `Limits.fault_share`.
         """
+        begin = _Begin(self, player, plan, iteration=iteration, version=version, pauses=pauses, on_episode=on_episode)
         try:
-            return await self._batch(player, sampler, entry, wanted)
+            return await self._batch(begin)
         except BaseException:
             await self.cancel()
             raise
@@ -133,60 +119,59 @@ class Provision:
         """Cancel all groups in flight."""
         await self._drop([*self._flights.values()])
 
-    async def _batch(self, player: Player, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted) -> Collected:
+    async def _batch(self, begin: "_Begin") -> Collected:
+        plan = begin.plan
         if not self._flights:
             # A resumed run begins without groups in flight, and numbers its sessions from 0. A run that was not
             # interrupted does the same when no group is in flight, so that both runs have equal numbers.
             self._sessions = itertools.count()
-        stale = [f for f in self._flights.values() if wanted.iteration - f.version > wanted.staleness]
+        stale = [f for f in self._flights.values() if begin.iteration - f.version > plan.staleness]
         lost = await self._drop(stale)
         again = [flight.draw for flight in stale if not flight.again]
-        begin = _Begin(self, player, wanted, _rounds(entry))
-        new = max(0, wanted.begin - self.flying - len(again))
+        new = max(0, begin.in_flight - self.flying - len(again))
         begin(again, again=True)
-        begin(sampler.draw(new))
-        taken, spare = await self._first(sampler, entry, wanted, begin)
+        begin(plan.sampler.draw(new))
+        taken, spare = await self._first(begin)
         done = sorted([*taken, *spare], key=lambda flight: flight.begun)
         played = [record for flight in done for record in flight.batch.played]
         for record in played:
             record.points.clear()
-        stop_on_faults(played, player.limits.fault_share)
+        stop_on_faults(played, begin.player.limits.fault_share)
         seen = renumbered([flight.job.result() for flight in done])
-        sampler.observe(leaf_episodes(seen, wanted.rewards, wanted.reported).graph)
+        plan.sampler.observe(leaf_episodes(seen, plan.rewards, plan.reported).graph)
         left = [*self._flights.values()]
         metrics = {
             "groups_played": len(done),
-            "groups_dropped": max(0, len(done) - wanted.tasks),
-            "groups_filled": max(0, wanted.tasks - len(taken)),
+            "groups_dropped": max(0, len(done) - plan.tasks),
+            "groups_filled": max(0, plan.tasks - len(taken)),
             "groups_left": len(left),
             "left_steps": _mean_steps(left),
             "groups_stale": len(stale),
             "groups_given_up": len(stale) - len(again),
         }
-        cancelled = await self._drop([] if wanted.keep else left)
-        final = sorted((taken + spare)[: wanted.tasks], key=lambda flight: flight.begun)
+        cancelled = await self._drop([] if plan.keeps_leftover else left)
+        final = sorted((taken + spare)[: plan.tasks], key=lambda flight: flight.begun)
         metrics |= self._costs([*done, *left, *stale]) | {"cancelled_tokens": float(lost.tokens + cancelled.tokens)}
-        return collected([flight.job.result() for flight in final], metrics, wanted.rewards, wanted.reported)
+        return collected([flight.job.result() for flight in final], metrics, plan)
 
-    async def _first(
-        self, sampler: Sampler, entry: Entry[SamplerFile], wanted: Wanted, begin: "_Begin"
-    ) -> tuple[list[Flight], list[Flight]]:
+    async def _first(self, begin: "_Begin") -> tuple[list[Flight], list[Flight]]:
         """The groups that finish first and pass the sampler's filter, and the finished groups that do not pass."""
+        plan = begin.plan
         taken: list[Flight] = []
         spare: list[Flight] = []
-        while len(taken) < wanted.tasks and self._flights:
+        while len(taken) < plan.tasks and self._flights:
             self._news.clear()
             done = sorted((f for f in self._flights.values() if f.job.done()), key=lambda flight: flight.begun)
             if not done:
                 await self._news.wait()
-            for flight in done[: wanted.tasks - len(taken)]:
+            for flight in done[: plan.tasks - len(taken)]:
                 del self._flights[flight.begun]
-                if _passes(flight.job.result(), entry, wanted):
+                if _passes(flight.job.result(), plan):
                     taken.append(flight)
                     continue
                 spare.append(flight)
                 if begin.allowed:
-                    begin(sampler.draw(1))
+                    begin(plan.sampler.draw(1))
         return taken, spare
 
     async def _drop(self, flights: Sequence[Flight]) -> Cost:
@@ -217,11 +202,23 @@ class Provision:
 
 
 class _Begin:
-    """Starts groups of one iteration, and numbers them."""
+    """Starts the groups of one batch, and numbers them; for the arguments see `Provision.batch`."""
 
-    def __init__(self, provision: Provision, player: Player, wanted: Wanted, rounds: int) -> None:
-        self._provision, self._player, self._wanted, self._number = provision, player, wanted, 0
-        self._iteration, self._most = wanted.iteration * rounds, wanted.begin + (rounds - 1) * wanted.tasks
+    def __init__(
+        self,
+        provision: Provision,
+        player: Player,
+        plan: BatchPlan,
+        *,
+        iteration: int,
+        version: int,
+        pauses: bool,
+        on_episode: Any,
+    ) -> None:
+        self.player, self.plan, self.iteration = player, plan, iteration
+        self.in_flight = plan.groups_to_begin(pauses=pauses)
+        self._provision, self._version, self._on_episode, self._number = provision, version, on_episode, 0
+        self._most = self.in_flight + (plan.rounds - 1) * plan.tasks
 
     @property
     def allowed(self) -> bool:
@@ -234,39 +231,31 @@ class _Begin:
             self._provision.add(self._one(draw, again))
 
     def _one(self, draw: Draw, again: bool) -> Flight:
-        wanted = self._wanted
+        plan, rollout = self.plan, self.plan.rollout
         batch = Expansion(
-            self._player,
+            self.player,
             [draw],
-            iteration=self._iteration,
+            iteration=self.iteration * plan.rounds,
             first=self._number,
-            on_episode=wanted.on_episode,
+            on_episode=self._on_episode,
             sessions=self._provision._sessions,
             gate=self._provision._gate,
         )
-        play: Callable[[Any, Expansion, int], Awaitable[list[EpisodeRecord]]] = wanted.rollout.hooks.rollout
-        job = asyncio.ensure_future(play(wanted.rollout.config, batch, wanted.copies))
+        play: Callable[[Any, Expansion, int], Awaitable[list[EpisodeRecord]]] = rollout.hooks.rollout
+        job = asyncio.ensure_future(play(rollout.config, batch, plan.copies))
         self._number += 1
-        begun = (wanted.iteration, self._number)
-        return Flight(begun=begun, version=wanted.version, draw=draw, again=again, batch=batch, job=job)
+        begun = (self.iteration, self._number)
+        return Flight(begun=begun, version=self._version, draw=draw, again=again, batch=batch, job=job)
 
 
-def groups_to_begin(tasks: int, provision: float) -> int:
-    """Groups in flight at the beginning of a batch of `tasks` groups."""
-    return math.ceil(tasks * provision)
-
-
-def _rounds(entry: Entry[SamplerFile]) -> int:
-    return entry.config.max_rounds if entry.hooks.keep else 1
-
-
-def _passes(group: list[EpisodeRecord], entry: Entry[SamplerFile], wanted: Wanted) -> bool:
+def _passes(group: list[EpisodeRecord], plan: BatchPlan) -> bool:
     """Does the group pass the sampler's filter?"""
-    if entry.hooks.keep is None:
+    keep = plan.sampler_entry.hooks.keep
+    if keep is None:
         return True
     groups = renumbered([group])
-    order, graph = leaf_episodes(groups, wanted.rewards, wanted.reported)
-    return bool(varied_groups(groups, order, graph, entry.hooks.keep(entry.config, graph)))
+    order, graph = leaf_episodes(groups, plan.rewards, plan.reported)
+    return bool(varied_groups(groups, order, graph, keep(plan.sampler_entry.config, graph)))
 
 
 def _mean_steps(flights: Sequence[Flight]) -> float:

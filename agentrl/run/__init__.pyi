@@ -39,6 +39,7 @@ from .run import (
     open_run as open_run,
 )
 from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
+from .training_batches import OnEpisode as OnEpisode
 from .vocabulary import (
     Vocabulary as Vocabulary,
     read_vocabularies as read_vocabularies,

@@ -54,7 +54,7 @@ def learn(run: Run, played: Played) -> Learned:
         if run.teacher is not None:
             annotated = annotated._replace(graph=run.teacher.read(annotated.graph, played.batch.taught))
         annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
-        run.rollouts.annotated(fresh_part(annotated.graph))
+        run.rollouts.batches.annotated(fresh_part(annotated.graph))
     with watch.phase("credit"):
         graph, charged = charge_kl(annotated, settings.tables.update)
         charged |= reward_metrics(fresh_part(annotated.graph))
@@ -74,7 +74,7 @@ def lesson(run: Run, iteration: int) -> dict[str, float]:
     Returns:
         Metrics whose names begin with `lesson_`; empty if no lesson is due.
     """
-    graph = run.rollouts.lesson()
+    graph = run.rollouts.batches.lesson()
     if graph is None:
         return {}
     shown = {"episodes": float(graph.first.sum())}

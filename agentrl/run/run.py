@@ -186,7 +186,7 @@ class Run:
         Raises:
             ValueError: the verdicts differ too much. The run has been saved.
         """
-        found = self.rollouts.disagreement
+        found = self.rollouts.batches.disagreement
         why = "" if found is None else found.broken()
         if why:
             self.save()
@@ -255,7 +255,7 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
             policies: Policies = LeadingPolicies(settings, words, at, group)
         else:
             policies = Policies(settings, words, at)
-        rollouts.speak(policies.tokenizers)
+        rollouts.inference.speak(policies.tokenizers)
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
@@ -403,6 +403,6 @@ def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequen
     """The notes for the user that are printed before the run starts, each note one time."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
-        lines += template_fit(rollouts.chats[agent.policy], agent.prompt).splitlines()
+        lines += template_fit(rollouts.inference.chats[agent.policy], agent.prompt).splitlines()
     lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env), division_note(rollouts.tasks)]
     return [line for line in dict.fromkeys(lines) if line]

@@ -23,7 +23,7 @@ from agentrl.chat import Chat, build_word_tokenizer
 from agentrl.config import Entry, resolve
 from agentrl.engines import Wordless
 from agentrl.env import EnvironmentFile, Limits, make_pool, prompt_of, tasks_of
-from agentrl.rollout import Player, PolicyActor, Sampler, collect
+from agentrl.rollout import BatchPlan, Player, PolicyActor, Sampler, collect
 from agentrl.run import Loop
 from agentrl.types import Generation, Request
 
@@ -93,9 +93,9 @@ def measure(options: Mapping[str, Any], turns: int, episodes: int, where: str) -
 
     def batch(count: int, iteration: int) -> Any:
         with Loop() as loop:  # a run's own loop, because asyncio.run formats the whole batch as text at its end
-            return loop.run(
-                collect(player, sampler, file, tasks=max(1, count // copies), copies=copies, iteration=iteration)
-            )
+            tasks = max(1, count // copies)
+            plan = BatchPlan(sampler=sampler, sampler_entry=file, tasks=tasks, copies=copies)
+            return loop.run(collect(player, plan, iteration=iteration))
 
     try:
         batch(2 * copies, 0)  # imports, first compilations

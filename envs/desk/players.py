@@ -18,7 +18,7 @@ from agentrl.envs._worded import Careless
 from agentrl.envs.desk.booking_cases import allowed
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL, TRANSFER, Counter, say
 from agentrl.envs.desk.environment import Desk
-from agentrl.envs.desk.retail import REASONS
+from agentrl.envs.desk.retail_records import REASONS
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation
 

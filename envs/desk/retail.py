@@ -4,18 +4,17 @@ Source: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in R
 github.com/sierra-research/tau-bench (MIT). Tables: users, orders, products. As in tau-bench, tools answer with JSON.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentrl.config import resolve
-from agentrl.envs.desk.counter import ASKS, TELL, TRANSFER, Config, Counter, case_of_instruction, say
+from agentrl.envs.desk.counter import Config, case_of_instruction
 from agentrl.envs.desk.retail_cases import write_case
+from agentrl.envs.desk.retail_records import REASONS, RetailRecords, has_items
 from agentrl.envs.desk.taubench import tables
-from agentrl.tool import ToolError, action as tool_action
+from agentrl.tool import ToolError
 from agentrl.tool_env import environment
 
-REASONS = ("no longer needed", "ordered by mistake")
 POLICY = """\
 # Policy of the retail desk
 
@@ -35,7 +34,7 @@ POLICY = """\
 - Make up nothing. Do one thing at a time: call a tool, or speak to the customer."""
 
 
-class Retail(Counter):
+class Retail(RetailRecords):
     """A conversation about orders."""
 
     FINDS = ("find_user_id_by_email", "find_user_id_by_name_zip")
@@ -271,7 +270,7 @@ class Retail(Counter):
             and payment_method_id != order["payment_history"][0]["payment_method_id"]
         ):
             raise ToolError("payment method should be either the original payment method or a gift card")
-        _has_items(order, item_ids, "some item not found")
+        has_items(order, item_ids, "some item not found")
         self._changes(order["user_id"])
         order["status"], order["return_items"] = "return requested", sorted(item_ids)
         order["return_payment_method_id"] = payment_method_id
@@ -323,110 +322,6 @@ class Retail(Counter):
             summary: what the customer wants
         """
         return self._end()
-
-    def _order(self, order_id: str, status: str = "", otherwise: str = "") -> dict[str, Any]:
-        """An order. Raises ToolError with the message `otherwise` if it does not have this status."""
-        order: dict[str, Any] | None = self._data["orders"].get(order_id)
-        if order is None:
-            raise ToolError("order not found")
-        if status and order["status"] != status:
-            raise ToolError(otherwise)
-        return order
-
-    def _own_method(self, order: Mapping[str, Any], payment_method_id: str) -> dict[str, Any]:
-        methods: dict[str, dict[str, Any]] = self._data["users"][order["user_id"]]["payment_methods"]
-        if payment_method_id not in methods:
-            raise ToolError("payment method not found")
-        return methods[payment_method_id]
-
-    def _pay(self, user_id: str, payment_method_id: str, amount: float) -> None:
-        method = self._data["users"][user_id]["payment_methods"][payment_method_id]
-        method["balance"] = round(method["balance"] - amount, 2)
-
-    def _difference(self, order: Mapping[str, Any], item_ids: Sequence[str], new_item_ids: Sequence[str]) -> float:
-        """The prices of the new items minus those of the old ones. Raises ToolError if the exchange is impossible."""
-        for item_id in item_ids:
-            _has_items(order, [item_id] * item_ids.count(item_id), f"{item_id} not found")
-        if len(item_ids) != len(new_item_ids):
-            raise ToolError("the number of items to be exchanged should match")
-        difference = 0.0
-        for old, new in zip(item_ids, new_item_ids, strict=True):
-            item = next(one for one in order["items"] if one["item_id"] == old)
-            variant = self._data["products"][item["product_id"]]["variants"].get(new)
-            if variant is None or not variant["available"]:
-                raise ToolError(f"new item {new} not found or available")
-            difference += variant["price"] - item["price"]
-        return difference
-
-    def _told(self, record: Any) -> str:
-        text = json.dumps(record)
-        self._note(text)
-        return text
-
-    def _told_briefly(self, parts: Sequence[object]) -> str:
-        text = " ".join(map(str, parts))
-        self._note(text)
-        return text
-
-    def _changed(self, order: Mapping[str, Any]) -> str:
-        return f"{order['order_id']} {order['status']}" if self._config.prompt == "compact" else self._told(order)
-
-    def _method(self, method: Mapping[str, Any]) -> str:
-        return f"{method['id']} {method['balance']}" if "balance" in method else str(method["id"])
-
-    def _names(self) -> Sequence[str]:
-        if self._case.published:
-            return ()
-        users = self._data["users"].values()
-        people = [f"{user['name']['first_name']} {user['name']['last_name']}" for user in users]
-        items = [item["item_id"] for order in self._data["orders"].values() for item in order["items"]]
-        methods = [method for user in users for method in user["payment_methods"]]
-        return [
-            *(user["email"] for user in users),
-            *people,
-            *self._data["users"],
-            *self._data["orders"],
-            *items,
-            *methods,
-        ]
-
-    def _calls(self) -> Iterator[str]:
-        seen, users, orders = set(self._seen), self._data["users"], self._data["orders"]
-        if not self._identified:
-            for user in users.values():
-                if user["email"] in seen:
-                    yield tool_action.call("find_user_id_by_email", email=user["email"])
-                first, last = user["name"]["first_name"], user["name"]["last_name"]
-                if f"{first} {last}" in seen:
-                    code = user["address"]["zip"]
-                    yield tool_action.call("find_user_id_by_name_zip", first_name=first, last_name=last, zip=code)
-            return
-        yield tool_action.call("get_user_details", user_id=self._identified)
-        yield from (say(ASKS[what]) for what in ("order", "reason", "item", "payment"))
-        methods = [method for method in users[self._identified]["payment_methods"] if method in seen]
-        for order_id, order in orders.items():
-            if order_id not in seen:
-                continue
-            yield tool_action.call("get_order_details", order_id=order_id)
-            for reason in REASONS:
-                yield tool_action.call("cancel_pending_order", order_id=order_id, reason=reason)
-            for method in methods:
-                change = {"order_id": order_id, "payment_method_id": method}
-                yield tool_action.call("modify_pending_order_payment", **change)
-                for item in order["items"]:
-                    if item["item_id"] in seen:
-                        yield tool_action.call("return_delivered_order_items", **change, item_ids=[item["item_id"]])
-            if order["items"][0]["item_id"] in seen:  # its details were read
-                yield from (
-                    say(TELL.format(value=one)) for one in (order["status"], order["payment_history"][0]["amount"])
-                )
-        yield tool_action.call(TRANSFER, summary="a request")
-
-
-def _has_items(order: Mapping[str, Any], item_ids: Sequence[str], otherwise: str) -> None:
-    owned = [item["item_id"] for item in order["items"]]
-    if any(item_ids.count(one) > owned.count(one) for one in item_ids):
-        raise ToolError(otherwise)
 
 
 def _address(address1: str, address2: str, city: str, state: str, country: str, zip: str) -> dict[str, str]:

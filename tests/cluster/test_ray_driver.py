@@ -137,7 +137,7 @@ def test_a_worker_killed_while_it_plays_leaves_the_graphs_of_an_undisturbed_run(
 
 def slow_down(worker: Worker) -> None:
     """Let every answer of this worker wait, so that it can be killed while it plays."""
-    for engine in worker._rollouts.engines.values():
+    for engine in worker._rollouts.inference.engines.values():
         generate = engine.generate
 
         async def wait(request, generate=generate):

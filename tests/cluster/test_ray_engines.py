@@ -342,7 +342,7 @@ def test_servers_of_a_cluster_answer_as_those_of_this_machine_also_when_one_is_l
     batch, killed, retried = RayRollouts.batch, list[int](), list[int]()
 
     def disturbed(self, iteration, *args, **options):
-        engine = self.engines["policy"]
+        engine = self.inference.engines["policy"]
         if iteration == 2:  # its weights are not those that the servers began with
             actor = engine.servers.servers[1].process.actor
             killed.append(self._ray.get(actor.pid.remote()))

@@ -1,11 +1,13 @@
-"""No function has more than 60 lines without its docstring, and no module more than 500."""
+"""No function has more than 60 lines without its docstring, no module more than 500, no class more than 20 methods."""
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agentrl", "algorithms", "envs", "tools", "benchmarks", "docs", "examples")
-MAX_FUNCTION, MAX_MODULE = 60, 500
+MAX_FUNCTION, MAX_MODULE, MAX_METHODS = 60, 500, 20
+WITH_SMALL_CLASSES = ("agentrl", "algorithms", "envs", "tools")
 
 
 def lines_of_functions(source: str) -> dict[str, int]:
@@ -20,14 +22,41 @@ def lines_of_functions(source: str) -> dict[str, int]:
     return found
 
 
-def modules() -> list[Path]:
-    found = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+def methods_of_classes(source: str) -> dict[str, int]:
+    """Name and line of each class -> its functions, properties and private methods included; inherited ones not."""
+    classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+    return {
+        f"{node.name}:{node.lineno}": sum(isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) for one in node.body)
+        for node in classes
+    }
+
+
+def modules(packages: Sequence[str] = PACKAGES) -> list[Path]:
+    found = [file for package in packages for file in (ROOT / package).rglob("*.py")]
     return [file for file in dict.fromkeys(file.resolve() for file in found) if ".venv" not in file.parts]
 
 
 def test_lines_are_counted_without_the_docstring():
     source = 'def f(\n    a: int,\n) -> int:\n    """One.\n\n    Two.\n    """\n    return a\n\n\nasync def g(): ...\n'
     assert lines_of_functions(source) == {"f:1": 4, "g:11": 1}
+
+
+def test_methods_are_counted_with_properties_and_without_nested_classes():
+    source = (
+        "class A:\n    b = 1\n\n    @property\n    def c(self): ...\n\n    async def _d(self): ...\n\n"
+        "    class E:\n        def f(self): ...\n"
+    )
+    assert methods_of_classes(source) == {"A:1": 2, "E:9": 1}
+
+
+def test_classes_have_few_methods():
+    large = {
+        f"{file.relative_to(ROOT)}:{name}": count
+        for file in modules(WITH_SMALL_CLASSES)
+        for name, count in methods_of_classes(file.read_text()).items()
+        if count > MAX_METHODS
+    }
+    assert large == {}, "split them: one subject per class"
 
 
 def test_functions_and_modules_are_short():

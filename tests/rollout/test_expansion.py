@@ -9,7 +9,7 @@ from agentrl.config import resolve
 from agentrl.credit import resolve_rewards
 from agentrl.env import Limits, make_pool
 from agentrl.graph import CANDIDATE, PROBE
-from agentrl.rollout import Budget, build_graph, collect
+from agentrl.rollout import BatchPlan, Budget, build_graph, collect
 from agentrl.rollout.batches import Spent, batch_metrics, leaf_episodes
 from agentrl.types import Status, Task
 from tests.rollout.playing import entry, player
@@ -73,15 +73,15 @@ def test_how_many_groups_fit_by_hand():
     assert spent.room(Budget(tokens=300), 12) == 0
 
 
-def gather(rollout, *, tasks=12, budget=None, sampler="uniform", seed=3, **options):
+def gather(rollout, *, tasks=12, sampler="uniform", seed=3, **options):
     on = entry()
     some = [Task(key=f"walk/{i}", env="walk", seed=i, params={"goal": 9}) for i in range(40)]
     found = resolve("sampler", {"name": sampler})
     draws = found.hooks.make(found.config, some, 0)
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=4, fault_share=1.0), seed=seed)
-    more = options if budget is None else {"budget": budget, **options}
-    entry_ = resolve("rollout", rollout)
-    return asyncio.run(collect(by, draws, found, tasks=tasks, copies=4, iteration=1, rollout=entry_, **more))
+    method = resolve("rollout", rollout)
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=tasks, copies=4, rollout=method, **options)
+    return asyncio.run(collect(by, plan, iteration=1))
 
 
 @pytest.mark.parametrize("rollout", [{"name": "chain"}, {"name": "tree"}])

@@ -10,7 +10,7 @@ from agentrl.config import resolve
 from agentrl.engines import Wordless
 from agentrl.env import Limits
 from agentrl.env.pool import InlinePool
-from agentrl.rollout import Draw, Provision, Wanted, groups_to_begin
+from agentrl.rollout import BatchPlan, Draw, Provision
 from agentrl.types import Generation, Task
 from tests.rollout.playing import entry, player
 
@@ -62,23 +62,21 @@ class Bench:
         self.policy, self.sampler = Steady(), Listed(goals)
         self.pool = InlinePool(lambda: on.hooks.make(on.config))
         self.player = player(on, self.pool, policy=self.policy, limits=Limits(turns=50, concurrency=concurrency))
-        self.entry = resolve("sampler", {"name": sampler})
-        self.provision, self.begin, self.keep = Provision(concurrency), groups_to_begin(2, provision), keep
-        self.staleness, self.loop = staleness, asyncio.new_event_loop()
-
-    def batch(self, iteration, *, begin=None):
-        self.policy.version = iteration
-        wanted = Wanted(
+        self.provision, self.loop = Provision(concurrency), asyncio.new_event_loop()
+        self.plan = BatchPlan(
+            sampler=self.sampler,
+            sampler_entry=resolve("sampler", {"name": sampler}),
             tasks=2,
             copies=2,
-            begin=self.begin if begin is None else begin,
-            iteration=iteration,
-            version=iteration,
-            staleness=self.staleness,
-            keep=self.keep,
-            rollout=resolve("rollout", {"name": "chain"}),
+            provision=provision,
+            keeps_leftover=keep,
+            staleness=staleness,
         )
-        return self.loop.run_until_complete(self.provision.batch(self.player, self.sampler, self.entry, wanted))
+
+    def batch(self, iteration, *, pauses=False):
+        self.policy.version = iteration
+        batch = self.provision.batch(self.player, self.plan, iteration=iteration, version=iteration, pauses=pauses)
+        return self.loop.run_until_complete(batch)
 
     def close(self):
         self.loop.run_until_complete(self.provision.cancel())
@@ -144,7 +142,7 @@ def test_groups_beyond_the_bound_are_dropped_and_drawn_again_once(make):
 def test_before_a_pause_nothing_is_left(make):
     bench = make([31, 1, 30, 2], keep=True, staleness=3)
     bench.batch(0)
-    last = bench.batch(1, begin=2)
+    last = bench.batch(1, pauses=True)
     assert goals(last) == [31, 31, 30, 30] and bench.provision.flying == 0 and not bench.policy.open_sessions
 
 
@@ -165,6 +163,21 @@ def test_every_group_is_taken_dropped_or_in_flight(make, seed):
     assert bench.sampler.drawn == sum(taken.values()) + given_up + bench.provision.flying
 
 
+@pytest.mark.parametrize(
+    ("provision", "keep", "pauses", "begun"),
+    [
+        (1.0, False, False, 2),
+        (1.25, False, False, 3),  # 2.5 groups, rounded up
+        (2.0, False, True, 4),  # what is left over is cancelled, so a pause changes nothing
+        (2.0, True, False, 4),
+        (2.0, True, True, 2),  # nothing may be left over
+    ],
+)
+def test_groups_in_flight_by_hand(make, provision, keep, pauses, begun):
+    plan = make([1], provision=provision, keep=keep).plan
+    assert plan.groups_to_begin(pauses=pauses) == begun
+
+
 def test_the_same_draws_give_the_same_batches(make):
     def played():
         bench = make(np.random.default_rng(1).integers(1, 20, 99).tolist(), provision=1.5, keep=True, staleness=2)
@@ -182,7 +195,7 @@ def test_provision_1_takes_every_group_as_the_plain_batch_does(make):
 def test_filtered_groups_are_replaced_and_then_filled_up(make):
     bench = make([3] * 100, sampler="dynamic", provision=1.5)
     done = bench.batch(0)  # all copies score 1: no group varies, so every batch is tried and the last one is filled up
-    begun = bench.begin + (bench.entry.config.max_rounds - 1) * 2
+    begun = bench.plan.groups_to_begin() + (bench.plan.rounds - 1) * 2
     assert done.metrics["groups_played"] == bench.sampler.drawn == begun
     assert (done.metrics["groups_filled"], done.metrics["episodes"]) == (2, 4)
 

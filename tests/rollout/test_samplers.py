@@ -9,7 +9,7 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
-from agentrl.rollout import build_graph, collect
+from agentrl.rollout import BatchPlan, build_graph, collect
 from agentrl.rollout.batches import batch_metrics
 from agentrl.types import Status, Task
 from tests.rollout.playing import FAULTY, entry, play_all, player, right
@@ -129,7 +129,8 @@ def gather(name: str, tasks, *, wanted: int, policy=None, turns: int = 2, **opti
     on = entry()
     found, draws = sampler(name, tasks, **options)
     by = player(on, make_pool(on, "inline"), policy=policy, limits=Limits(turns=turns), seed=2)
-    return asyncio.run(collect(by, draws, found, tasks=wanted, copies=4, iteration=5)), draws
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=wanted, copies=4)
+    return asyncio.run(collect(by, plan, iteration=5)), draws
 
 
 def test_a_batch_without_a_filter_is_what_was_drawn():

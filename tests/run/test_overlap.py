@@ -21,6 +21,7 @@ from agentrl.graph import read_graph
 from agentrl.run import Progress
 from agentrl.run.policies import Policies
 from agentrl.run.rollouts import Rollouts
+from agentrl.run.training_batches import Batches
 from agentrl.settings import Settings
 from agentrl.train import train
 from agentrl.train_ahead import Updates, reinforce_ahead
@@ -162,23 +163,23 @@ def test_what_an_update_raises_ends_the_run_and_its_thread(tmp_path, monkeypatch
 
 def test_without_determinism_newer_weights_come_in_the_middle_of_a_batch(tmp_path, monkeypatch):
     # Every batch waits, in its event loop, until the update that runs beside it is done and its weights are loaded.
-    first, loaded = Rollouts._all, Updates._load_newest
+    first, loaded = Batches.play, Updates._load_newest
     news = threading.Event()
 
-    async def wait(self, iteration, on_episode):
+    async def wait(self, player, *, iteration, **options):
         import asyncio
 
         if iteration in (1, 2, 5):  # an update of the batch before runs beside these batches
             while not news.is_set():
                 await asyncio.sleep(0.01)
         news.clear()
-        return await first(self, iteration, on_episode)
+        return await first(self, player, iteration=iteration, **options)
 
     def load(self):
         loaded(self)
         news.set()
 
-    monkeypatch.setattr(Rollouts, "_all", wait)
+    monkeypatch.setattr(Batches, "play", wait)
     monkeypatch.setattr(Updates, "_load_newest", load)
     folder = run(tmp_path, {"run": {"staleness": 1, "deterministic": False}})
     newest = [int(read_graph(folder / f"graphs/{i:06d}.safetensors").columns["version_newest"].max()) for i in (1, 2)]

@@ -54,7 +54,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bool]]
     held, real = list[bool](), training.learn
 
     def learn(run, played):
-        held.extend(engine._runner.store.kv is not None for engine in run.rollouts.engines.values())
+        held.extend(engine._runner.store.kv is not None for engine in run.rollouts.inference.engines.values())
         return real(run, played)
 
     path = tmp_path_factory.mktemp("short") / "tiny.toml"

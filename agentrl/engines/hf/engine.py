@@ -219,11 +219,13 @@ class HfEngine:
                 self._leave(answer)
                 self._kick()
 
-    def _leave(self, answer: Answer) -> asyncio.Future[None]:
-        """Remove the request of `answer`, which no longer waits; returns its future."""
+    def _leave(self, answer: Answer) -> None:
+        """Remove the request of `answer`, and let its caller continue."""
         if answer.request.session in self._open:
             self._idle.add(answer.request.session)
-        return self._waiting.pop(answer)
+        future = self._waiting.pop(answer)
+        if not future.done():  # it is done if the caller was cancelled, or if the engine failed
+            future.set_result(None)
 
     def _ready(self) -> bool:
         return bool(self._waiting) and not (self.deterministic and self._idle)
@@ -258,7 +260,7 @@ class HfEngine:
         logits = self._runner.forward(chunks)
         self.stats.forwards += 1
         self.stats.computed_tokens += sum(len(c.ids) for c in chunks)
-        self._mark(batch)
+        _mark(self._slots, batch)
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
         options = [a.options() for a in batch]
         hot = [a.request.temperature for a in batch]
@@ -276,22 +278,8 @@ class HfEngine:
         for answer, *token in draws:
             answer.accept(*token)
             if answer.finish is not None:
-                self._finish(answer)
+                self._leave(answer)
         self._active = [a for a in self._active if a.finish is None]
-
-    def _finish(self, answer: Answer) -> None:
-        future = self._leave(answer)
-        if not future.done():
-            future.set_result(None)
-
-    def _mark(self, batch: Sequence[Answer]) -> None:
-        """After a forward pass: note that the planned tokens of the batch are computed."""
-        for answer in batch:
-            slot = answer.slot
-            answer.computed = answer.length
-            self._slots.computed[slot] = answer.length
-            version = int(self._slots.version[slot])
-            answer.oldest = version if answer.oldest is None else min(answer.oldest, version)
 
     def _admit(self) -> None:
         """Give waiting requests a slot while slots and the token budget last.
@@ -361,3 +349,13 @@ class HfEngine:
         self._slots.computed[slot] = donor.computed
         self._slots.version[slot] = min(self._slots.version[slot], self._slots.version[donor.slot])
         return donor.computed
+
+
+def _mark(slots: Slots, batch: Sequence[Answer]) -> None:
+    """After a forward pass: note that the planned tokens of the batch are computed."""
+    for answer in batch:
+        slot = answer.slot
+        answer.computed = answer.length
+        slots.computed[slot] = answer.length
+        version = int(slots.version[slot])
+        answer.oldest = version if answer.oldest is None else min(answer.oldest, version)

@@ -11,7 +11,7 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
-from agentrl.rollout import Draw, Expansion, build_graph, collect, play
+from agentrl.rollout import BatchPlan, Draw, Expansion, build_graph, collect, play
 from agentrl.rollout.baselines import ExpertActor
 from agentrl.rollout.hints import reprompt
 from agentrl.types import Status
@@ -85,12 +85,9 @@ def test_failed_groups_get_hinted_chains_beside_their_own():
         return await play(player(on, make_pool(on, "inline"), policy=right(), limits=Limits(turns=4)), tasks)
 
     found = resolve("sampler", {"name": "uniform"})
-    batch = asyncio.run(
-        collect(
-            by, found.hooks.make(found.config, tasks_of(on), 0), found, tasks=2, copies=3, iteration=0,
-            guide=guide(source="expert"), demonstrate=demonstrate,
-        )
-    )  # fmt: skip
+    draws = found.hooks.make(found.config, tasks_of(on), 0)
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=2, copies=3, guide=guide(source="expert"))
+    batch = asyncio.run(collect(by, plan, iteration=0, demonstrate=demonstrate))
     assert sorted(asked) == ["walk/0", "walk/1"]
     hinted = [r for r in batch.records if r.words]
     assert len(hinted) == 4 and len(batch.records) == 10

@@ -10,7 +10,7 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
-from agentrl.rollout import Draw, Opening, OpeningTurn, build_graph, collect, play
+from agentrl.rollout import BatchPlan, Draw, Opening, OpeningTurn, build_graph, collect, play
 from agentrl.rollout.successes import Success
 from agentrl.types import Status
 from tests.rollout.playing import entry, player, right
@@ -37,9 +37,8 @@ def straight(goal: int = 4) -> list:
 def gather(by, on, chosen, demonstrate=None, copies: int = 4, iteration: int = 0):
     found = resolve("sampler", {"name": "uniform"})
     draws = found.hooks.make(found.config, tasks_of(on), 0)
-    return asyncio.run(
-        collect(by, draws, found, tasks=2, copies=copies, iteration=iteration, guide=chosen, demonstrate=demonstrate)
-    )
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=2, copies=copies, guide=chosen)
+    return asyncio.run(collect(by, plan, iteration=iteration, demonstrate=demonstrate))
 
 
 def test_a_chain_begins_in_the_state_to_which_the_opening_leads():
@@ -178,7 +177,8 @@ def test_a_sampler_learns_nothing_from_helped_chains():
     chosen.failed = {"walk/0": 1}
     found = resolve("sampler", {"name": "posterior", "pool": 1})
     draws = found.hooks.make(found.config, tasks_of(on), 0)
-    batch = asyncio.run(collect(by, draws, found, tasks=2, copies=4, iteration=0, guide=chosen))
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=2, copies=4, guide=chosen)
+    batch = asyncio.run(collect(by, plan, iteration=0))
     assert {r.task.key for r in batch.records if r.guided} == {"walk/0"}
     assert [*draws.state_dict()["counts"]] == ["walk/1"]
     assert batch.metrics["guided_share"] == 0.5

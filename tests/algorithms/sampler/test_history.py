@@ -12,7 +12,7 @@ from agentrl.algorithms.sampler import knapsack
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool
 from agentrl.graph import StepGraph
-from agentrl.rollout import Allocator, Draw, Follower, build_graph, collect
+from agentrl.rollout import Allocator, BatchPlan, Draw, Follower, build_graph, collect
 from agentrl.settings import Settings
 from agentrl.types import Task
 from tests.algorithms.credit.steps import chain, graph_of
@@ -95,7 +95,7 @@ def gathered(copies: int, **options):
     found = resolve("sampler", {"name": "knapsack", **options})
     draws = found.hooks.make(found.config, TASKS, 0)
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2))
-    return asyncio.run(collect(by, draws, found, tasks=6, copies=copies, iteration=0))
+    return asyncio.run(collect(by, BatchPlan(sampler=draws, sampler_entry=found, tasks=6, copies=copies), iteration=0))
 
 
 def test_a_batch_has_as_many_chains_as_with_equal_copies_and_begins_with_the_first_wave():
@@ -132,8 +132,10 @@ class Wrong:
 def test_a_wrong_number_of_further_chains_is_refused(short, said):
     on = entry()
     by = player(on, make_pool(on, "inline"), limits=Limits(turns=2))
+    found = resolve("sampler", {"name": "uniform"})
+    plan = BatchPlan(sampler=Wrong(short), sampler_entry=found, tasks=3, copies=3)
     with pytest.raises(ValueError, match=said):
-        asyncio.run(collect(by, Wrong(short), resolve("sampler", {"name": "uniform"}), tasks=3, copies=3, iteration=0))
+        asyncio.run(collect(by, plan, iteration=0))
 
 
 def test_solved_tasks_grow_hotter_and_a_failure_begins_anew():
