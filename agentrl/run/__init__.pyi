@@ -33,7 +33,7 @@ from .progress import (
     Progress as Progress,
     Tally as Tally,
 )
-from .rollouts import OnEpisode as OnEpisode, Rollouts as Rollouts
+from .rollouts import Rollouts as Rollouts
 from .run import (
     Run as Run,
     open_run as open_run,
