@@ -15,8 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, fits, old_keys
-from agentrl.settings.sections import MANY, Tables
-from agentrl.trackers import TrackerFile, options_of
+from agentrl.settings.sections import MANY, Tables, tracker_sections
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
@@ -93,12 +92,13 @@ class Settings:
         """Does a regularizer imitate demonstrations?"""
         return any(entry.hooks.demonstrations for entry in self.regularizers)
 
-    def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
+    def _trackers(self) -> tuple[Entry[Any], ...]:
         """The trackers of [log]; `log.tensorboard` is an older way to name the tracker tensorboard."""
         log = self.tables.log
         to = [*log.to, *(["tensorboard"] if log.tensorboard and "tensorboard" not in log.to else [])]
         return tuple(
-            resolve(TrackerFile, section, f"log.options.{section['name']}") for section in options_of(to, log.options)
+            resolve("tracker", section, f"log.options.{section['name']}")
+            for section in tracker_sections(to, log.options)
         )
 
     def _check_stages(self) -> None:
