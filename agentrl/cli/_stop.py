@@ -17,6 +17,7 @@ from typing import Any
 PATIENCE_S = 3.0  # time for closing, in which repeated signals are ignored
 AGAIN_S = 0.05  # if Python could not raise an interrupt, the signal is sent again after this time
 LAST_S = 10.0  # longest time for the interpreter to end after the sentence; then the process ends even if threads hang
+PARENT_S = 0.5  # interval at which a process looks whether its parent still runs
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -48,6 +49,12 @@ def listen() -> None:
 def on_stop(hint: Callable[[], str]) -> None:
     """Set the function that returns the end of the sentence, such as `; continue with: ...`."""
     _State.hint = staticmethod(hint)
+
+
+def stop_with(pid: int) -> None:
+    """Stop when the parent process `pid` has ended, without a sentence, because the parent prints it."""
+    _State.told = True
+    threading.Thread(target=_await_end, args=(pid,), daemon=True).start()
 
 
 def requested() -> bool:
@@ -86,6 +93,14 @@ def _stop(signum: int, frame: object) -> None:
     if time.monotonic() - _State.at_s > PATIENCE_S:
         _tell()
         os._exit(128 + signum)
+
+
+def _await_end(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_S)
+    os._exit(128 + signal.SIGTERM)  # the main thread waits in a call that no signal interrupts
 
 
 def _tell() -> None:

@@ -15,6 +15,10 @@ from .health import (
     findings as findings,
     read_findings as read_findings,
 )
+from .launcher import (
+    launch as launch,
+    needs_launch as needs_launch,
+)
 from .metrics import (
     Metrics as Metrics,
     Stopwatch as Stopwatch,

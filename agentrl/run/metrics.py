@@ -6,13 +6,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agentrl.files import flush_entries, flush_to_disk, read_jsonl
 from agentrl.run.folder import RunFolder
-from agentrl.trackers import Trackers
 
 PLAYING = ("wait", "rollout")  # phases of the thread that plays, if rollouts run ahead of updates
+
+
+class MetricsSink(Protocol):
+    """What gets every line of metrics, such as the trackers of a run."""
+
+    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
+        """Take the numbers of one line of metrics."""
+
+    def close(self) -> None:
+        """End: no line follows."""
 
 
 class Metrics:
@@ -23,7 +32,7 @@ class Metrics:
         trackers: they get the numbers of every line of metrics; None if the run has no trackers.
     """
 
-    def __init__(self, folder: RunFolder, trackers: Trackers | None = None) -> None:
+    def __init__(self, folder: RunFolder, trackers: MetricsSink | None = None) -> None:
         self._folder = folder
         self.lines = _count(folder.metrics)
         self.timing_lines = _count(folder.timings)
