@@ -1,7 +1,13 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
-from agentrl.cluster import group_of
-from agentrl.run import Played, Progress, Run, learn, open_run, settle
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from os import environ
+from pathlib import Path
+from typing import Any
+
+from agentrl.run import MakePolicies, MakeTrackers, Played, Policies, Progress, Rollouts, Run, learn, open_run, settle
 from agentrl.settings import Settings
 from agentrl.train_ahead import reinforce_ahead
 
@@ -11,17 +17,24 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
 
     Held-out tasks are evaluated at the beginning, after the warm-up, every `eval.every` iterations, and at the end.
 
-    With `learner.processes` above 1, this function starts, watches and ends the other processes. If `cluster.address`
-    is set, they are actors of the cluster. If torchrun has started the processes, only rank 0 calls this function; the
-    other ranks call `agentrl.cluster.follow_torchrun`. The command `agentrl train` calls the right function.
+    With `learner.processes` above 1 and `cluster.address`, this function starts the other processes as actors of the
+    cluster. Without a cluster, the command `agentrl train` or torchrun must have started all processes; only rank 0
+    calls this function, and the other ranks call `agentrl.cluster.follow_torchrun`.
 
     Raises:
-        ValueError: the configuration or the run's folder does not allow the training, or another process of the learner
-            has ended.
+        ValueError: the configuration or the run's folder does not allow the training, `learner.processes` is above 1
+            and nothing has started the other processes, or an actor of the learner has ended.
         TooManyFaults: the share of chains that faults ended is above `limits.fault_share`.
     """
     with progress or Progress() as shown, group_of(settings) as group:
-        run = open_run(settings, resume=resume, progress=shown, group=group)
+        run = open_run(
+            settings,
+            resume=resume,
+            progress=shown,
+            make_policies=policies_of(group),
+            make_rollouts=rollouts_of(settings),
+            make_trackers=trackers_of(settings),
+        )
         try:
             if run.state.stage == "warmup":
                 run.evaluate("start")
@@ -95,3 +108,61 @@ def _due(settings: Settings) -> int:
     batch = settings.tables.batch
     open_end = settings.rollout.name != "chain" or settings.sampler.hooks.keep or batch.tokens or batch.actions
     return 0 if open_end else batch.tasks * batch.copies
+
+
+def group_of(settings: Settings) -> AbstractContextManager[Any]:
+    """The processes of a run's learners: processes of torchrun, actors of [cluster], or None for this process alone.
+
+    Raises:
+        ValueError: the run cannot have these processes on this machine, or nothing has started them.
+    """
+    tables = settings.tables
+    if not tables.learner.divided and "RANK" not in environ:
+        return nullcontext()
+    from agentrl.cluster import LearnerGroup, Place
+
+    if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
+        return LearnerGroup(settings)
+    from agentrl.cluster import RayLearnerGroup  # imports Ray, which is optional
+
+    return RayLearnerGroup(settings)
+
+
+def policies_of(group: Any) -> MakePolicies:
+    """What makes the policies of a run: `Policies` in this process, or policies that the processes of a group share."""
+    if group is None or not group.config.divided:
+        return Policies
+    from agentrl.cluster import LeadingPolicies
+
+    return partial(LeadingPolicies, group=group)
+
+
+def rollouts_of(settings: Settings) -> Callable[[Settings], Rollouts]:
+    """What makes the rollouts of a run: `Rollouts` in this process, or on the workers and engines of [cluster]."""
+    cluster = settings.tables.cluster
+    if not cluster.address or not (cluster.workers or cluster.engines):
+        return Rollouts
+    from agentrl.cluster import RayRollouts  # imports Ray, which is optional
+
+    return RayRollouts
+
+
+def trackers_of(settings: Settings) -> MakeTrackers | None:
+    """What makes the trackers of a run; None if the recipe names no tracker.
+
+    Raises:
+        ValueError: a package that a tracker needs is missing.
+    """
+    if not settings.trackers:
+        return None
+    from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
+
+    check_packages(settings.trackers)
+    name = settings.tables.run.name
+
+    def made(folder: Path, config: Mapping[str, Any], say: Callable[[str], None]) -> Trackers:
+        known, resumed = tracked_id(folder, name)
+        run = Tracked(id=known, name=name, folder=folder, config=config, resumed=resumed)
+        return Trackers(settings.trackers, run, say)
+
+    return made

@@ -22,6 +22,7 @@ PATIENCE_S = 3.0  # time for closing, in which repeated signals are ignored
 AGAIN_S = 0.05  # if Python could not raise an interrupt, the signal is sent again after this time
 LAST_S = 10.0  # longest time for the interpreter to end after the sentence; then the process ends even if threads hang
 MOST_CHARS = 900  # the middle of a longer sentence is left out, such as of one that quotes a long word of the user
+PARENT_S = 0.5  # interval at which a process looks whether its parent still runs
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,6 +64,12 @@ def on_stop(hint: Callable[[], str]) -> None:
     _State.hint = staticmethod(hint)
 
 
+def stop_with(pid: int) -> None:
+    """Stop when the parent process `pid` has ended, without a sentence, because the parent prints it."""
+    _State.told = True
+    threading.Thread(target=_await_end, args=(pid,), daemon=True).start()
+
+
 def requested() -> bool:
     """Has a signal arrived? If so, any error that ends the verb is a consequence of the stop."""
     return _State.signum != 0
@@ -99,6 +106,14 @@ def _stop(signum: int, frame: object) -> None:
     if time.monotonic() - _State.at_s > PATIENCE_S:
         _tell()
         os._exit(128 + signum)
+
+
+def _await_end(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_S)
+    os._exit(128 + signal.SIGTERM)  # the main thread waits in a call that no signal interrupts
 
 
 def _tell() -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrl.cli._parser import Parser
-from agentrl.cli._stop import on_stop
+from agentrl.cli._stop import on_stop, release, stop_with
 from agentrl.config import parse_value
 from agentrl.secret import redacted, scrubbed
 
@@ -65,18 +65,24 @@ def main(words: Sequence[str]) -> int:
     from agentrl.run import check_beginning
 
     stored = (settings.folder / "config.toml").is_file()
-    if os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
+    launcher = os.environ.pop("AGENTRL_LAUNCHER", "")
+    if launcher:
+        stop_with(int(launcher))
+    elif os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
         check_beginning(settings, resume=arguments.resume and stored)
-    from agentrl.cluster import Place, follow_torchrun
+    from agentrl.cluster import Place, follow_torchrun, launch, needs_launch
     from agentrl.rollout import TooManyFaults
     from agentrl.train import train
 
     place = Place.found()
     if place is not None and place.rank:
-        follow_torchrun(settings, place)
+        release()  # a rank above 0 has nothing to close, and may wait for rank 0 in a call that no signal interrupts
+        follow_torchrun(settings)
         return 0
     another = stored and not arguments.resume  # an older run has this name: `train` refuses and does not change it
     on_stop(lambda: "" if another else _how_to_go_on(settings.folder, words))
+    if needs_launch(settings):
+        return launch(settings.tables.learner.processes, ["train", *words])
     try:
         run = train(settings, resume=arguments.resume)
     except TooManyFaults as error:

@@ -1,11 +1,12 @@
+from .launcher import launch as launch, needs_launch as needs_launch
 from .learner_group import (
     LearnerGroup as LearnerGroup,
     Place as Place,
     check_group as check_group,
-    group_of as group_of,
 )
 from .ranks import LeadingPolicies as LeadingPolicies, follow_torchrun as follow_torchrun
 from .ray_driver import RayRollouts as RayRollouts
+from .ray_learners import RayLearnerGroup as RayLearnerGroup
 from .server_actor import (
     ServerActor as ServerActor,
     StartedServer as StartedServer,

@@ -1,41 +1,32 @@
-"""The processes that share a run's learners. Unless torchrun starts them, this module starts, watches and ends them.
+"""The processes that share a run's learners, seen from one of them: its place, the process group, and messages.
 
 Rank 0 is the run itself. The other ranks are followers (`agentrl.cluster.ranks`): they hold their parts of the policies
-and do what rank 0 says. A follower that agentrl starts without [cluster] is a child process in its own session, with a
-pipe from rank 0. The pipe is closed whenever rank 0 ends, also by a kill; the follower then ends too. If a follower
-ends before the run, the run ends with an error.
+and do what rank 0 says. On one machine `agentrl.cluster.launcher` starts the ranks, on a cluster
+`agentrl.cluster.ray_learners`; torchrun starts them on any machines.
 """
 
+import json
 import os
-import re
-import shutil
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from types import FrameType, TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from safetensors.numpy import load as arrays_of, save as bytes_of
 
+from agentrl.credit import Credit, PathCredit
+from agentrl.graph import Paths, StepGraph, graph_from_bytes, graph_to_bytes
 from agentrl.settings import Settings
 from agentrl.trainer import LearnerConfig, Ranks
 
-if TYPE_CHECKING:
-    from agentrl.cluster.ranks import Message
-
-READY = b"ready\n"  # a follower writes this line when it has imported everything
-START_S = 300.0  # seconds that a follower may take to begin
-PATIENCE_S = 5.0  # seconds that a follower may take to end by itself
-STUCK_S = 30.0  # seconds that rank 0 may take to leave a collective operation in which it waits for a lost rank
-BROKEN = re.compile(r"gloo|NCCL|connection (closed|reset)|process group|ProcessGroup|recvValue", re.I)
+ARRAYS = ("advantage", "positive", "negative", "weight", "assigned", "token_advantage", "returns")
+PATIENCE_S = 5.0  # seconds in which the launcher notices that another rank has ended, and ends this rank
 
 
 class Place(NamedTuple):
@@ -65,33 +56,61 @@ class Place(NamedTuple):
         return place
 
 
-class RankLost(KeyboardInterrupt):
-    """Raised on rank 0 because another rank has ended.
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What rank 0 sends to the other ranks.
 
-    A signal handler raises this error in the main thread; `LearnerGroup.check` raises it in the calling thread.
+    Attributes:
+        call: name of a method of `Policies`, or `begin` or `end`.
+        values: further arguments of the method, as JSON values.
+        graph: the graph that is passed to the method; None if the method takes no graph.
+        credit: the credit of this graph; None if the method takes no credit.
     """
+
+    call: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    graph: StepGraph | None = None
+    credit: Credit | None = None
+
+    def encoded(self) -> bytes:
+        """The message as bytes: length of the head (8 bytes), head as JSON, graph, credit."""
+        graph = b"" if self.graph is None else graph_to_bytes(self.graph)
+        credit = b"" if self.credit is None else bytes_of(_arrays(self.credit))
+        head = {"call": self.call, "values": dict(self.values), "graph": len(graph), "credit": len(credit)}
+        text = json.dumps(head).encode()
+        return len(text).to_bytes(8, "little") + text + graph + credit
+
+    @classmethod
+    def decoded(cls, data: bytes) -> "Message":
+        """The message that `encoded` turned into these bytes."""
+        start = 8 + int.from_bytes(data[:8], "little")
+        head = json.loads(data[8:start])
+        middle = start + head["graph"]
+        return cls(
+            call=head["call"],
+            values=head["values"],
+            graph=graph_from_bytes(data[start:middle]) if head["graph"] else None,
+            credit=_credit(arrays_of(data[middle:])) if head["credit"] else None,
+        )
 
 
 class LearnerGroup:
-    """The processes of a run's learners, as a context manager: `start` starts them, and `__exit__` ends them.
+    """The processes of a run's learners, as a context manager: `start` joins them, and `__exit__` leaves them.
 
     Args:
         settings: the run's settings.
 
     Raises:
-        ValueError: the run cannot have these processes on this machine; see `check_group`.
+        ValueError: the run cannot have these processes on this machine (see `check_group`), or nothing has started
+            them.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.config, self.cluster = settings, settings.tables.learner, settings.tables.cluster
         self.place = Place.found()
         self.device = check_group(settings, self.place)
-        self._followers: list[Any] = []
-        self._store: Path | None = None
-        self._lost: Any = None
+        self._check_started()
         self._ranks = Ranks()
-        self._closing = False
-        self._handler: Any = None
 
     def __enter__(self) -> "LearnerGroup":
         return self
@@ -99,181 +118,47 @@ class LearnerGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        broken = any(isinstance(one, RuntimeError | OSError) and BROKEN.search(str(one)) for one in _causes(error))
-        if broken and self._followers:  # wait until a thread has noticed which rank ended
-            self._wait(lambda: self._lost is not None, PATIENCE_S)
-        lost = self._lost
+        if self._ranks.size > 1 and isinstance(error, RuntimeError | OSError):
+            self._await_end()
         self._close(quickly=error is not None)
-        if lost is not None and (broken or isinstance(error, RankLost)):
-            raise ValueError(
-                f"{lost.how_it_ended()}; agentrl ended the other processes; continue with --resume"
-            ) from None
-        if broken and self.place is not None:
-            raise ValueError(
-                f"another process of the learner has ended ({_first_line(error)}): read the end of its output, and "
-                "start torchrun again with --resume"
-            ) from None
 
     def start(self) -> Ranks:
-        """Start the other processes, unless torchrun has started them, and form the process group with them.
+        """Form the process group with the other processes.
 
         Raises:
             ValueError: a process could not begin.
         """
-        if not self.config.divided:
-            return Ranks()
         if self.place is not None and self.place.size > 1:
             self._ranks = joined(self.device, self.place)
-            return self._ranks
-        self._store = Path(tempfile.mkdtemp(prefix="agentrl-ranks-"))
-        size = self.config.processes
-        for rank in range(1, size):
-            self._followers.append(_Follower(rank, size, self._store / "store", self.device))
-        for follower in self._followers:
-            follower.await_ready(START_S)
-        self._look_after_followers()
-        self._ranks = joined(self.device, Place(0, size, 0), self._store / "store")
+        elif self.config.divided:
+            self._ranks = joined(self.device, Place(0, 1, 0), dist.HashStore())  # type: ignore[attr-defined]
         return self._ranks
 
-    def tell(self, message: "Message") -> None:
-        """Send a message to the other ranks, which then carry it out.
-
-        Raises:
-            RankLost: another rank has ended.
-        """
-        self.check()
+    def tell(self, message: Message) -> None:
+        """Send a message to the other ranks, which then carry it out."""
         self._ranks.broadcast(message.encoded())
 
-    def _look_after_followers(self) -> None:
-        """Watch the followers. The thread that trains must call this method.
+    def _check_started(self) -> None:
+        """Raises ValueError if this process was started alone, and the learner needs others."""
+        if self.config.processes > 1 and (self.place is None or self.place.size == 1):
+            raise ValueError(
+                f"learner.processes={self.config.processes} needs as many processes, and this one was started alone: "
+                "train with the command agentrl train, which starts them, or start your program with torchrun"
+            )
 
-        If the calling thread is the main thread, the end of a follower interrupts it. Other threads cannot be
-        interrupted; they notice the end of a follower when they call `check`.
+    def _await_end(self) -> None:
+        """Give the launcher time to end this process with a signal.
+
+        A failed operation of the group may only be the consequence of another rank's end. The launcher then ends this
+        process too, and names the rank that ended first.
         """
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
-        for follower in self._followers:
-            threading.Thread(target=self._watch, args=(follower, threading.get_ident()), daemon=True).start()
-
-    def check(self) -> None:
-        """Raises RankLost if a follower has ended."""
-        if self._lost is not None:
-            raise RankLost
-
-    def _watch(self, follower: Any, main: int) -> None:
-        """Interrupt rank 0 when a follower ends before the run. If rank 0 still runs `STUCK_S` later, end it."""
-        follower.wait()
-        if self._closing:
-            return
-        self._lost = self._lost or follower
-        time.sleep(1.0)  # rank 0 may be about to end for the same reason, with a message of its own
-        if not self._closing and self._handler is not None:
-            signal.pthread_kill(main, signal.SIGUSR1)
-        if not self._wait(lambda: self._closing, STUCK_S):
-            print(f"agentrl: {follower.how_it_ended()}; the run was ended", file=sys.stderr, flush=True)
-            os._exit(2)  # a collective operation on a GPU does not notice that a rank is gone
-
-    @staticmethod
-    def _wait(condition: Any, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.05)
-        return True
+        time.sleep(PATIENCE_S)
 
     def _close(self, *, quickly: bool) -> None:
-        """End the followers and leave the process group, without waiting for the followers if `quickly`."""
-        self._closing = True
-        for follower in self._followers:
-            follower.end(0.0 if quickly else PATIENCE_S)
+        """Leave the process group; `quickly` after an error, when a GPU may still wait for a lost rank."""
         if dist.is_initialized() and (not quickly or self.device.type == "cpu"):
             with suppress(RuntimeError):
                 dist.destroy_process_group()
-        if self._handler is not None:
-            signal.signal(signal.SIGUSR1, self._handler)
-        if self._store is not None:
-            shutil.rmtree(self._store, ignore_errors=True)
-
-
-class _Follower:
-    """A rank above 0 on this machine."""
-
-    def __init__(self, rank: int, size: int, store: Path, device: torch.device) -> None:
-        self.rank = rank
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentrl.cluster.ranks", str(store), str(rank), str(size), device.type],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            start_new_session=True,  # Ctrl-C then reaches only rank 0, which ends the other ranks
-        )
-
-    def await_ready(self, seconds: float) -> None:
-        """Wait until the follower has imported everything.
-
-        Raises:
-            ValueError: the follower ended before it was ready, or was not ready in `seconds`.
-        """
-        assert self.process.stdout is not None
-        watch = threading.Timer(seconds, self.process.kill)
-        watch.start()
-        ready = self.process.stdout.readline()
-        watch.cancel()
-        if ready != READY:
-            self.process.wait()
-            raise ValueError(self.how_it_ended())
-
-    def wait(self) -> None:
-        """Wait until the process ends."""
-        self.process.wait()
-
-    def how_it_ended(self) -> str:
-        """Text for a message: the signal that killed the follower, its last line of errors, or its exit code."""
-        code = self.process.poll()
-        if code is not None and code < 0:
-            with suppress(ValueError):
-                return f"process {self.rank} of the learner was killed by {signal.Signals(-code).name}"
-        self._errors.seek(0)
-        lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        words = f": {lines[-1][:400]}" if lines else f" with exit code {code}"
-        return f"process {self.rank} of the learner ended{words}"
-
-    def end(self, seconds: float) -> None:
-        """Wait at most `seconds` for the follower to end, then close the pipe.
-
-        A follower that still runs 1 s later is killed.
-        """
-        assert self.process.stdin is not None and self.process.stdout is not None
-        if seconds:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(seconds)
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        self._errors.close()
-
-
-def group_of(settings: Settings) -> LearnerGroup:
-    """The processes of a run's learners: child processes, processes of torchrun, or actors of [cluster].
-
-    Raises:
-        ValueError: the run cannot have these processes on this machine; see `check_group`.
-    """
-    tables = settings.tables
-    if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
-        return LearnerGroup(settings)
-    from agentrl.cluster.ray_learners import RayLearnerGroup  # imports Ray, which is optional
-
-    return RayLearnerGroup(settings)
 
 
 def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool = True) -> Ranks:
@@ -282,20 +167,20 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
     Args:
         device: the device on which this rank computes.
         place: this rank's place.
-        store: the place where the ranks find each other: a file on this machine or a store of torch. If it is None,
-            torchrun's environment variables name the place.
-        alone: whether all ranks are on this machine; without a store, this argument is not read.
+        store: the store of torch in which the ranks find each other. If it is None, torchrun's environment variables
+            name the store.
+        alone: whether all ranks are on this machine; without a store, torchrun's variables say this.
     """
     if device.type == "cuda":
         torch.cuda.set_device(place.local)
-    if store is not None and alone and any(name == "lo" for _, name in socket.if_nameindex()):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
+    if store is None:
+        alone = os.environ.get("LOCAL_WORLD_SIZE") == str(place.size)
+    if alone and any(name == "lo" for _, name in socket.if_nameindex()):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if store is None:
         dist.init_process_group(backend)
     else:
-        if isinstance(store, Path):
-            store = dist.FileStore(str(store), place.size)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size)
     return Ranks(grouped=True)
 
@@ -377,16 +262,33 @@ def _device(settings: Settings) -> torch.device:
         raise ValueError(f"model.device is {name!r}: use auto, cpu, cuda or cuda:N") from None
 
 
-def _raise_lost(signum: int, frame: FrameType | None) -> None:
-    raise RankLost
+def _arrays(credit: Credit) -> dict[str, np.ndarray]:
+    """The arrays of a credit that an update reads, by name."""
+    found = {name: getattr(credit, name) for name in ARRAYS if getattr(credit, name) is not None}
+    found |= {f"part/{name}": x for name, x in credit.parts.items()}
+    found |= {f"token_part/{name}": x for name, x in credit.token_parts.items()}
+    if credit.on_paths is not None:
+        on, positive, negative, weight = credit.on_paths
+        paths = {"row": on.row, "leaf": on.leaf, "positive": positive, "negative": negative, "weight": weight}
+        found |= {f"path/{name}": x for name, x in paths.items()}
+    return {name: np.ascontiguousarray(x) for name, x in found.items()}
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then the error that caused it (`__cause__`), and so on."""
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _first_line(error: BaseException | None) -> str:
-    return " ".join(str(error).split())[:120]
+def _credit(arrays: Mapping[str, np.ndarray]) -> Credit:
+    named: dict[str, dict[str, np.ndarray]] = {"": {}, "part": {}, "token_part": {}, "path": {}}
+    for name, x in arrays.items():
+        kind, _, rest = name.partition("/") if "/" in name else ("", "", name)
+        named[kind][rest] = x
+    path, columns = named["path"], named[""]
+    return Credit(
+        advantage=columns.pop("advantage"),
+        positive=columns.pop("positive"),
+        negative=columns.pop("negative"),
+        weight=columns.pop("weight"),
+        assigned=columns.pop("assigned"),
+        token_advantage=columns.pop("token_advantage", None),
+        returns=columns.pop("returns", None),
+        parts=named["part"],
+        token_parts=named["token_part"],
+        on_paths=PathCredit(Paths(path.pop("row"), path.pop("leaf")), **path) if path else None,
+    )

@@ -2,69 +2,22 @@
 
 Rank 0 sends messages, and every rank calls the named method of `Policies` on its parts. A message holds the name of the
 method, small values as JSON and, if the method needs them, a graph and its credit as arrays. Nothing in a message is
-code. agentrl starts a rank with `python -m agentrl.cluster.ranks STORE RANK SIZE DEVICE`.
+code.
 """
 
-import json
-import os
-import sys
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import load as arrays_of, save as bytes_of
 
-from agentrl.cluster.learner_group import READY, LearnerGroup, Place, joined
-from agentrl.credit import Credit, PathCredit
-from agentrl.graph import Paths, StepGraph, graph_from_bytes, graph_to_bytes
+from agentrl.cluster.learner_group import LearnerGroup, Message
+from agentrl.credit import Credit
+from agentrl.graph import StepGraph
 from agentrl.model import Weights
 from agentrl.run import Policies, Stored, Vocabulary
 from agentrl.settings import Settings
 from agentrl.trainer import Annotated, Ranks
-
-ARRAYS = ("advantage", "positive", "negative", "weight", "assigned", "token_advantage", "returns")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """What rank 0 sends to the other ranks.
-
-    Attributes:
-        call: name of a method of `Policies`, or `begin` or `end`.
-        values: further arguments of the method, as JSON values.
-        graph: the graph that is passed to the method; None if the method takes no graph.
-        credit: the credit of this graph; None if the method takes no credit.
-    """
-
-    call: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    graph: StepGraph | None = None
-    credit: Credit | None = None
-
-    def encoded(self) -> bytes:
-        """The message as bytes: length of the head (8 bytes), head as JSON, graph, credit."""
-        graph = b"" if self.graph is None else graph_to_bytes(self.graph)
-        credit = b"" if self.credit is None else bytes_of(_arrays(self.credit))
-        head = {"call": self.call, "values": dict(self.values), "graph": len(graph), "credit": len(credit)}
-        text = json.dumps(head).encode()
-        return len(text).to_bytes(8, "little") + text + graph + credit
-
-    @classmethod
-    def decoded(cls, data: bytes) -> "Message":
-        """The message that `encoded` turned into these bytes."""
-        start = 8 + int.from_bytes(data[:8], "little")
-        head = json.loads(data[8:start])
-        middle = start + head["graph"]
-        return cls(
-            call=head["call"],
-            values=head["values"],
-            graph=graph_from_bytes(data[start:middle]) if head["graph"] else None,
-            credit=_credit(arrays_of(data[middle:])) if head["credit"] else None,
-        )
 
 
 class LeadingPolicies(Policies):
@@ -72,7 +25,7 @@ class LeadingPolicies(Policies):
 
     Args:
         settings, vocabularies, at: see `Policies`.
-        group: the processes that share the policies; this class starts them.
+        group: the processes that share the policies; this class calls its `start`.
     """
 
     def __init__(
@@ -139,10 +92,10 @@ def follow(ranks: Ranks) -> None:
             carry_out(policies, message)
 
 
-def follow_torchrun(settings: Settings, place: Place) -> None:
+def follow_torchrun(settings: Settings) -> None:
     """Call `follow` in a process that torchrun started as a rank above 0."""
     with LearnerGroup(settings) as group:
-        follow(joined(group.device, place))
+        follow(group.start())
 
 
 def begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
@@ -183,55 +136,3 @@ def carry_out(policies: Policies, message: Message) -> None:
             policies.end_with(values["updates"])
         case unknown:
             raise AssertionError(f"no such call: {unknown}")
-
-
-def _arrays(credit: Credit) -> dict[str, np.ndarray]:
-    """The arrays of a credit that an update reads, by name."""
-    found = {name: getattr(credit, name) for name in ARRAYS if getattr(credit, name) is not None}
-    found |= {f"part/{name}": x for name, x in credit.parts.items()}
-    found |= {f"token_part/{name}": x for name, x in credit.token_parts.items()}
-    if credit.on_paths is not None:
-        on, positive, negative, weight = credit.on_paths
-        paths = {"row": on.row, "leaf": on.leaf, "positive": positive, "negative": negative, "weight": weight}
-        found |= {f"path/{name}": x for name, x in paths.items()}
-    return {name: np.ascontiguousarray(x) for name, x in found.items()}
-
-
-def _credit(arrays: Mapping[str, np.ndarray]) -> Credit:
-    named: dict[str, dict[str, np.ndarray]] = {"": {}, "part": {}, "token_part": {}, "path": {}}
-    for name, x in arrays.items():
-        kind, _, rest = name.partition("/") if "/" in name else ("", "", name)
-        named[kind][rest] = x
-    path, columns = named["path"], named[""]
-    return Credit(
-        advantage=columns.pop("advantage"),
-        positive=columns.pop("positive"),
-        negative=columns.pop("negative"),
-        weight=columns.pop("weight"),
-        assigned=columns.pop("assigned"),
-        token_advantage=columns.pop("token_advantage", None),
-        returns=columns.pop("returns", None),
-        parts=named["part"],
-        token_parts=named["token_part"],
-        on_paths=PathCredit(Paths(path.pop("row"), path.pop("leaf")), **path) if path else None,
-    )
-
-
-def _end_with_the_leader() -> None:
-    """End this process when the pipe from rank 0 is closed, because rank 0 has then ended."""
-    sys.stdin.buffer.read()
-    os._exit(0)
-
-
-def main(words: list[str]) -> None:
-    """Run as a rank that agentrl started. `words` are STORE, RANK, SIZE and DEVICE of the command line."""
-    threading.Thread(target=_end_with_the_leader, daemon=True).start()
-    store, rank, size, device = words
-    sys.stdout.buffer.write(READY)
-    sys.stdout.buffer.flush()
-    place = Place(int(rank), int(size), int(rank))
-    follow(joined(torch.device(device), place, Path(store)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -9,33 +9,63 @@ If a rank ends, or its machine is lost, the run ends with an error. `--resume` c
 """
 
 import os
+import signal
+import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from types import FrameType, TracebackType
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from agentrl.cluster.learner_group import START_S, LearnerGroup, Place, joined
+from agentrl.cluster.learner_group import PATIENCE_S, LearnerGroup, Message, Place, joined
+from agentrl.cluster.ranks import begun, carry_out
 from agentrl.cluster.ray_cluster import Holder, Room, connect, first_line, release, room
 from agentrl.run import Policies
+from agentrl.settings import Settings
 from agentrl.trainer import Ranks
 
-if TYPE_CHECKING:
-    from agentrl.cluster.ranks import Message
+START_S = 300.0  # seconds that an actor may take to begin
+STUCK_S = 30.0  # seconds that rank 0 may take to leave a collective operation in which it waits for a lost rank
+
+
+class RankLost(KeyboardInterrupt):
+    """Raised on rank 0 because another rank has ended.
+
+    A signal handler raises this error in the main thread; `RayLearnerGroup.tell` raises it in the calling thread.
+    """
 
 
 class RayLearnerGroup(LearnerGroup):
-    """See `LearnerGroup`; the followers are actors.
+    """See `LearnerGroup`; the other ranks are actors that this class starts, watches and ends.
 
     Raises:
         ValueError: Ray is not installed, cannot be started or reached, or lacks resources for the processes.
     """
 
-    _ray: Any = None
-    _room: Room | None = None
-    _holder: Any = None
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._ray: Any = None
+        self._room: Room | None = None
+        self._holder: Any = None
+        self._followers: list[_RayFollower] = []
+        self._lost: _RayFollower | None = None
+        self._closing = threading.Event()
+        self._noticed = threading.Event()
+        self._handler: Any = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        consequence = isinstance(error, RankLost | RuntimeError | OSError)
+        super().__exit__(kind, error, trace)
+        if self._lost is not None and consequence:
+            raise ValueError(
+                f"{self._lost.how_it_ended()}; agentrl ended the other processes; continue with --resume"
+            ) from None
 
     def start(self) -> Ranks:
         """See `LearnerGroup`."""
@@ -50,19 +80,24 @@ class RayLearnerGroup(LearnerGroup):
             for rank in range(1, size):
                 actor = self._actor(FollowingActor, rank).remote(rank, *where)
                 self._followers.append(_RayFollower(self._ray, actor, rank))
-            self._look_after_followers()
+            self._watch_all()
             card = self._card()
-            ranks = joined(self.device, Place(0, size, card), store, alone=cluster.address == "local")
+            self._ranks = joined(self.device, Place(0, size, card), store, alone=cluster.address == "local")
             for follower in self._followers:
                 follower.await_ready(START_S)
-            return ranks
+            return self._ranks
         except BaseException:
             self._leave()
             raise
 
-    def tell(self, message: "Message") -> None:
-        """See `LearnerGroup`. The graph and the credit go through Ray's object store."""
-        self.check()
+    def tell(self, message: Message) -> None:
+        """See `LearnerGroup`. The graph and the credit go through Ray's object store.
+
+        Raises:
+            RankLost: another rank has ended.
+        """
+        if self._lost is not None:
+            raise RankLost
         graph, credit = (None if one is None else self._ray.put(one) for one in (message.graph, message.credit))
         for follower in self._followers:
             follower.actor.carry_out.remote(message.call, dict(message.values), graph, credit)
@@ -92,8 +127,45 @@ class RayLearnerGroup(LearnerGroup):
         groups = {"concurrency_groups": {"watch": 1}} if kind is FollowingActor else {}
         return self._ray.remote(**options, **groups)(kind)
 
+    def _check_started(self) -> None:
+        """Nothing to check: this class starts the other ranks."""
+
+    def _watch_all(self) -> None:
+        """Watch the actors. The thread that trains must call this method.
+
+        If the calling thread is the main thread, the end of an actor interrupts it. Other threads cannot be
+        interrupted; they notice the end of an actor in the next `tell`.
+        """
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGUSR1, _raise_lost)
+        for follower in self._followers:
+            threading.Thread(target=self._watch, args=(follower, threading.get_ident()), daemon=True).start()
+
+    def _watch(self, follower: "_RayFollower", main: int) -> None:
+        """Interrupt rank 0 when an actor ends before the run. If rank 0 still runs `STUCK_S` later, end it."""
+        follower.wait()
+        if self._closing.is_set():
+            return
+        self._lost = self._lost or follower
+        self._noticed.set()
+        time.sleep(1.0)  # rank 0 may be about to end for the same reason, with a message of its own
+        if not self._closing.is_set() and self._handler is not None:
+            signal.pthread_kill(main, signal.SIGUSR1)
+        if not self._closing.wait(STUCK_S):
+            print(f"agentrl: {follower.how_it_ended()}; the run was ended", file=sys.stderr, flush=True)
+            os._exit(2)  # a collective operation on a GPU does not notice that a rank is gone
+
+    def _await_end(self) -> None:
+        """Give the watching threads time to notice which actor has ended."""
+        self._noticed.wait(PATIENCE_S)
+
     def _close(self, *, quickly: bool) -> None:
+        self._closing.set()
+        for follower in self._followers:
+            follower.end(0.0 if quickly else PATIENCE_S)
         super()._close(quickly=quickly)
+        if self._handler is not None:
+            signal.signal(signal.SIGUSR1, self._handler)
         self._leave()
 
     def _leave(self) -> None:
@@ -159,9 +231,7 @@ class FollowingActor:
         self._ranks = joined(torch.device(device), Place(rank, size, 0), store, alone=alone)
 
     def carry_out(self, call: str, values: dict[str, Any], graph: Any, credit: Any) -> None:
-        """Call the method of `Policies` that rank 0 names; see `agentrl.cluster.ranks.Message`."""
-        from agentrl.cluster.ranks import Message, begun, carry_out
-
+        """Call the method of `Policies` that rank 0 names, with these arguments; see `Message`."""
         try:
             if call == "begin":
                 self._policies = begun(values, self._ranks)
@@ -181,3 +251,7 @@ class FollowingActor:
         """Wait until a call fails, then return the first line of its error. If no call fails, the wait never ends."""
         self._failed.wait()
         return self._words
+
+
+def _raise_lost(signum: int, frame: FrameType | None) -> None:
+    raise RankLost

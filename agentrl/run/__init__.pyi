@@ -20,6 +20,7 @@ from .holder import is_alive as is_alive, read_holder as read_holder
 from .iteration import Learned as Learned, Played as Played, learn as learn, settle as settle
 from .metrics import (
     Metrics as Metrics,
+    MetricsSink as MetricsSink,
     Stopwatch as Stopwatch,
     finite_number as finite_number,
     read_metrics as read_metrics,
@@ -35,6 +36,8 @@ from .progress import (
 )
 from .rollouts import Rollouts as Rollouts
 from .run import (
+    MakePolicies as MakePolicies,
+    MakeTrackers as MakeTrackers,
     Run as Run,
     open_run as open_run,
 )

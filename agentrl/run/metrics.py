@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from agentrl.files import flush_entries, flush_to_disk, write_atomically
 from agentrl.run.folder import RunFolder
-from agentrl.trackers import Trackers
 
 PLAYING = ("wait", "rollout")  # phases of the thread that plays, if rollouts run ahead of updates
 
@@ -118,6 +117,16 @@ def rewind(folder: RunFolder, lines: int, timing_lines: int) -> None:
         write_atomically(path, b"".join(line + b"\n" for line in whole))
 
 
+class MetricsSink(Protocol):
+    """What gets every line of metrics, such as the trackers of a run."""
+
+    def log(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
+        """Take the numbers of one line of metrics."""
+
+    def close(self) -> None:
+        """End: no line follows."""
+
+
 class Metrics:
     """Writes `metrics.jsonl` and `timings.jsonl`. With `run.deterministic`, the same seed gives the same metrics.
 
@@ -126,7 +135,7 @@ class Metrics:
         trackers: they get the numbers of every line of metrics; None if the run has no trackers.
     """
 
-    def __init__(self, folder: RunFolder, trackers: Trackers | None = None) -> None:
+    def __init__(self, folder: RunFolder, trackers: MetricsSink | None = None) -> None:
         self._folder = folder
         self.lines = _count(folder.metrics)
         self.timing_lines = _count(folder.timings)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl.cluster import LeadingPolicies, LearnerGroup
 from agentrl.credit import Credit
 from agentrl.env import kind_of
 from agentrl.evaluate import Finding
@@ -23,7 +22,7 @@ from agentrl.run.checks import division_note, leak_note, leaves_report
 from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
-from agentrl.run.metrics import Metrics, Stopwatch, check_lines, read_metrics, rewind
+from agentrl.run.metrics import Metrics, MetricsSink, Stopwatch, check_lines, read_metrics, rewind
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
@@ -32,10 +31,15 @@ from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import template_fit
-from agentrl.trackers import Tracked, Trackers, check_packages, tracked_id
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that reports hold and metrics.jsonl does not
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+MakePolicies = Callable[[Settings, Mapping[str, Vocabulary], Path | None], Policies]
+"""Makes the policies that learn, from the arguments of `Policies`."""
+
+MakeTrackers = Callable[[Path, Mapping[str, Any], Callable[[str], None]], MetricsSink]
+"""Makes the trackers, from the run's folder, the configuration to show, and a function that prints a sentence."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -217,7 +221,15 @@ def _due(every: int, done: int) -> bool:
     return bool(every) and done % every == 0
 
 
-def open_run(settings: Settings, *, resume: bool, progress: Progress, group: LearnerGroup | None = None) -> Run:
+def open_run(
+    settings: Settings,
+    *,
+    resume: bool,
+    progress: Progress,
+    make_policies: MakePolicies = Policies,
+    make_rollouts: Callable[[Settings], Rollouts] = Rollouts,
+    make_trackers: MakeTrackers | None = None,
+) -> Run:
     """A new run, or a run that continues from its last checkpoint.
 
     The tasks and the folder are checked first, then the models are made, and only then files are written. So a mistake
@@ -227,19 +239,20 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         settings: settings of the run.
         resume: whether to continue from the last checkpoint, if there is one.
         progress: prints what the user sees.
-        group: the processes of the learners, if the learners are divided over processes.
+        make_policies: makes the policies that learn; by default, in this process.
+        make_rollouts: makes the rollouts; by default, in this process.
+        make_trackers: makes the trackers; by default, there are none.
 
     Raises:
         ValueError: the run cannot begin or continue with this configuration and this run folder.
     """
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
-    check_packages(settings.trackers)
     tables = settings.tables
     if tables.run.threads:
         torch.set_num_threads(tables.run.threads)
     torch.manual_seed(tables.run.seed)
-    rollouts = _rollouts(settings)
+    rollouts = make_rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
     try:
@@ -249,12 +262,9 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
         fitting = settings if at is not None else fitted(settings, words)
         if fitting is not settings:
             rollouts.close()
-            settings, rollouts = fitting, _rollouts(fitting)
+            settings, rollouts = fitting, make_rollouts(fitting)
             rollouts.scores.prepare()
-        if group is not None and group.config.divided:
-            policies: Policies = LeadingPolicies(settings, words, at, group)
-        else:
-            policies = Policies(settings, words, at)
+        policies = make_policies(settings, words, at)
         rollouts.inference.speak(policies.tokenizers)
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
@@ -264,7 +274,8 @@ def open_run(settings: Settings, *, resume: bool, progress: Progress, group: Lea
             progress.say(f"continuing from {at}: {state.stage} step {state.step}")
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)
-        metrics = Metrics(folder, _trackers(settings, folder.path, progress))
+        trackers = None if make_trackers is None else make_trackers(folder.path, settings.shown(), progress.say)
+        metrics = Metrics(folder, trackers)
         health = Health(read_metrics(folder.metrics).rows)
         health.note(decided_before(folder.health, version))
         rollouts.load(policies.weights(), version)
@@ -327,25 +338,6 @@ def _open_folder(
     if at is None and folder.metrics.exists():
         progress.say(f"{folder.path} was stopped before its first checkpoint: the run starts from the beginning")
     rewind(folder, state.metric_lines, state.timing_lines)
-
-
-def _rollouts(settings: Settings) -> Rollouts:
-    """The rollouts of a run: in this process, or on the workers and engines of [cluster]."""
-    cluster = settings.tables.cluster
-    if not cluster.address or not (cluster.workers or cluster.engines):
-        return Rollouts(settings)
-    from agentrl.cluster import RayRollouts  # imports Ray, which is optional
-
-    return RayRollouts(settings)
-
-
-def _trackers(settings: Settings, folder: Path, progress: Progress) -> Trackers | None:
-    if not settings.trackers:
-        return None
-    name = settings.tables.run.name
-    known, resumed = tracked_id(folder, name)
-    run = Tracked(id=known, name=name, folder=folder, config=settings.shown(), resumed=resumed)
-    return Trackers(settings.trackers, run, progress.say)
 
 
 def completed(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:

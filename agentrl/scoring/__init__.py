@@ -2,6 +2,7 @@
 
 from agentrl.scoring.chains import Chain, Turn, chains_of
 from agentrl.scoring.entry import (
+    Desk,
     Paid,
     ScoreFault,
     ScoreFile,
@@ -11,7 +12,7 @@ from agentrl.scoring.entry import (
     Speaker,
     resolve_scores,
 )
-from agentrl.scoring.paid_calls import BudgetSpent, Desk, PaidAnswers
+from agentrl.scoring.paid_calls import BudgetSpent, PaidAnswers
 from agentrl.scoring.second_judge import Disagreement
 from agentrl.scoring.stage import Scored, ScoreStage
 

@@ -10,9 +10,9 @@ a model or another paid service asks through the `Desk`, an argument of the call
 paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -20,9 +20,6 @@ from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import Entry, resolve
 from agentrl.scoring.chains import Chain
 from agentrl.types import EnvFault, Generation, Message
-
-if TYPE_CHECKING:
-    from agentrl.scoring.paid_calls import Desk
 
 Signals = Mapping[str, float | Sequence[float]]
 """The signals of one chain, by name: one number for the last step, or one number per step (NaN: no signal there)."""
@@ -57,6 +54,10 @@ class Paid:
     price: float = 0.0
 
 
+Ask = Callable[[], Awaitable[Paid]]
+"""Asks a question and pays for the answer."""
+
+
 class Speaker(Protocol):
     """A policy of the run, which a score may ask.
 
@@ -71,10 +72,43 @@ class Speaker(Protocol):
         ...
 
 
+class Desk(Protocol):
+    """What a scorer may use: paid answers and policies of the run.
+
+    Attributes:
+        entry: name of the score and its options, as JSON values. A scorer whose answers depend on `entry` must put it
+            into the `values` of each question, because the key of a question is the hash of `values` alone.
+    """
+
+    @property
+    def entry(self) -> Mapping[str, Any]: ...
+
+    async def answer(self, values: Mapping[str, Any], ask: Ask) -> Any:
+        """The answer to a question, from the cache or paid for.
+
+        Args:
+            values: everything that the answer depends on, as JSON values.
+            ask: asks the question and pays. `ask` is not called if the answer is known or already under way.
+        """
+        ...
+
+    def count(self, name: str, value: float) -> None:
+        """Add a value to the mean that metrics report as `score_NAME`."""
+        ...
+
+    def speaker(self, agent: str) -> Speaker:
+        """The policy of an agent of the recipe.
+
+        Raises:
+            ValueError: the agent has no policy here, because the models of the run are not loaded.
+        """
+        ...
+
+
 class Scorer(Protocol):
     """Scores chains. Many calls of `score` run at once."""
 
-    async def score(self, chains: Sequence[Chain], desk: "Desk") -> Sequence[Signals | EnvFault]:
+    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals | EnvFault]:
         """For each chain, in order: its signals, or a fault if this chain cannot be scored.
 
         `chains` holds one chain, or with `SCOPE = "group"` all chains of a group that the scored agent played.

@@ -8,17 +8,15 @@ resumed reports the same costs as an uninterrupted run. The costs of a run are t
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentrl.files import read_jsonl
-from agentrl.scoring.entry import Paid, ScoreFault, Speaker, Tally
+from agentrl.scoring.entry import Ask, Paid, ScoreFault, Speaker, Tally
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.secret import scrubbed_values
-
-Ask = Callable[[], Awaitable[Paid]]
 
 
 class BudgetSpent(ValueError):
@@ -219,12 +217,11 @@ def _drop_cut_line(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Desk:
-    """What a scorer may use: paid answers and policies of the run.
+class PaidDesk:
+    """The desk of one score in a run (see `agentrl.scoring.Desk`).
 
     Attributes:
-        entry: name of the score and its options, as JSON values. A scorer whose answers depend on `entry` must put it
-            into the `values` of each question, because the key of a question is the hash of `values` alone.
+        entry: name of the score and its options, as JSON values.
         paid: the answers of the run.
         speakers: the policies of the run that a score may ask, by name of the agent.
         tally: collects the values that `count` adds.
@@ -240,15 +237,11 @@ class Desk:
         return await self.paid.answer(values, ask)
 
     def count(self, name: str, value: float) -> None:
-        """Add a value to the mean that metrics report as `score_NAME`."""
+        """See `Desk`."""
         self.tally.add(name, value)
 
     def speaker(self, agent: str) -> Speaker:
-        """The policy of an agent of the recipe.
-
-        Raises:
-            ValueError: the agent has no policy here, because the models of the run are not loaded.
-        """
+        """See `Desk`."""
         if agent not in self.speakers:
             raise ValueError(
                 f"a score cannot ask the agent {agent!r} here, because the run's models are not loaded: let the score "

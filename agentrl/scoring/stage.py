@@ -14,7 +14,7 @@ from agentrl.credit import SIGNAL
 from agentrl.graph import StepGraph
 from agentrl.scoring.chains import Chain, chains_of
 from agentrl.scoring.entry import Closable, ScoreFault, ScoreFile, Scorer, Signals, Speaker, Tally
-from agentrl.scoring.paid_calls import Desk, PaidAnswers
+from agentrl.scoring.paid_calls import PaidAnswers, PaidDesk
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.types import EnvFault, Stateful, Status, Task
 
@@ -160,7 +160,9 @@ class ScoreStage:
         faults: dict[int, str],
     ) -> None:
         """Score chains in one call. Write the signals into `columns`, and the faults of chains into `faults`."""
-        desk = Desk({"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally)
+        desk = PaidDesk(
+            {"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally
+        )
         try:
             found = await scorer.score(chains, desk)
             if len(found) != len(chains):

@@ -15,8 +15,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, fits
-from agentrl.settings.sections import MANY, Tables
-from agentrl.trackers import TrackerFile, options_of
+from agentrl.settings.sections import MANY, Tables, tracker_sections
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
@@ -93,11 +92,11 @@ class Settings:
         """Does a regularizer imitate demonstrations?"""
         return any(entry.hooks.demonstrations for entry in self.regularizers)
 
-    def _trackers(self) -> tuple[Entry[TrackerFile], ...]:
+    def _trackers(self) -> tuple[Entry[Any], ...]:
         """The trackers of [log]."""
         log = self.tables.log
-        sections = options_of(log.to, log.options)
-        return tuple(resolve(TrackerFile, section, f"log.options.{section['name']}") for section in sections)
+        sections = tracker_sections(log.to, log.options)
+        return tuple(resolve("tracker", section, f"log.options.{section['name']}") for section in sections)
 
     def _check_stages(self) -> None:
         """Raises ValueError if two sections do not fit together. No section can check this alone."""

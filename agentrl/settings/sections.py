@@ -1,5 +1,6 @@
 """Every section of a recipe, as typed tables."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -169,6 +170,21 @@ class LogSection(Section):
     report: bool = True
     entropies: bool = False
     durations: bool = False
+
+
+def tracker_sections(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The section of each tracker in `log.to`, in that order: its `name` and its options.
+
+    Raises:
+        ValueError: a tracker is named twice, or options are for a tracker that is not used.
+    """
+    for name in to:
+        if list(to).count(name) > 1:
+            raise ValueError(f"log.to names {name} {list(to).count(name)} times: name it once")
+    for name in options:
+        if name not in to:
+            raise ValueError(f"log.options.{name}: log.to names {', '.join(to) or 'no tracker'}: add {name} to log.to")
+    return [{**options.get(name, {}), "name": name} for name in to]
 
 
 class PoolSection(Section):

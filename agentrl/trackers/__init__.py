@@ -1,7 +1,7 @@
 """Trackers, which show the metrics of runs in other tools: TensorBoard, trackio, Weights & Biases, or your own."""
 
 from agentrl.trackers.entry import Tracked, Tracker, TrackerFile
-from agentrl.trackers.guarded import Trackers, check_packages, options_of, tracked_id
+from agentrl.trackers.guarded import Trackers, check_packages, tracked_id
 
 __all__ = [
     "Tracked",
@@ -9,6 +9,5 @@ __all__ = [
     "TrackerFile",
     "Trackers",
     "check_packages",
-    "options_of",
     "tracked_id",
 ]

@@ -111,18 +111,3 @@ def tracked_id(folder: Path, name: str) -> tuple[str, bool]:
 
 def _write(folder: Path, value: Mapping[str, Any]) -> None:
     write_atomically(folder / FILE, json.dumps(value, indent=1).encode())
-
-
-def options_of(to: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The options of each tracker in `to`, in that order, with its `name` added.
-
-    Raises:
-        ValueError: a tracker is named twice, or options are for a tracker that is not used.
-    """
-    for name in to:
-        if list(to).count(name) > 1:
-            raise ValueError(f"log.to names {name} {list(to).count(name)} times: name it once")
-    for name in options:
-        if name not in to:
-            raise ValueError(f"log.options.{name}: log.to names {', '.join(to) or 'no tracker'}: add {name} to log.to")
-    return [{**options.get(name, {}), "name": name} for name in to]

@@ -13,18 +13,29 @@ ranks (also one) can read the files:
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from agentrl.model import Network
 from agentrl.trainer import fsdp
-from agentrl.trainer.float32_masters import HALF
-
-if TYPE_CHECKING:
-    from agentrl.trainer.learner import Learner
+from agentrl.trainer.critic import Critic
+from agentrl.trainer.float32_masters import HALF, Masters
+from agentrl.trainer.ranks import Ranks
 
 Optimisers = list[torch.optim.Optimizer]
+
+
+class LearnerParts(Protocol):
+    """What this module reads and changes of a learner (`agentrl.trainer.Learner`)."""
+
+    network: Network
+    optimisers: Optimisers
+    masters: Masters | None
+    reference_copy: Network | None
+    critic: Critic | None
+    ranks: Ranks
 
 
 class Kind(NamedTuple):
@@ -97,7 +108,7 @@ class _Parts:
             raise ValueError(f"{self._folder} cannot be read: {_first_cause(error)}") from None
 
 
-def write(learner: "Learner", folder: Path) -> None:
+def write(learner: LearnerParts, folder: Path) -> None:
     """Store the tensors of a divided learner; every rank calls this.
 
     Raises:
@@ -114,7 +125,7 @@ def write(learner: "Learner", folder: Path) -> None:
         raise OSError(_first_cause(error)) from error
 
 
-def tensors(learner: "Learner") -> dict[str, Any]:
+def tensors(learner: LearnerParts) -> dict[str, Any]:
     """The tensors of an undivided learner, as its checkpoint holds them."""
     reference = learner.reference_copy
     return {
@@ -125,7 +136,7 @@ def tensors(learner: "Learner") -> dict[str, Any]:
     }
 
 
-def load_tensors(learner: "Learner", state: Mapping[str, Any]) -> None:
+def load_tensors(learner: LearnerParts, state: Mapping[str, Any]) -> None:
     """Load the state that `tensors` returned into an undivided learner.
 
     Raises:
@@ -147,7 +158,7 @@ def load_tensors(learner: "Learner", state: Mapping[str, Any]) -> None:
         learner.critic.load_state_dict(state["critic"])
 
 
-def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> None:
+def load(learner: LearnerParts, state: Mapping[str, Any], parts: Path | None) -> None:
     """Load a state that a learner with any number of ranks has stored; every rank calls this.
 
     Args:
@@ -184,7 +195,7 @@ def load(learner: "Learner", state: Mapping[str, Any], parts: Path | None) -> No
         learner.masters.write_back()
 
 
-def _require(learner: "Learner", *, critic: bool, reference: bool) -> None:
+def _require(learner: LearnerParts, *, critic: bool, reference: bool) -> None:
     """Raise ValueError if the learner has a critic or a reference copy that the stored state lacks."""
     if learner.critic is not None and not critic:
         raise ValueError("the checkpoint has no critic: resume with the critic.model that the run was started with")
@@ -198,7 +209,7 @@ def _of_another_model(why: str) -> ValueError:
     return ValueError(f"the stored optimiser belongs to another model or another section [optim]: {why}")
 
 
-def _flat(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
+def _flat(learner: LearnerParts) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of the learner's state, with its name in the files."""
     yield from _weights(learner)
     for prefix, optimisers, names in _optimised(learner):
@@ -208,7 +219,7 @@ def _flat(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
                     yield f"{prefix}.{names[id(parameter)]}/{key}", value
 
 
-def _weights(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
+def _weights(learner: LearnerParts) -> Iterator[tuple[str, Tensor]]:
     """The tensors that exist before the first optimiser step: float32 weights, reference, critic."""
     assert learner.masters is not None
     half = _half(learner)
@@ -223,13 +234,13 @@ def _weights(learner: "Learner") -> Iterator[tuple[str, Tensor]]:
             yield f"critic.{name}", parameter.detach()
 
 
-def _half(learner: "Learner") -> list[str]:
+def _half(learner: LearnerParts) -> list[str]:
     """Names of the trained weights of which the optimiser changes a float32 copy, in the model's order."""
     model = fsdp.before(learner.network.model)
     return [name for name, p in model.named_parameters() if p.requires_grad and p.dtype in HALF]
 
 
-def _optimised(learner: "Learner") -> Iterator[tuple[str, Optimisers, dict[int, str]]]:
+def _optimised(learner: LearnerParts) -> Iterator[tuple[str, Optimisers, dict[int, str]]]:
     """For the policy, then for the critic: prefix, optimisers, and the name of each optimised tensor by its `id`."""
     assert learner.masters is not None
     model: nn.Module = learner.network.model
@@ -254,7 +265,7 @@ def _blank_states(
     return made
 
 
-def _named(learner: "Learner", state: Mapping[str, Any]) -> dict[str, Tensor]:
+def _named(learner: LearnerParts, state: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a state that `tensors` returned, by the names that the files of a divided learner use."""
     try:
         named = {f"weight.{name}": x for name, x in zip(_half(learner), state.get("masters") or [], strict=True)}

@@ -95,7 +95,7 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
     divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
 
     Attributes:
-        processes: number of processes that share each policy. agentrl starts them on this machine or, with
+        processes: number of processes that share each policy. agentrl train starts them on this machine or, with
             cluster.address, on the cluster; under torchrun it is the number that torchrun started.
         checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
             less memory and more time.

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 from safetensors.numpy import load_file
 
+from agentrl.cli import main
 from agentrl.cluster import ray_cluster
-from agentrl.cluster.learner_group import LearnerGroup, group_of
+from agentrl.cluster.learner_group import LearnerGroup
 from agentrl.cluster.ray_cluster import Holder
 from agentrl.config import merge
 from agentrl.graph import read_graph
 from agentrl.run import Progress
 from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
-from agentrl.train import train
+from agentrl.train import group_of, train
 from agentrl.trainer import LearnerConfig
 from tests.cluster.test_ray_driver import same
 from tests.run.test_overlap import TABLES
@@ -137,8 +139,12 @@ def test_learners_are_actors_only_where_a_recipe_has_both_sections(tmp_path, mon
 
     local = {"address": "local"}
     assert type(group_of(settings(tmp_path, cluster=local))) is RayLearnerGroup
-    assert type(group_of(settings(tmp_path))) is LearnerGroup
-    assert type(group_of(settings(tmp_path, cluster=local, learner={"processes": 1}))) is LearnerGroup
+    assert type(group_of(settings(tmp_path, learner={"offload": True}))) is LearnerGroup
+    assert type(group_of(settings(tmp_path, cluster=local, learner={"processes": 1, "offload": True}))) is LearnerGroup
+    with group_of(settings(tmp_path, learner={})) as alone:
+        assert alone is None
+    with pytest.raises(ValueError, match="this one was started alone"):
+        group_of(settings(tmp_path))
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
         monkeypatch.setenv(name, value)  # torchrun has started them
     assert type(group_of(settings(tmp_path, cluster=local))) is LearnerGroup
@@ -175,7 +181,9 @@ def test_the_gpu_of_rank_0_is_the_one_that_ray_gave(visible, card, monkeypatch):
 @pytest.mark.timeout(1800)
 def test_learners_as_actors_train_as_processes_do_also_with_workers(tmp_path):
     pytest.importorskip("ray")
-    processes = run(tmp_path / "processes")
+    processes = settings(tmp_path / "processes").folder
+    (tmp_path / "toy.toml").write_text(tomli_w.dumps(settings(tmp_path / "processes").dump()))
+    assert main(["train", str(tmp_path / "toy.toml")]) == 0
     actors = run(tmp_path / "actors", cluster={"address": "local", "workers": 0})
     equal(processes, actors)
     both = run(tmp_path / "both", cluster={"address": "local", "workers": 1})

@@ -5,7 +5,6 @@ writes OUT.
 """
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,8 @@ def changed(ranks: Ranks) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     place = Place(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
-    ranks = joined(torch.device("cpu"), place, Path(sys.argv[1]))
+    store = dist.FileStore(sys.argv[1], place.size)  # type: ignore[attr-defined]
+    ranks = joined(torch.device("cpu"), place, store)
     found = changed(ranks)
     if ranks.leads:
         torch.save(found, sys.argv[4])

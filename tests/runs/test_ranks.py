@@ -2,10 +2,12 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,12 @@ import pytest
 import torch
 
 from agentrl.cli import main
-from agentrl.cluster import learner_group
-from agentrl.cluster.learner_group import Place, check_group
-from agentrl.cluster.ranks import Message
+from agentrl.cluster.learner_group import Message, Place, check_group
 from agentrl.credit import Credit, PathCredit
 from agentrl.graph import Paths, graph_to_bytes
+from agentrl.run import Progress
 from agentrl.settings import Settings
+from agentrl.train import train
 from tests.graph.graphs import trees
 from tests.toys.runs import ALFWORLD, recipe
 
@@ -113,6 +115,40 @@ def test_an_old_torch_is_named(path, monkeypatch):
         check_group(settings(path, "learner.processes=2"), None)
 
 
+def test_one_process_does_not_train_what_needs_two(path):
+    with pytest.raises(ValueError, match="and this one was started alone: train with the command agentrl train"):
+        train(settings(path, "learner.processes=2"), progress=Progress(quiet=True))
+    assert not torch.distributed.is_initialized()
+
+
+@pytest.fixture
+def no_ranks(monkeypatch):
+    """Ranks are not started here: a refusal must come before."""
+
+    def start(*_: object) -> None:
+        raise AssertionError("torchrun was started")
+
+    monkeypatch.setattr("agentrl.cluster.launcher.elastic_launch", start)
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("model.device=cuda:1", "is one GPU, and each process of learner.processes=2 takes a GPU of its own"),
+        ("eval.env={split='train'}", "evaluation tasks are training tasks too"),
+    ],
+)
+def test_a_recipe_is_refused_before_ranks_are_started(word, sentence, path, capsys, no_ranks):
+    assert main(["train", str(path), f"run.folder={path.parent / 'runs'}", "learner.processes=2", word]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("agentrl: ") and sentence in said and "\n" not in said
+
+
+def test_a_dry_run_starts_no_ranks(path, capsys, no_ranks):
+    assert main(["train", str(path), "--dry-run", "learner.processes=2"]) == 0
+    assert "processes = 2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("word", ["learner.processes=0", "learner.ranks=2", "learner.processes=two"])
 def test_a_wrong_learner_section_is_one_sentence(word, path, capsys):
     assert main(["train", str(path), "--dry-run", word]) == 2
@@ -124,14 +160,14 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def followers(pid: int) -> list[int]:
-    """The ranks above 0 that a process started."""
-    found = []
+def ranks_of(pid: int) -> dict[int, int]:
+    """Rank -> process id of the ranks that a process started."""
+    found = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"agentrl.cluster.ranks" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
+            variables = (place / "environ").read_bytes().split(b"\0") if parent == pid else []
+            found |= {int(text[5:]): int(place.name) for text in variables if text.startswith(b"RANK=")}
         except OSError:  # it has ended
             continue
     return found
@@ -147,8 +183,8 @@ def gone(pid: int) -> bool:
     return False
 
 
-def begun(path: Path, *words: str, lines: int) -> tuple[subprocess.Popen[str], Path, list[int]]:
-    """A run of two processes that has written so many lines of metrics."""
+def begun(path: Path, *words: str, lines: int) -> tuple[subprocess.Popen[str], Path, dict[int, int]]:
+    """A run of two processes that has written so many lines of metrics, its folder, and the ids of its ranks."""
     folder = path.parent / "runs"
     command = [
         sys.executable,
@@ -164,7 +200,7 @@ def begun(path: Path, *words: str, lines: int) -> tuple[subprocess.Popen[str], P
     metrics = folder / "tiny" / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines):
         time.sleep(0.02)
-    return process, folder / "tiny", followers(process.pid)
+    return process, folder / "tiny", ranks_of(process.pid)
 
 
 @pytest.mark.slow
@@ -216,31 +252,78 @@ def test_two_processes_change_the_policies_of_two_agents_as_one_does(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [2, 5])
-def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, lines):
-    process, folder, (child,) = begun(path, "run.iterations=500", lines=lines)
-    os.kill(child, signal.SIGKILL)
+@pytest.mark.parametrize(("rank", "lines"), [(1, 2), (1, 5), (0, 2)])
+def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(rank, path, lines):
+    process, folder, ranks = begun(path, "run.iterations=500", lines=lines)
+    os.kill(ranks[rank], signal.SIGKILL)
     said = process.communicate(timeout=60)[1].strip().splitlines()
     assert process.returncode == 2
     assert said[-1] == (
-        "agentrl: process 1 of the learner was killed by SIGKILL; agentrl ended the other processes; continue with "
-        "--resume"
+        f"agentrl: process {rank} of the learner was killed by SIGKILL; agentrl ended the other processes; continue "
+        "with --resume"
     )
-    assert gone(child)
+    assert all(map(gone, ranks.values()))
     assert main(["train", str(path), f"run.folder={folder.parent}", "run.iterations=2", "--resume"]) == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_others_end_with_process_0(path, number):
-    process, _, (child,) = begun(path, "run.iterations=500", lines=2)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_ranks_end_with_the_process_that_started_them(path, number):
+    process, _, ranks = begun(path, "run.iterations=500", lines=2)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
-    assert gone(child)
-    if number == signal.SIGTERM:
-        assert process.returncode == 143
+    assert len(ranks) == 2 and all(map(gone, ranks.values()))
+    if number != signal.SIGKILL:
+        assert process.returncode == 128 + number
         # Limit: torch may add a warning of its own, on a collective operation that was cut short.
-        assert any(line.startswith("agentrl: stopped; ") and "; continue with: " in line for line in said.splitlines())
+        sentences = [line for line in said.splitlines() if line.startswith("agentrl: ")]
+        assert len(sentences) == 1 and sentences[0].startswith("agentrl: stopped; ")
+        assert "; continue with: agentrl train " in sentences[0]
+
+
+@pytest.mark.slow
+def test_ctrl_c_on_a_terminal_ends_the_ranks(path):
+    terminal, inside = pty.openpty()
+    words = [f"run.folder={path.parent / 'runs'}", "learner.processes=2", "run.iterations=500"]
+    take_terminal = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    program = f"{take_terminal}; from agentrl.cli import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "train", str(path), *words],
+        cwd=ROOT,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    metrics, shown = path.parent / "runs" / "tiny" / "metrics.jsonl", b""
+    with suppress(OSError):  # when no process has the terminal any more
+        while part := os.read(terminal, 1 << 16):
+            shown += part
+            if metrics.exists() and b"\x03" not in shown:
+                os.write(terminal, b"\x03")
+                shown += b"\x03"
+    assert process.wait(60) == 130
+    assert shown.decode(errors="replace").count("agentrl: stopped; ") == 1 and b"Traceback" not in shown
+
+
+@pytest.mark.slow
+def test_a_mistake_that_rank_0_finds_is_said_once(path):
+    folder = path.parent / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("[run]\n")
+    command = [
+        sys.executable,
+        "-m",
+        "agentrl",
+        "train",
+        str(path),
+        f"run.folder={folder.parent}",
+        "learner.processes=2",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    said = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and len(said) == 1 and said[0].startswith("agentrl: ") and "--resume" in said[0]
 
 
 @pytest.mark.slow
@@ -255,11 +338,29 @@ def test_torchrun_starts_the_processes_itself(path):
 
 
 @pytest.mark.slow
-def test_a_process_that_cannot_begin_is_named(path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
-    (path.parent / "safetensors.py").write_text("raise RuntimeError('a broken installation')")
+def test_torchrun_started_by_hand_names_the_rank_that_died(path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "agentrl"]
+    words = ["train", str(path), f"run.folder={path.parent / 'runs'}", "learner.processes=2", "run.iterations=500"]
+    process = subprocess.Popen([*command, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    metrics = path.parent / "runs" / "tiny" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
+        time.sleep(0.02)
+    ranks = ranks_of(process.pid)
+    os.kill(ranks[1], signal.SIGKILL)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "Signal 9 (SIGKILL) received by PID " + str(ranks[1]) in said
+    assert all(map(gone, ranks.values()))
+
+
+@pytest.mark.slow
+def test_a_process_that_cannot_begin_is_named_with_its_last_line(path, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(path.parent))
+    (path.parent / "sitecustomize.py").write_text(
+        "import os, sys\nif os.environ.get('RANK') == '1':\n    sys.exit('a broken installation')\n"
+    )
     assert main(["train", str(path), f"run.folder={path.parent / 'runs'}", "learner.processes=2"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said == "agentrl: process 1 of the learner ended: RuntimeError: a broken installation"
-    assert not (path.parent / "runs").exists()
-    assert learner_group.dist.is_initialized() is False
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said[-1] == (
+        "agentrl: process 1 of the learner ended: a broken installation; agentrl ended the other processes; continue "
+        "with --resume"
+    )

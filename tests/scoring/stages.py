@@ -7,8 +7,9 @@ from typing import Any
 
 from agentrl.graph import StepGraph
 from agentrl.rollout import EpisodeRecord, build_graph
-from agentrl.scoring import Chain, Desk, PaidAnswers, Scored, ScoreStage, Turn, resolve_scores
+from agentrl.scoring import Chain, PaidAnswers, Scored, ScoreStage, Turn, resolve_scores
 from agentrl.scoring.entry import Tally
+from agentrl.scoring.paid_calls import PaidDesk
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.types import Task
 from tests.rollout.test_records import A, B, episode, step
@@ -55,7 +56,7 @@ def signals_of(table: Mapping[str, Any], *chains: Chain, paid: PaidAnswers | Non
     """What a score says of chains, which it sees as one group or one by one."""
     (entry,) = resolve_scores(table)
     answers = paid or PaidAnswers(ScoringConfig())
-    desk = Desk({"name": entry.name}, answers, {}, Tally())
+    desk = PaidDesk({"name": entry.name}, answers, {}, Tally())
     scorer = entry.hooks.make(entry.config)
     groups = [list(chains)] if entry.hooks.scope == "group" else [[one] for one in chains]
 

@@ -237,5 +237,6 @@ def play_all(ranks: Ranks, out: Path, names: Sequence[str]) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     place = Place(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
-    play_all(joined(torch.device("cpu"), place, Path(sys.argv[1])), Path(sys.argv[4]), sys.argv[5:])
+    store = dist.FileStore(sys.argv[1], place.size)  # type: ignore[attr-defined]
+    play_all(joined(torch.device("cpu"), place, store), Path(sys.argv[4]), sys.argv[5:])
     dist.destroy_process_group()

@@ -37,7 +37,7 @@ def shared(tmp_path: Path, size: int, names: tuple[str, ...], out: Path) -> Iter
         for rank in range(1, size)
     ]
     try:
-        yield joined(torch.device("cpu"), Place(0, size, 0), store)
+        yield joined(torch.device("cpu"), Place(0, size, 0), dist.FileStore(str(store), size))
         for other in others:
             said = other.communicate(timeout=120)[1]
             assert other.returncode == 0, said[-2000:]
