@@ -129,9 +129,21 @@ def hooks_of(kind: type[CatalogueFile]) -> Iterator[tuple[str, Field[Any]]]:
 
 def class_of(kind: str) -> type[CatalogueFile]:
     """The class of a catalogue's entries."""
-    module, _, name = KINDS[kind].home.partition(":")
-    entry_class: type[CatalogueFile] = getattr(importlib.import_module(module), name)
+    entry_class: type[CatalogueFile] = located(KINDS[kind].home)
     return entry_class
+
+
+def located(path: str) -> Any:
+    """The object that `module:name` names. The core names optional packages in this way and never imports them.
+
+    Raises:
+        ValueError: this installation lacks the module.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"this installation of agentrl lacks {error.name}: install agentrl-stepgraph again") from None
 
 
 @cache

@@ -16,6 +16,7 @@ import json
 import os
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,29 +33,13 @@ if TYPE_CHECKING:
 
 def main(words: Sequence[str]) -> int:
     """See the module."""
-    parser = Parser("agentrl train", __doc__)
-    parser.add_argument("recipe", nargs="?", help="a TOML file, or a name that `agentrl recipes` lists")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
-    )
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument(
-        "--memory", nargs="?", const="", metavar="CARD", help="with --dry-run: forecast the GPU memory of an update"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object: folder, evaluations, health")
-    parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
-    arguments = parser.parse_intermixed_args(words)
+    arguments = _arguments(words)
     if arguments.explain is not None:
         from agentrl.settings import Settings, explained, find_recipe
 
         of = None if arguments.recipe is None else Settings.load(find_recipe(arguments.recipe), arguments.overrides)
         print(explained(arguments.explain, of))
         return 0
-    if arguments.recipe is None:
-        parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
-    if arguments.memory is not None and not arguments.dry_run:
-        parser.error("--memory needs --dry-run: add --dry-run, or leave --memory out")
     from agentrl.settings import Settings, find_recipe
 
     settings = Settings.load(find_recipe(arguments.recipe), arguments.overrides)
@@ -93,6 +78,27 @@ def main(words: Sequence[str]) -> int:
     if settings.tables.log.report:
         print(f"report: {reported(run.folder)}", file=sys.stderr)
     return 0
+
+
+def _arguments(words: Sequence[str]) -> Namespace:
+    parser = Parser("agentrl train", __doc__)
+    parser.add_argument("recipe", nargs="?", help="a TOML file, or a name that `agentrl recipes` lists")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the run of this name, or begin it if there is none"
+    )
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument(
+        "--memory", nargs="?", const="", metavar="CARD", help="with --dry-run: forecast the GPU memory of an update"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object: folder, evaluations, health")
+    parser.add_argument("--explain", nargs="?", const="", metavar="KEY", help="what a section or key of a recipe means")
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.recipe is None and arguments.explain is None:
+        parser.error("a recipe is required: a TOML file, or a name that `agentrl recipes` lists")
+    if arguments.memory is not None and not arguments.dry_run:
+        parser.error("--memory needs --dry-run: add --dry-run, or leave --memory out")
+    return arguments
 
 
 def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:

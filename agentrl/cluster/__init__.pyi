@@ -1,8 +1,9 @@
-from .launcher import launch as launch, needs_launch as needs_launch
+from .launcher import launch as launch
 from .learner_group import (
     LearnerGroup as LearnerGroup,
     Place as Place,
     check_group as check_group,
+    needs_launch as needs_launch,
 )
 from .ranks import LeadingPolicies as LeadingPolicies, follow_torchrun as follow_torchrun
 from .ray_driver import RayRollouts as RayRollouts

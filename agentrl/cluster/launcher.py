@@ -18,24 +18,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from agentrl.cluster.learner_group import Place, check_group
-from agentrl.settings import Settings
-
 LAUNCHER = "AGENTRL_LAUNCHER"  # environment variable of the ranks that `launch` starts: the process id of the agent
-
-
-def needs_launch(settings: Settings) -> bool:
-    """Does the run need ranks on this machine that nothing has started yet?
-
-    Raises:
-        ValueError: this machine, this version of torch or another section of the recipe does not allow the options of
-            [learner].
-    """
-    place, tables = Place.found(), settings.tables
-    check_group(settings, place)
-    if tables.learner.processes == 1 or (place is not None and place.size > 1):
-        return False
-    return place is not None or not tables.cluster.address
 
 
 def launch(processes: int, words: Sequence[str]) -> int:

@@ -185,6 +185,20 @@ def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool
     return Ranks(grouped=True)
 
 
+def needs_launch(settings: Settings) -> bool:
+    """Does the run need ranks on this machine that nothing has started yet?
+
+    Raises:
+        ValueError: this machine, this version of torch or another section of the recipe does not allow the options of
+            [learner].
+    """
+    place, tables = Place.found(), settings.tables
+    check_group(settings, place)
+    if tables.learner.processes == 1 or (place is not None and place.size > 1):
+        return False
+    return place is not None or not tables.cluster.address
+
+
 def check_group(settings: Settings, place: Place | None) -> torch.device:
     """The device on which the processes of [learner] compute. If the learner is divided, `cuda` has no number.
 

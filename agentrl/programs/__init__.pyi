@@ -5,6 +5,7 @@ from .chains import (
 from .definition import (
     AgentTask as AgentTask,
     Program as Program,
+    program_of as program_of,
     program_path as program_path,
 )
 from .endpoint import Endpoint as Endpoint

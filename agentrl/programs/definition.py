@@ -1,6 +1,9 @@
 """Programs that play episodes: a command, or a function of this process with an `AgentTask` as its argument."""
 
+import importlib
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentrl.env import Handle
     from agentrl.programs.endpoint import Endpoint
+    from agentrl.programs.episode import ProgramEpisode
+    from agentrl.rollout import EpisodeRecord, Player, Start
 
 
 def program_path() -> str:
@@ -62,6 +68,14 @@ class Program:
     lockstep: bool = True
     endpoint: "Endpoint | None" = None
 
+    def episode(
+        self, player: "Player", record: "EpisodeRecord", handle: "Handle", start: "Start", key: tuple[int, ...]
+    ) -> "ProgramEpisode":
+        """See `agentrl.rollout.EpisodeProgram`."""
+        from agentrl.programs.episode import ProgramEpisode  # its module has an HTTP server
+
+        return ProgramEpisode(self, player, record, handle, start, key)
+
     def serve(self) -> "Endpoint":
         """Let the endpoint listen, and answer its requests in the running event loop; returns the endpoint."""
         from agentrl.programs.endpoint import Endpoint
@@ -75,3 +89,53 @@ class Program:
         """Stop listening."""
         if self.endpoint is not None:
             self.endpoint.close()
+
+
+def program_of(command: str, agent: str, crash: str) -> Program:
+    """The program that plays the tasks of a recipe: a command or a function.
+
+    Args:
+        command: a program and its arguments, as in a shell.
+        agent: `package.module:function`.
+        crash: see `Program`.
+
+    Raises:
+        ValueError: a command and a function are both named, the command's program or script does not exist, or the
+            function cannot be imported.
+    """
+    if command and agent:
+        raise ValueError("agents.main sets both command and agent: set only one of these two options")
+    if command:
+        _check_command(command)
+        return Program(command=command, crash=crash)
+    return Program(agent=_function(agent), crash=crash)
+
+
+def _check_command(command: str) -> None:
+    where = f"agents.main.command = {command!r:.200}"
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{where} is no command: {error}") from None
+    if not words or shutil.which(words[0], path=program_path()) is None:
+        name = words[0] if words else ""
+        raise ValueError(f"{where}: there is no program {name!r}; name one on the PATH, or its path")
+    scripts = [word for word in words[1:] if word.endswith(".py")]
+    if scripts and not Path(scripts[0]).is_file():
+        raise ValueError(f"{where}: no such file: {scripts[0]} (the working folder of commands is {Path.cwd()})")
+
+
+def _function(path: str) -> Callable[..., Any]:
+    where = f"agents.main.agent = {path!r:.200}"
+    module, _, name = path.partition(":")
+    if not name:
+        raise ValueError(f"{where}: write it as package.module:function")
+    try:
+        found = importlib.import_module(module)
+    except (ImportError, TypeError, ValueError) as error:  # ".", "a..b" raise the last two
+        raise ValueError(f"{where} cannot be imported: {error}") from None
+    function = getattr(found, name, None)
+    if not callable(function):
+        raise ValueError(f"{where}: the module {module} has no function {name}")
+    chosen: Callable[..., Any] = function
+    return chosen

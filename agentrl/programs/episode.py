@@ -27,7 +27,7 @@ from typing import Any
 from agentrl.env import Handle
 from agentrl.noise import fold
 from agentrl.programs.chains import arrange, share_outcome
-from agentrl.programs.definition import AgentTask, program_path
+from agentrl.programs.definition import AgentTask, Program, program_path
 from agentrl.programs.recorder import Recorder
 from agentrl.rollout import EpisodeRecord, Player, Start, StepRecord, joined
 from agentrl.types import EnvFault, Observation, Status
@@ -41,12 +41,17 @@ class ProgramEpisode:
     """One try to play one episode; `run` fills the record."""
 
     def __init__(
-        self, player: Player, record: EpisodeRecord, handle: Handle, start: Start, key: tuple[int, ...]
+        self,
+        program: Program,
+        player: Player,
+        record: EpisodeRecord,
+        handle: Handle,
+        start: Start,
+        key: tuple[int, ...],
     ) -> None:
-        assert player.program is not None
         if start.point is not None or start.turns is not None:
             raise ValueError("an episode that a program plays cannot be branched: use rollout.name=chain")
-        self.program, self.record, self.handle, self.limits = player.program, record, handle, player.limits
+        self.program, self.record, self.handle, self.limits = program, record, handle, player.limits
         self.prompt = player.prompt
         if start.opening is not None or start.words or start.tokens is not None:
             raise ValueError(
@@ -54,7 +59,7 @@ class ProgramEpisode:
                 "that sets neither words nor tokens"
             )
         self.recorder = Recorder(
-            player.actor, handle, player.limits, start.session, key, start.temperature, lockstep=player.program.lockstep
+            player.actor, handle, player.limits, start.session, key, start.temperature, lockstep=program.lockstep
         )
         self.seed = fold(key) >> 33  # below 2^31, which every random generator takes
 

@@ -12,12 +12,12 @@ from agentrl.engines import EngineFile, Serving, stopping
 from agentrl.engines.openai import endpoint_of
 from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
 from agentrl.files import read_toml
-from agentrl.programs import Program
 from agentrl.rollout import (
     Actor,
     Agent,
     ContextPolicy,
     Crew,
+    EpisodeProgram,
     Player,
     PolicyActor,
     Random,
@@ -61,7 +61,7 @@ class Contestant:
     served: "OpenAIPolicy | None" = None
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
-    programs: list[Program] = field(default_factory=list)
+    programs: list[EpisodeProgram] = field(default_factory=list)
 
     @classmethod
     def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":

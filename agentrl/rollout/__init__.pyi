@@ -77,6 +77,8 @@ from .hints import (
     taught as taught,
 )
 from .player import (
+    EpisodeProgram as EpisodeProgram,
+    EpisodeTry as EpisodeTry,
     Player as Player,
     Start as Start,
     TooManyFaults as TooManyFaults,

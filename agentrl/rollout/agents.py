@@ -7,7 +7,6 @@ proposed options.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,7 @@ from agentrl.env import EnvironmentFile, Limits, Pool, Prompt
 from agentrl.graph import CALLED, StepGraph
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.context import ContextPolicy
-from agentrl.rollout.player import Player
-
-if TYPE_CHECKING:
-    from agentrl.programs import Program
+from agentrl.rollout.player import EpisodeProgram, Player
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +31,7 @@ class Agent:
         context: the agent's context, which makes the prompts from the history.
         limits: limits of the agent's episodes.
         expert: name of the expert that may play this agent.
-        program: plays the agent's episodes, see `agentrl.programs`. If None, the policy answers turn by turn.
+        program: plays the agent's episodes with its own prompts. If None, the policy answers turn by turn.
     """
 
     name: str
@@ -46,7 +42,7 @@ class Agent:
     context: Entry[ContextPolicy]
     limits: Limits
     expert: str
-    program: "Program | None" = None
+    program: EpisodeProgram | None = None
 
 
 class Crew:

@@ -154,7 +154,7 @@ async def _with_retries(
         handle = player.pool.acquire()
         broken, final = True, False
         try:
-            played = _Episode if player.program is None else _program_episode()
+            played = _Episode if player.program is None else player.program.episode
             await played(player, record, handle, start, key).run()
             broken = False
         except EnvFault as fault:
@@ -167,13 +167,6 @@ async def _with_retries(
         if final or not broken:
             break
     return record
-
-
-def _program_episode() -> Any:
-    """The class of episodes that programs play. Its module has an HTTP server, so only runs with programs import it."""
-    from agentrl.programs.episode import ProgramEpisode
-
-    return ProgramEpisode
 
 
 class _Episode:

@@ -2,19 +2,46 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agentrl.config import Entry
-from agentrl.env import Limits, Pool, Prompt
+from agentrl.env import Handle, Limits, Pool, Prompt
 from agentrl.graph import PLAYED
 from agentrl.rollout.actor import Actor
 from agentrl.rollout.branch import Opening, Point
 from agentrl.rollout.context import ContextPolicy
-from agentrl.rollout.records import StepRecord
+from agentrl.rollout.records import EpisodeRecord, StepRecord
 from agentrl.types import Task
 
-if TYPE_CHECKING:
-    from agentrl.programs import Program
+
+class EpisodeTry(Protocol):
+    """One try to play one chain."""
+
+    async def run(self) -> None:
+        """Play the chain, and fill its record.
+
+        Raises:
+            EnvFault: the environment or a service failed.
+        """
+
+
+class EpisodeProgram(Protocol):
+    """What plays whole episodes with prompts of its own, in place of a policy that answers turn by turn.
+
+    Attributes:
+        lockstep: requests of an episode that came together are answered together, so that the same seed gives the same
+            run.
+    """
+
+    lockstep: bool
+
+    def episode(
+        self, player: "Player", record: EpisodeRecord, handle: Handle, start: "Start", key: tuple[int, ...]
+    ) -> EpisodeTry:
+        """A try to play the chain `start` in the environment `handle`; `key` is the noise key."""
+
+    def close(self) -> None:
+        """The run ends: free what the episodes shared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +73,7 @@ class Player:
     agent: str = "agent"
     agents: Mapping[str, "Player"] = field(default_factory=dict)
     timed: bool = False
-    program: "Program | None" = None
+    program: EpisodeProgram | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -249,9 +249,7 @@ def open_run(
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
     tables = settings.tables
-    if tables.run.threads:
-        torch.set_num_threads(tables.run.threads)
-    torch.manual_seed(tables.run.seed)
+    _set_up_torch(tables.run.threads, tables.run.seed)
     rollouts = make_rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
     state = checkpoint.RunState()
@@ -274,10 +272,8 @@ def open_run(
             progress.say(f"continuing from {at}: {state.stage} step {state.step}")
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)
-        trackers = None if make_trackers is None else make_trackers(folder.path, settings.shown(), progress.say)
-        metrics = Metrics(folder, trackers)
-        health = Health(read_metrics(folder.metrics).rows)
-        health.note(decided_before(folder.health, version))
+        metrics = Metrics(folder, make_trackers and make_trackers(folder.path, settings.shown(), progress.say))
+        health = _health(folder, version)
         rollouts.load(policies.weights(), version)
     except BaseException:
         folder.drop_if_nothing_came_of_it()
@@ -301,6 +297,19 @@ def open_run(
         policies=policies,
         teacher=teacher,
     )
+
+
+def _set_up_torch(threads: int, seed: int) -> None:
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+
+
+def _health(folder: RunFolder, version: int) -> Health:
+    """The findings so far: those in the stored metrics, and those that were stored about decisions."""
+    health = Health(read_metrics(folder.metrics).rows)
+    health.note(decided_before(folder.health, version))
+    return health
 
 
 def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> Path | None:

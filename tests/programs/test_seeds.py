@@ -3,15 +3,14 @@
 from types import SimpleNamespace
 
 from agentrl.env import Limits
+from agentrl.programs import Program
 from agentrl.programs.episode import ProgramEpisode
 
 
 def seed(*key):
     start = SimpleNamespace(point=None, turns=None, opening=None, words=(), tokens=None, session=0, temperature=None)
-    player = SimpleNamespace(
-        program=SimpleNamespace(lockstep=False), limits=Limits(), prompt=None, actor=SimpleNamespace(chat="a chat")
-    )
-    return ProgramEpisode(player, None, None, start, key).seed
+    player = SimpleNamespace(limits=Limits(), prompt=None, actor=SimpleNamespace(chat="a chat"))
+    return ProgramEpisode(Program(lockstep=False), player, None, None, start, key).seed
 
 
 def test_each_episode_and_each_try_has_its_own_seed():
