@@ -154,7 +154,7 @@ def names_rows(word: str) -> bool:
     """
     if word.startswith(PREFIX) or "#" in word or Path(word).suffix in SUFFIXES:
         return True
-    if not Path(word).expanduser().is_dir():
+    if not word or not Path(word).expanduser().is_dir():
         return False
     try:
         return "/" in word or bool(split_readers(word))

@@ -34,6 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("./world.py", "env"),
         ("package", "env"),
         ("no_such", "env"),
+        ("", "env"),
         ("alfworld-cpu", "recipe"),
         ("toy.toml", "recipe"),
         ("no/such.toml", "recipe"),
