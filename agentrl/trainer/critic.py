@@ -33,7 +33,7 @@ from agentrl.graph import (
 )
 from agentrl.model import Batch, Network, load_model, microbatches, network, pack
 from agentrl.model.sections import ModelConfig
-from agentrl.trainer import fsdp
+from agentrl.trainer import adamw, fsdp
 from agentrl.trainer.float32_masters import HALF
 from agentrl.trainer.loss_terms import value_loss
 from agentrl.trainer.minibatch import split
@@ -111,8 +111,10 @@ class Critic:
         parameters = [p for _, p in self.named_parameters()]
         # AdamW updates all parameters of a group in one operation, which cannot mix whole and divided tensors.
         mixed = fsdp.sharded(self.network.model) and not self.shared
-        groups: Any = [{"params": parameters[:2]}, {"params": parameters[2:]}] if mixed else parameters
-        self.optimiser = torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
+        parts = [parameters[:2], parameters[2:]] if mixed else [parameters]
+        self.optimiser = adamw.make(
+            [{"params": part} for part in parts], lr=config.lr, weight_decay=config.weight_decay
+        )
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that only the critic has: `head.NAME`, and `model.NAME` if the critic has a separate model."""
@@ -307,7 +309,7 @@ class Critic:
             self.head.load_state_dict(state["head"])
             if not self.shared:
                 self.network.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            adamw.load(self.optimiser, state["optimiser"])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"the stored state does not fit this critic: resume with the section [critic] that the run was started "

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from agentrl.model import Network, Sharing, network
 from agentrl.noise import fold
-from agentrl.trainer import fsdp, learner_state
+from agentrl.trainer import adamw, fsdp, learner_state
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import HALF, Masters
 from agentrl.trainer.meter import Meter
@@ -263,11 +263,11 @@ def _optimisers(model: nn.Module, config: OptimConfig, masters: Masters) -> list
             muon.append(masters.of(parameter))
         else:
             (decayed if parameter.ndim >= 2 else plain).append(masters.of(parameter))
-    groups = [(decayed, config.weight_decay), (plain, 0.0)]
+    decays = [(decayed, config.weight_decay), (plain, 0.0)]
     optimisers: list[torch.optim.Optimizer] = []
-    adamw = [{"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay} for p, decay in groups if p]
-    if adamw:
-        optimisers.append(torch.optim.AdamW(adamw, betas=config.betas))
+    groups = [{"params": p, "lr": config.lr, "base_lr": config.lr, "weight_decay": decay} for p, decay in decays if p]
+    if groups:
+        optimisers.append(adamw.make(groups, betas=config.betas))
     if muon:
         group = {"params": muon, "lr": config.muon_lr, "base_lr": config.muon_lr}
         optimisers.append(Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay))

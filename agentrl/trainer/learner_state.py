@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from agentrl.model import Network
-from agentrl.trainer import fsdp
+from agentrl.trainer import adamw, fsdp
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import HALF, Masters
 from agentrl.trainer.ranks import Ranks
@@ -145,7 +145,7 @@ def load_tensors(learner: LearnerParts, state: Mapping[str, Any]) -> None:
     reference = learner.reference_copy
     try:
         for optimiser, saved in zip(learner.optimisers, state["optimisers"], strict=True):
-            optimiser.load_state_dict(saved)
+            adamw.load(optimiser, saved)
             _check_shapes(optimiser)
         if learner.masters is not None:
             learner.masters.load(state.get("masters", []))
@@ -256,11 +256,16 @@ def _blank_states(
     """Give the optimisers a tensor of zeros for each stored tensor of their states. Returns the new tensors by name."""
     made: dict[str, Tensor] = {}
     for optimiser in optimisers:
-        for parameter in (p for group in optimiser.param_groups for p in group["params"]):
+        for group, parameter in ((one, p) for one in optimiser.param_groups for p in one["params"]):
             start = f"{prefix}.{names[id(parameter)]}/"
             for name in (name for name in kinds if name.startswith(start)):
                 whole = not kinds[name].shape and parameter.ndim  # a scalar, such as the count of steps
-                blank = torch.zeros((), dtype=kinds[name].dtype) if whole else torch.zeros_like(parameter.detach())
+                home = parameter.device if group.get("fused") else "cpu"  # where AdamW counts its steps
+                blank = (
+                    torch.zeros((), dtype=kinds[name].dtype, device=home)
+                    if whole
+                    else torch.zeros_like(parameter.detach())
+                )
                 made[name] = optimiser.state[parameter][name.removeprefix(start)] = blank
     return made
 

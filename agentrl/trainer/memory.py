@@ -140,9 +140,23 @@ class _BriefNetwork(Network):
 
 
 class _Simulated(Learner):
-    """A learner that reads no value of a tensor, because its tensors may have no values."""
+    """A learner that reads no value of a tensor, because its tensors may have no values.
+
+    Its AdamW is the kernel of a GPU (`agentrl.trainer.adamw.fused`), whatever device the tensors are on. If offloaded
+    tensors are simulated, the AdamW is torch's loop, which a CPU runs.
+    """
 
     meter = _Silent
+
+    def restart(self, optim: OptimConfig, updates: int) -> None:
+        super().restart(optim, updates)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["fused"] = not self.config.offload and not self._on_meta(optimiser)
+
+    @staticmethod
+    def _on_meta(optimiser: torch.optim.Optimizer) -> bool:
+        return any(x.is_meta for group in optimiser.param_groups for x in group["params"])
 
     @contextmanager
     def noise(self, key: Sequence[int]) -> Iterator[None]:
@@ -151,7 +165,9 @@ class _Simulated(Learner):
     def step(self) -> StepReport:
         assert self.masters is not None
         for optimiser in self.optimisers:
-            optimiser.step()
+            # Meta has no fused kernel. After the first step, which makes the state, the kernel allocates nothing.
+            if not (optimiser.state and self._on_meta(optimiser)):
+                optimiser.step()
         self.masters.write_back()
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)

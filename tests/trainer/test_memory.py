@@ -1,11 +1,16 @@
 """The memory forecast: the update on tensors without memory needs what the same counter sees on real tensors."""
 
+import copy
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentrl.graph import path_lengths
-from agentrl.trainer import LearnerConfig, UpdateConfig, memory
+from agentrl.model import Network
+from agentrl.trainer import LearnerConfig, OptimConfig, UpdateConfig, memory
 from tests.toys.entries import loss
 
 CONFIG = Qwen2Config(
@@ -19,12 +24,19 @@ CONFIG = Qwen2Config(
 )
 TOKENS = 512
 LOSS = loss("ppo_clip")
-WEIGHTS = sum(p.numel() for p in AutoModelForCausalLM.from_config(CONFIG).parameters())
+
+
+def made(dtype: torch.dtype = torch.float32) -> Any:
+    """A model of a configuration of its own, because `from_config` writes the type into the configuration."""
+    return AutoModelForCausalLM.from_config(copy.deepcopy(CONFIG), dtype=dtype)
+
+
+WEIGHTS = sum(p.numel() for p in made().parameters())
 
 
 def forecast(dtype: torch.dtype = torch.float32, reference: bool = False, **learner: object) -> memory.Need:
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(CONFIG, dtype=dtype)
+        model = made(dtype)
     section = LearnerConfig(**learner)
     return memory.forecast_update(model, TOKENS, 128, UpdateConfig(max_tokens=TOKENS), LOSS, section, reference)
 
@@ -36,10 +48,34 @@ def test_the_batch_has_the_tokens_that_are_asked_for():
     assert path_lengths(graph.tokens).max() == 256
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_forecast_and_an_optimiser_of_real_tensors_agree_to_the_byte(dtype):
+    """The CPU's fused kernel stands here for that of CUDA."""
+    torch.manual_seed(0)
+    model, graph = made(dtype), memory.episodes(TOKENS, 1000, 128)
+    real = memory.measured(model, graph, UpdateConfig(max_tokens=TOKENS), LOSS, LearnerConfig(), False)
+    assert real == forecast(dtype)
+
+
+def test_a_step_of_the_forecast_s_optimiser_takes_no_memory_beside_its_state():
+    model = made()
+    learner = memory._Simulated(
+        SimpleNamespace(model=model, tokenizer=None), OptimConfig(), known=Network(model=model, sharing="tree")
+    )
+    for step in range(2):
+        for parameter in learner.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        with memory.Peak() as peak:
+            learner.step()
+        states = [x for one in learner.optimisers for state in one.state.values() for x in state.values()]
+        size = sum(-(-x.untyped_storage().nbytes() // memory.BLOCK) * memory.BLOCK for x in states)
+        assert peak.most == (0 if step else size)
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_the_forecast_is_what_real_tensors_need(checkpointing):
     torch.manual_seed(0)
-    model, graph = AutoModelForCausalLM.from_config(CONFIG), memory.episodes(TOKENS, 1000, 128)
+    model, graph = made(), memory.episodes(TOKENS, 1000, 128)
     section = LearnerConfig(checkpointing=checkpointing)
     real = memory.measured(model, graph, UpdateConfig(max_tokens=TOKENS), LOSS, section, True)
     fake = forecast(reference=True, checkpointing=checkpointing)
