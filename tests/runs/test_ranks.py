@@ -138,8 +138,8 @@ def followers(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Has a process ended within a few seconds? One that nobody waits for is a zombie."""
-    for _ in range(100):
+    """Has a process ended within a minute? One that nobody waits for is a zombie."""
+    for _ in range(600):
         status = Path(f"/proc/{pid}/status")
         if not status.exists() or "\nState:\tZ" in status.read_text():
             return True
@@ -220,7 +220,7 @@ def test_two_processes_change_the_policies_of_two_agents_as_one_does(tmp_path):
 def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, lines):
     process, folder, (child,) = begun(path, "run.iterations=500", lines=lines)
     os.kill(child, signal.SIGKILL)
-    said = process.communicate(timeout=60)[1].strip().splitlines()
+    said = process.communicate(timeout=600)[1].strip().splitlines()
     assert process.returncode == 2
     assert said[-1] == (
         "agentrl: process 1 of the learner was killed by SIGKILL; agentrl ended the other processes; continue with "
@@ -235,7 +235,7 @@ def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(path, line
 def test_the_others_end_with_process_0(path, number):
     process, _, (child,) = begun(path, "run.iterations=500", lines=2)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=600)[1]
     assert gone(child)
     if number == signal.SIGTERM:
         assert process.returncode == 143
@@ -248,7 +248,7 @@ def test_torchrun_starts_the_processes_itself(path):
     folder = path.parent / "runs"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "agentrl"]
     words = ["train", str(path), f"run.folder={folder}", "learner.processes=2"]
-    done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == [str(folder / "tiny")]
     assert [row["stage"] for row in rows(folder / "tiny")][-2:] == ["train", "eval"]
