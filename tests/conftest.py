@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+pytest_plugins = ["tests.cpu_seconds"]
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 

@@ -219,7 +219,6 @@ def cases(folder: Path, whole: bytes, chance: random.Random) -> Iterator[tuple[s
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(120)
 def test_300_bad_inputs_are_each_one_sentence(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = graph_to_bytes(steps_graph([json.dumps({**row, "state": f"s{i}"}) for i, row in enumerate(STEPS)]))

@@ -21,7 +21,7 @@ def proposed(line: str, folder: Path) -> set[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "PATH": path}
     words = ["bash", "--norc", "-c", script, "bash", line]
-    done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.stderr == ""
     return {word.strip() for word in done.stdout.splitlines()} - {""}
 

@@ -143,7 +143,7 @@ def test_the_recipe_for_gpus_is_refused_before_torch_is_imported(tmp_path):
         (["model.path=/no/model"], "the model folder /no/model does not exist"),
         ([f"engine.python={tmp_path}/no"], f"engine.python = {tmp_path}/no: no such file"),
     ):
-        done = subprocess.run([sys.executable, "-c", look, *words, *more], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, "-c", look, *words, *more], capture_output=True, text=True, timeout=600)
         assert done.stdout.split() == ["2", "False"] and sentence in done.stderr and not list(tmp_path.iterdir())
 
 

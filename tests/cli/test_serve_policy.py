@@ -49,7 +49,7 @@ def test_two_programs_become_two_copies_of_a_task(tmp_path):
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 end(url, "a", reward=1.0)
             server.send_signal(signal.SIGTERM)
-            _, words_of_end = server.communicate(timeout=60)
+            _, words_of_end = server.communicate(timeout=600)
         finally:
             server.kill()
     assert f"2 episodes are stored in {out}, 1 in progress are lost" in words_of_end and "Traceback" not in words_of_end

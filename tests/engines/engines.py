@@ -1,6 +1,7 @@
 """What the engine tests share: small random models, plain forwards to compare with, and multi-turn loads."""
 
 import asyncio
+import itertools
 
 import numpy as np
 import torch
@@ -110,14 +111,16 @@ def plain_logprobs(model, ids, temperature=1.0):
     return (logits.double() / temperature).log_softmax(-1).cpu().numpy()
 
 
-def plain_greedy(model, prompt, tokens):
-    """Greedy continuation by whole forwards."""
-    ids = list(prompt)
-    while len(ids) < len(prompt) + tokens:
+def plain_greedy(model, prompt, tokens, guess=()):
+    """Greedy continuation by whole forwards: one for all tokens of a right guess, then one per token."""
+    ids, start, guess = list(prompt), len(prompt), list(guess[:tokens])
+    if guess:
+        best = plain_logprobs(model, [*prompt, *guess])[start - 1 :].argmax(-1)  # [guess + 1]
+        right = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(best, guess, strict=False))
+        ids += [token for _, token in right]
+    while len(ids) < start + tokens and END not in ids[start:]:
         ids.append(int(plain_logprobs(model, ids)[-1].argmax()))
-        if ids[-1] == END:
-            break
-    return ids[len(prompt) :]
+    return ids[start:]
 
 
 def returned_logprobs(model, prompt, generation, temperature=1.0):

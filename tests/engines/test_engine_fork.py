@@ -63,7 +63,7 @@ def test_a_branch_of_a_chain_that_still_holds_its_slot():
     model = make()
     played, (_, forked) = chain_and_branches(engine_of(model), release=False)
     assert forked == 4 * 40
-    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6) for p, a in played)
+    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6, a.token_ids) for p, a in played)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
@@ -74,11 +74,11 @@ def test_few_slots_cost_time_and_no_truth(slots):
     engine = engine_of(model, max_slots=slots)
     played, (_, forked) = chain_and_branches(engine, between=between)
     assert forked == 0
-    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6) for p, a in played)
+    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6, a.token_ids) for p, a in played)
     engine = engine_of(model, max_slots=slots)
     played, (_, forked) = chain_and_branches(engine)
     assert forked >= 40  # the last free slot is the chain's own, which a branch takes over as it is
-    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6) for p, a in played)
+    assert all(a.token_ids.tolist() == plain_greedy(model, p, 6, a.token_ids) for p, a in played)
 
 
 def test_new_weights_forget_what_branches_were_to_take_over():
@@ -101,7 +101,7 @@ def test_new_weights_forget_what_branches_were_to_take_over():
 def test_a_runner_that_keeps_nothing_forks_nothing():
     model = make("window")
     played, (_, forked) = chain_and_branches(engine_of(model))
-    assert forked == 0 and all(a.token_ids.tolist() == plain_greedy(model, p, 6) for p, a in played)
+    assert forked == 0 and all(a.token_ids.tolist() == plain_greedy(model, p, 6, a.token_ids) for p, a in played)
 
 
 def filled(slots, session, tokens):

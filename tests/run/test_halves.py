@@ -62,7 +62,7 @@ def roll(folder: Path, versions: Any, graphs: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(1200)
 def test_two_processes_play_and_learn_what_one_does(tmp_path):
     settings = Settings({**TABLES, "run": {**TABLES["run"], "folder": str(tmp_path)}})
     whole = train(settings, progress=Progress(quiet=True))

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_urls_lose_user_password_and_keys_and_ordinary_texts_nothing():
 
 
 @pytest.mark.parametrize("text", ["x://" + "a" * 200_000, "?" + "a" * 200_000, "?a=" * 60_000, "a" * 200_000 + "://"])
-@pytest.mark.timeout(20)
 def test_long_texts_are_scrubbed_in_linear_time(text):
+    before = time.process_time()
     assert scrubbed(text) == text
+    assert time.process_time() - before < 5.0

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +121,9 @@ def test_how_a_program_ends_is_data(tmp_path, model, main, ending, status, rewar
 
 
 def test_a_program_that_hangs_is_ended_at_its_limit_with_all_it_started(tmp_path, model):
-    began = time.monotonic()
     few = {"batch": {"tasks": 1, "copies": 2}, "eval": {"tasks": 1, "modes": ["greedy"]}}
     graph, _ = trained(tmp_path, model, command("hangs"), limits={"seconds": 3.0}, **few)
     assert (graph.ending[graph.ending > 0] == Status.TIME_LIMIT).all() and graph.truncated.any()
-    assert time.monotonic() - began < 120
     here = [p for p in Path("/proc").glob("[0-9]*/cmdline") if programs.__file__.encode() in _read(p)]
     assert not here
 

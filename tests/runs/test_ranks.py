@@ -174,8 +174,8 @@ def ranks_of(pid: int) -> dict[int, int]:
 
 
 def gone(pid: int) -> bool:
-    """Has a process ended within a few seconds? One that nobody waits for is a zombie."""
-    for _ in range(100):
+    """Has a process ended within a minute? One that nobody waits for is a zombie."""
+    for _ in range(600):
         status = Path(f"/proc/{pid}/status")
         if not status.exists() or "\nState:\tZ" in status.read_text():
             return True
@@ -256,7 +256,7 @@ def test_two_processes_change_the_policies_of_two_agents_as_one_does(tmp_path):
 def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(rank, path, lines):
     process, folder, ranks = begun(path, "run.iterations=500", lines=lines)
     os.kill(ranks[rank], signal.SIGKILL)
-    said = process.communicate(timeout=60)[1].strip().splitlines()
+    said = process.communicate(timeout=600)[1].strip().splitlines()
     assert process.returncode == 2
     assert said[-1] == (
         f"agentrl: process {rank} of the learner was killed by SIGKILL; agentrl ended the other processes; continue "
@@ -271,7 +271,7 @@ def test_a_lost_process_ends_the_run_with_one_sentence_and_it_goes_on(rank, path
 def test_the_ranks_end_with_the_process_that_started_them(path, number):
     process, _, ranks = begun(path, "run.iterations=500", lines=2)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=600)[1]
     assert len(ranks) == 2 and all(map(gone, ranks.values()))
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number
@@ -303,7 +303,7 @@ def test_ctrl_c_on_a_terminal_ends_the_ranks(path):
             if metrics.exists() and b"\x03" not in shown:
                 os.write(terminal, b"\x03")
                 shown += b"\x03"
-    assert process.wait(60) == 130
+    assert process.wait(600) == 130
     assert shown.decode(errors="replace").count("agentrl: stopped; ") == 1 and b"Traceback" not in shown
 
 
@@ -331,7 +331,7 @@ def test_torchrun_starts_the_processes_itself(path):
     folder = path.parent / "runs"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "agentrl"]
     words = ["train", str(path), f"run.folder={folder}", "learner.processes=2"]
-    done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == [str(folder / "tiny")]
     assert [row["stage"] for row in rows(folder / "tiny")][-2:] == ["train", "eval"]
@@ -347,7 +347,7 @@ def test_torchrun_started_by_hand_names_the_rank_that_died(path):
         time.sleep(0.02)
     ranks = ranks_of(process.pid)
     os.kill(ranks[1], signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=600)[1]
     assert process.returncode == 1 and "Signal 9 (SIGKILL) received by PID " + str(ranks[1]) in said
     assert all(map(gone, ranks.values()))
 

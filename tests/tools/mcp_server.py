@@ -7,6 +7,7 @@ import anyio
 from mcp.server import MCPServer
 
 server = MCPServer("test")
+waiting: list[anyio.Event] = []
 
 
 @server.tool()
@@ -40,6 +41,17 @@ async def sleep(seconds: float) -> str:
     """Wait."""
     await anyio.sleep(seconds)
     return "slept"
+
+
+@server.tool()
+async def meet(count: int) -> str:
+    """Wait until so many calls wait at the same time."""
+    waiting.append(anyio.Event())
+    if len(waiting) == count:
+        for event in waiting:
+            event.set()
+    await waiting[-1].wait()
+    return "met"
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def call(box, name: str, **arguments):
 
 def test_the_servers_tools_are_ours_with_their_schemas(box):
     specs = {spec.name: spec for spec in box.specs()}
-    assert list(specs) == ["add", "rubbish", "fail", "die", "sleep"] and specs["add"].waits
+    assert list(specs) == ["add", "rubbish", "fail", "die", "sleep", "meet"] and specs["add"].waits
     shown = specs["add"].schema["function"]
     assert shown["description"] == "Add two numbers."
     assert shown["parameters"] == {
@@ -100,11 +100,9 @@ def test_calls_of_one_turn_run_at_once_in_a_tool_environment(box):
     hooks = environment(tools=list(box.specs()), reward=lambda answer: 1.0, rows=[{"prompt": "?"}], module=__name__)
     env = hooks.make(hooks.Config())
     env.reset(hooks.tasks(hooks.Config())[0])
-    call_of = '{"name": "sleep", "arguments": {"seconds": 1.0}}'
-    started = time.monotonic()
+    call_of = '{"name": "meet", "arguments": {"count": 4}}'
     result = env.step(f'{{"calls": [{", ".join([call_of] * 4)}]}}')
-    assert [m.content for m in result.observation.messages] == ["slept"] * 4
-    assert time.monotonic() - started < 4.0
+    assert [m.content for m in result.observation.messages] == ["met"] * 4
     assert env.step("add(1, '2')").observation.text == "error: add: argument 'b': '2' is not of type 'integer'"
 
 
@@ -291,7 +289,7 @@ def test_a_spoilt_answer_costs_its_call_and_the_server_is_started_again(outcomes
     ],
 )
 def test_answers_that_come_late_or_are_of_other_types(mode, kind, said):
-    box = raw(mode, timeout_s=3.0)
+    box = raw(mode, timeout_s=3.0 if mode == "surrogate" else 60.0)
     told = call(box, "x", a=1)
     box.close()
     assert isinstance(told, kind) and re.search(said, str(told))
@@ -309,7 +307,7 @@ def test_an_answer_of_three_million_characters_arrives():
 def test_what_a_server_writes_to_stderr_is_given_back_while_a_call_runs():
     box = raw("stderr")
     assert call(box, "x", a=1) == "ok"
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while (held := os.fstat(box.server._said.fileno()).st_blocks * 512) > mcp.STDERR_BYTES:
         assert time.monotonic() < until, f"{held} bytes are kept"
         time.sleep(0.05)

@@ -1,6 +1,7 @@
 """The law of packing: loss and gradient are those of the plain forward pass, one step or one path at a
 time."""
 
+import functools
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,12 +54,18 @@ def noisy(graph: StepGraph, seed: int, width: float = 0.8) -> StepGraph:
     size = len(graph.tokens.ids)
     base = np.zeros(size)
     model = tiny_model()
-    for row in range(len(graph)):
-        for s, logprob, _ in plain_tokens(model, graph, row):
-            base[s] = logprob.item()
+    with torch.no_grad():
+        for row in range(len(graph)):
+            for s, logprob, _ in plain_tokens(model, graph, row):
+                base[s] = logprob.item()
     return graph.with_token_columns(
         old_logprob=base + rng.normal(0, width, size), ref_logprob=base + rng.normal(0, width, size)
     )
+
+
+@functools.cache
+def noisy_graph(make, seed: int) -> StepGraph:
+    return noisy(make(seed), seed)
 
 
 def slow_loss(model, graph, rows, advantage, share, config, loss_config, temperature=1.0) -> torch.Tensor:
@@ -105,7 +112,7 @@ def both(model, graph, credit, rows, advantage, share, config=CONFIG, sharing=No
 @pytest.mark.parametrize("sharing", ["tree", "paths"])
 def test_packed_gradient_is_the_unpacked_one(make, room, sharing):
     for seed in range(3):
-        graph = noisy(make(seed), seed)
+        graph = noisy_graph(make, seed)
         max_tokens = int(path_lengths(graph.tokens).max()) + room
         rng = np.random.default_rng(seed)
         advantage = rng.normal(size=len(graph))

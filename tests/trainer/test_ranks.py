@@ -39,7 +39,7 @@ def shared(tmp_path: Path, size: int, names: tuple[str, ...], out: Path) -> Iter
     try:
         yield joined(torch.device("cpu"), Place(0, size, 0), dist.FileStore(str(store), size))
         for other in others:
-            said = other.communicate(timeout=120)[1]
+            said = other.communicate(timeout=600)[1]
             assert other.returncode == 0, said[-2000:]
     finally:
         if dist.is_initialized():

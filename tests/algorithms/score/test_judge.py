@@ -150,7 +150,7 @@ def test_reading_a_verdict(said, verdict):
 def test_a_verdict_is_read_in_linear_time(text):
     began = time.process_time()
     judge.read_verdict(text, "#ab", ["7"])
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 2.0
 
 
 def test_an_answer_without_a_verdict_is_asked_for_again(served):

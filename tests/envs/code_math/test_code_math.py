@@ -172,8 +172,8 @@ def test_torl_words():
 
 
 def test_retool_words():
-    config = Config(convention="retool", timeout_s=0.5)
-    _, texts = play(config, [run("```python\nprint(3)\n```"), run("1/0"), run("while True: pass")])
+    config = Config(convention="retool", timeout_s=3.0)
+    _, texts = play(config, [run("```python\nprint(3)\n```"), run("1/0"), run("import time; time.sleep(60)")])
     assert texts[1] == "3\n" and texts[2].startswith("Traceback") and texts[3] == "no stdout here"
     assert with_print("a = 1\na + 1") == "a = 1\nprint(a + 1)" and with_print("print(2)") == "print(2)"
     assert fenced_code("so\n```py\nx\n```\n```\ny\n```") == "x\n" and fenced_code("x") is None

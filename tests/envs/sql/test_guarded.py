@@ -83,9 +83,8 @@ def test_attacks_get_a_text_and_harm_nothing(sql, said):
 
 def test_one_instruction_that_takes_long_is_ended_by_the_clock():
     # printf writes two thousand million characters, one by one, in one instruction; no budget is looked at meanwhile
-    began = time.monotonic()
     found = run_query(SMALL, "SELECT printf('%.*c', 2000000000, 'x')", LIMITS._replace(seconds=0.3))
-    assert "more than 0.3 seconds" in found.error and time.monotonic() - began < 60
+    assert "more than 0.3 seconds" in found.error
     assert run_query(SMALL, "SELECT 1", LIMITS).rows == ((1,),)
 
 

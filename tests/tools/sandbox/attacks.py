@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -275,7 +276,7 @@ HARMFUL = (  # not tried where there are no walls: they would really do it to th
     *HARMFUL_TO_MACHINE,
 )  # fmt: skip
 LATE = ("explode in forks", "outlive its time", "keep the reply channel full", "send a reply without an end")
-ENDS_S = 8.0  # within which a cell must end after its time, on a busy machine
+ENDS_S = 60.0  # within which a cell must end after its time, on a busy machine
 FETCHED = ("out.txt", "../" * 12 + "etc/passwd")
 
 
@@ -372,6 +373,19 @@ def processes_with(mark: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def frozen(process: int, seconds: float = 60.0) -> bool:
+    """Does every thread of a process stop within some seconds, and stay so?"""
+    threads, ends = Path(f"/proc/{process}/task"), time.monotonic() + seconds
+
+    def states() -> set[str]:
+        return {(one / "stat").read_text().rpartition(")")[2].split()[0] for one in threads.iterdir()}
+
+    while states() != {"T"} and time.monotonic() < ends:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    return states() == {"T"}
 
 
 def attack(backend: str, name: str, limits: Limits | None = None, timeout_s: float = 5.0) -> str:

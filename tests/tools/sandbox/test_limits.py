@@ -16,6 +16,7 @@ from agentrl.tools._sandbox import launch, usage
 from agentrl.tools._sandbox.launch import Limits, unheld
 from agentrl.tools._sandbox.probe import check
 from agentrl.tools._sandbox.session import LocalSession
+from tests.tools.sandbox.attacks import frozen
 from tests.tools.sandbox.test_attacks import need, need_root
 from tests.tools.sandbox.users import NOBODY, as_user
 
@@ -53,11 +54,11 @@ def session(request):
 
 
 def test_a_cell_that_floods_the_reply_channel_is_scored(session):
-    with deadline(60.0):
+    with deadline(240.0):
         fast = session.run(FLOOD + "flood(0)", 1.0)
         slow = session.run(FLOOD + "flood(0.0001)", 1.0)
     for result in (fast, slow):
-        assert not result.infra_error and not result.ok and result.wall_s < 20
+        assert not result.infra_error and not result.ok and result.wall_s < 100
         assert result.timed_out or result.error_name == "ReplyFlood"
     assert session.run("6 * 7").result_text == "42"
 
@@ -121,17 +122,7 @@ for _ in range(3):
 
 def assert_frozen(session):
     """An idle session uses no processor time."""
-    loop = session._process._family.loop
-
-    def spent() -> int:
-        with open(f"/proc/{loop}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])  # clock ticks, user and system
-
-    time.sleep(0.05)  # for the stop to reach every thread
-    before = spent()
-    time.sleep(0.3)
-    assert spent() - before <= 1
+    assert frozen(session._process._family.loop)
 
 
 def test_locks_are_no_channel_between_sandboxes(session):
@@ -191,7 +182,7 @@ def test_a_killed_ordinary_user_leaves_no_process():
         session.run("import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()")
         return str(session._process._family.loop)  # the process ends without closing the session
 
-    loop, ends = as_user(NOBODY, start), time.monotonic() + 10
+    loop, ends = as_user(NOBODY, start), time.monotonic() + 120
     while os.path.exists(f"/proc/{loop}") and time.monotonic() < ends:
         time.sleep(0.02)
     assert not os.path.exists(f"/proc/{loop}")

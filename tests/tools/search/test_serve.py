@@ -30,7 +30,7 @@ def url(corpus):
     assert said.startswith("retriever at http://127.0.0.1:")
     yield said.split()[-1]
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=120) == 0
     process.stdout.close()
 
 
