@@ -50,7 +50,7 @@ KINDS = MappingProxyType(
         "score": Kind("agentrl.algorithms.score", "score", "agentrl.scoring.entry:ScoreFile"),
         "sampler": Kind("agentrl.algorithms.sampler", "sampler", "agentrl.rollout.sampler:SamplerFile"),
         "guide": Kind("agentrl.algorithms.guide", "guide", "agentrl.rollout.guide:GuideFile"),
-        "replay": Kind("agentrl.algorithms.replay", "replay", "agentrl.rollout.replay:ReplayFile"),
+        "replay": Kind("agentrl.algorithms.replay", "replay", "agentrl.rollout.replay_buffer:ReplayFile"),
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),

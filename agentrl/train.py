@@ -119,9 +119,9 @@ def group_of(settings: Settings) -> AbstractContextManager[Any]:
     tables = settings.tables
     if not tables.learner.divided and "RANK" not in environ:
         return nullcontext()
-    from agentrl.cluster import LearnerGroup, Place
+    from agentrl.cluster import LearnerGroup, RankPlace
 
-    if not tables.cluster.address or tables.learner.processes == 1 or Place.found() is not None:
+    if not tables.cluster.address or tables.learner.processes == 1 or RankPlace.found() is not None:
         return LearnerGroup(settings)
     from agentrl.cluster import RayLearnerGroup  # imports Ray, which is optional
 

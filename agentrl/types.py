@@ -87,11 +87,11 @@ class StepResult(NamedTuple):
     info: Mapping[str, Any]
 
 
-class Errand(NamedTuple):
+class AgentCall(NamedTuple):
     """A task that an environment gives to another agent; `agent` is that agent's name in the recipe.
 
     If the `info["errands"]` of a step holds errands, the turn is not over: each errand is played by its agent, then the
-    environment's method `returned` (`agentrl.env.Delegates`) gets the tuple of their `Reply`s, in the order of the
+    environment's method `returned` (`agentrl.env.Delegates`) gets the tuple of their `AgentReply`s, in the order of the
     errands. The result of the turn is what `returned` returns.
     """
 
@@ -99,7 +99,7 @@ class Errand(NamedTuple):
     task: Task
 
 
-class Reply(NamedTuple):
+class AgentReply(NamedTuple):
     """The outcome of an errand.
 
     `status` is how the called agent's episode ended. `text` is that agent's answer: the `info["answer"]` of its last
@@ -115,7 +115,7 @@ class Reply(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
-Action = str | tuple[Reply, ...]  # what `agentrl.env.Handle.step` takes: an agent's action, or replies to errands
+Action = str | tuple[AgentReply, ...]  # what `agentrl.env.Handle.step` takes: an agent's action, or replies to errands
 
 
 Finish = Literal["stop", "length", "abort", "context", "refused"]

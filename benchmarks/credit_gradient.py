@@ -152,8 +152,8 @@ def chains(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, copies
 def replayed(mdp: Mdp, groups: int, truth: Exact, rng: np.random.Generator, apart: float) -> StepGraph:
     """Groups of `chains`, and in each STORED episodes of an older policy, which enter values and never the gradient.
 
-    The columns are those of replay.name=values_only (`agentrl.rollout.replay`). The older policy's logits are those of
-    the policy plus noise of standard deviation `apart`.
+    The columns are those of replay.name=values_only (`agentrl.rollout.replay_buffer`). The older policy's logits are
+    those of the policy plus noise of standard deviation `apart`.
     """
     older = replace(mdp, logits=mdp.logits + apart * np.random.default_rng(11).normal(size=mdp.logits.shape))
     task = rng.integers(len(mdp.starts), size=groups)  # [G]

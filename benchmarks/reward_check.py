@@ -30,7 +30,7 @@ from agentrl.chat import tagged
 from agentrl.engines.openai import OpenAIPolicy, from_word
 from agentrl.preflight import RewardCheck, check_reward
 from agentrl.preflight.attacks import FAMILIES
-from agentrl.scoring import Chain, Desk, Paid, ScoreFault, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, Paid, ScoreFault, ScoreOptions, Signals
 from agentrl.settings import Settings
 from agentrl.types import Message, Observation, Request
 
@@ -63,7 +63,7 @@ class Naive:
     def __init__(self, policy: OpenAIPolicy) -> None:
         self._policy = policy
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], desk: JudgeClient) -> Sequence[Signals]:
         """See `Scorer`."""
         (chain,) = chains
         text = NAIVE.format(task=chain.turns[0].observation, answer=chain.turns[-1].answer)

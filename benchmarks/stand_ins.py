@@ -23,9 +23,9 @@ from agentrl.model import Weights
 from agentrl.noise import fold, uniforms
 from agentrl.run import Loop, Metrics, Progress, Rollouts, Run, RunFolder
 from agentrl.run.checkpoint import RunState
-from agentrl.run.decisions import Decisions
 from agentrl.run.health import Health
 from agentrl.run.progress import Now
+from agentrl.run.stored_decisions import Decisions
 from agentrl.settings import Settings
 from agentrl.trainer import Annotated
 from agentrl.types import Generation, Request

@@ -23,7 +23,7 @@ from agentrl.env import EnvironmentFile, Limits, make_pool, tasks_of
 from agentrl.evaluate import evaluate
 from agentrl.files import write_atomically
 from agentrl.model import Loaded, ModelConfig, load_model
-from agentrl.rollout import Actor, ContextPolicy, Crew, PolicyActor, Random
+from agentrl.rollout import Actor, ContextPolicy, PlayerFactory, PolicyActor, Random
 from agentrl.run import Loop
 from agentrl.settings import resolve_agents
 
@@ -77,7 +77,7 @@ def play(cell: Cell, loaded: Loaded, tasks: int) -> dict[str, Any]:
     agents = resolve_agents(entry, context, limits, "random", {})
     pool = make_pool(entry, timeout_s=limits.call_seconds)
     try:
-        crew = Crew(agents, dict.fromkeys(agents, pool), admissible=cell.answers == "admissible", seed=0)
+        crew = PlayerFactory(agents, dict.fromkeys(agents, pool), admissible=cell.answers == "admissible", seed=0)
         (agent,) = agents.values()
         actor: Actor
         if cell.answers == "random":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentrl.env import Parsed, Past
+from agentrl.env import Parsed, PastTurn
 from agentrl.tool import Call, Calls, Malformed, action as tool_action
 from agentrl.tool_env import Listed
 from agentrl.types import Observation, Status, Task
@@ -48,7 +48,7 @@ class OneLine:
         """What came back."""
         return observation.text
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The first words and the last actions with their results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [f"> {self.answer(p.action)}\n{text}" for p, text in zip(past, seen, strict=True)]

@@ -22,13 +22,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from agentrl.chat import first_tagged
-from agentrl.env import Env, Move, Parsed, Past, random_share
+from agentrl.env import Env, Move, Parsed, PastTurn, random_share
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
 from agentrl.envs.search_qa.prompts import read
 from agentrl.envs.search_qa.questions import ask, questions, understand
-from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Observation, Status, StepResult, Task
 
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("em", "f1", "delegations", "failed")
@@ -117,7 +117,7 @@ class DeepResearch:
         self.state = replace(state, heard=(*state.heard, (found.content.strip(), "")))
         return StepResult(self.observation(), 0.0, False, False, {"errands": (self._errand(found.content.strip()),)})
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         """Show the searcher's answer; if there is none, a text says so."""
         (reply,) = replies
         found = read(reply.text)
@@ -178,11 +178,11 @@ class DeepResearch:
         sent = [ask((noun,), name) for name in names if not name.isdigit() for noun in nouns]
         return [*(f"<delegate>{question}</delegate>" for question in sent if question not in asked), *answers]
 
-    def _errand(self, question: str) -> Errand:
+    def _errand(self, question: str) -> AgentCall:
         answers, path = self._truth(question)
         params = {"question": question, "answers": answers, "path": path, "chain": [], "gold": []}
         key = f"{self.state.task.key}/{len(self.state.heard)}"
-        return Errand(SEARCHER, Task(key=key, env="search_qa", params=params))
+        return AgentCall(SEARCHER, Task(key=key, env="search_qa", params=params))
 
     def _truth(self, question: str) -> tuple[list[str], list[str]]:
         """(answers, path) of a question in the words of `ask`: its right answers, and the names on the way to them.
@@ -233,7 +233,7 @@ class Tags:
         """What the searcher found."""
         return f"<finding>{observation.text}</finding>"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The first message, the last turns, and what the searcher found."""
         lines = [self.first(first)]
         for i, step in enumerate(past, done - len(past)):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env import Env, Move, Parsed, Past
+from agentrl.env import Env, Move, Parsed, PastTurn
 from agentrl.envs.desk.customer import STOP, Mood, opening, reply
 from agentrl.envs.desk.environment import case_of, row
 from agentrl.types import Observation, Status, StepResult, Task
@@ -91,7 +91,7 @@ class Words:
         """The same text as `first`: an episode has one turn."""
         return self.first(observation)
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The same text as `first`."""
         return self.first(observation)
 

@@ -23,9 +23,9 @@ from agentrl.evaluate import (
     header,
     stored_episodes,
 )
-from agentrl.programs import Contestant
+from agentrl.programs import EvaluatedPolicy
 from agentrl.rollout import EpisodeRecord, Player
-from agentrl.run import Loop, Progress, Tally
+from agentrl.run import EpisodeCounts, Loop, Progress
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.types import Status, Task
@@ -54,7 +54,7 @@ class Session:
     def __init__(
         self,
         arguments: argparse.Namespace,
-        contestant: Contestant,
+        contestant: EvaluatedPolicy,
         entry: Entry[EnvironmentFile],
         tasks: Sequence[Task],
         pool: PoolSection,
@@ -64,7 +64,7 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.files: EpisodeFiles | None = None
         self.done = 0
-        self.tally = Tally()
+        self.tally = EpisodeCounts()
 
     @property
     def early(self) -> bool:

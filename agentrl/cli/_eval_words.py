@@ -18,7 +18,7 @@ SECTIONS = ("env", "limits", "endpoint", "pool")
 PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # words without such a prefix are options of the environment
 
 
-class Options(NamedTuple):
+class EvalOptions(NamedTuple):
     """The options of a command line by section; an option on the command line overrides the file of `--recipe`."""
 
     env: dict[str, Any]
@@ -58,7 +58,7 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     return arguments
 
 
-def options_of(arguments: argparse.Namespace) -> Options:
+def options_of(arguments: argparse.Namespace) -> EvalOptions:
     """The options by section.
 
     Raises:
@@ -75,7 +75,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     if endpoint and not arguments.policy.startswith("openai:"):
         key = next(iter(endpoint))
         raise ValueError(f"endpoint.{key} is an option of openai: policies, and --policy is {arguments.policy!r}")
-    return Options(env, limits, endpoint, pool)
+    return EvalOptions(env, limits, endpoint, pool)
 
 
 def _recipe(path: Path | None) -> dict[str, Any]:

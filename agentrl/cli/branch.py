@@ -21,7 +21,7 @@ from agentrl.evaluate import branch_summary
 from agentrl.run import BRANCH
 
 if TYPE_CHECKING:
-    from agentrl.evaluate import Place
+    from agentrl.evaluate import StoredStep
     from agentrl.rollout import EpisodeRecord
     from agentrl.settings import Settings
 
@@ -78,19 +78,19 @@ def stored(run: Path, iteration: int | None) -> Path:
     return path
 
 
-def play(arguments: Any, settings: "Settings", place: "Place", *, exact: bool) -> "list[EpisodeRecord]":
+def play(arguments: Any, settings: "Settings", place: "StoredStep", *, exact: bool) -> "list[EpisodeRecord]":
     """Play the continuations with the run's environment, limits and context.
 
     With `exact` the run's latest checkpoint plays, else the policy that --policy names.
     """
     from agentrl.evaluate import play_on
-    from agentrl.programs import Contestant
+    from agentrl.programs import EvaluatedPolicy
     from agentrl.run import Loop
 
     tables, entry = settings.tables, settings.env
     limits = tables.limits
     (task,) = panel_tasks(entry, [place.task_key])
-    contestant = Contestant.of(str(arguments.run) if exact else arguments.policy, entry.name)
+    contestant = EvaluatedPolicy.of(str(arguments.run) if exact else arguments.policy, entry.name)
     pool = pool_within(entry, limits, tables.pool.kind, tables.pool.workers)
     try:
         player = contestant.player(entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits)

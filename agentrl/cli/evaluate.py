@@ -32,13 +32,13 @@ def main(words: Sequence[str]) -> int:
     options = options_of(arguments)
     from agentrl.cli._eval_session import Session
     from agentrl.evaluate import evaluated_entry, without_answer
-    from agentrl.programs import Contestant
+    from agentrl.programs import EvaluatedPolicy
     from agentrl.rollout import TooManyFaults
     from agentrl.run import leak_note
     from agentrl.settings.sections import PoolSection
 
     pool = validate(PoolSection, options.pool, "pool")
-    contestant = Contestant.of(arguments.policy, arguments.env, options.env)
+    contestant = EvaluatedPolicy.of(arguments.policy, arguments.env, options.env)
     contestant.endpoint = options.endpoint
     told = {**contestant.told, **options.env}
     entry = evaluated_entry(arguments.env, contestant.env_options, told, language_model=contestant.language_model)

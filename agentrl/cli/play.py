@@ -18,7 +18,7 @@ from agentrl.cli._parser import Parser
 from agentrl.config import Entry, override, resolve
 from agentrl.env import Env, EnvironmentFile, make_pool, panel_tasks, tasks_of
 from agentrl.rollout import ContextPolicy, expert_actor, read_actions
-from agentrl.types import Errand, Observation, Reply, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Observation, StepResult, Task
 
 
 def main(words: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
     actions = None if arguments.actions is None else read_actions(arguments.actions)
     entry = resolve(EnvironmentFile, options, "env")
     task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
-    with Table(entry) as env:
+    with PlayedEnv(entry) as env:
         if actions is not None:
             script(env, task, actions, as_json=arguments.json)
         else:
@@ -52,14 +52,14 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-class Table:
+class PlayedEnv:
     """An environment to play; experts play the agents that it calls."""
 
     def __init__(self, entry: Entry[EnvironmentFile]) -> None:
         self.entry = entry
         self.env: Env = entry.hooks.make(entry.config)
 
-    def __enter__(self) -> "Table":
+    def __enter__(self) -> "PlayedEnv":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -76,7 +76,7 @@ class Table:
     def step(self, action: str) -> StepResult:
         """Carry out one action and its errands; `info["errands"]` then lists the replies as texts `AGENT: reply`."""
         result = self.env.step(action)
-        errands: Sequence[Errand] = result.info.get("errands", ())
+        errands: Sequence[AgentCall] = result.info.get("errands", ())
         if not errands:
             return result
         replies = tuple(self._reply(errand) for errand in errands)
@@ -85,10 +85,10 @@ class Table:
         lines = [f"{errand.agent}: {reply.text}" for errand, reply in zip(errands, replies, strict=True)]
         return result._replace(info={**result.info, "errands": lines})
 
-    def _reply(self, errand: Errand) -> Reply:
+    def _reply(self, errand: AgentCall) -> AgentReply:
         """Let the experts play an errand to its end; returns the reply of the called agent."""
         from agentrl.env import Limits
-        from agentrl.rollout import Crew, play, reply_of
+        from agentrl.rollout import PlayerFactory, play, reply_of
         from agentrl.run import Loop
         from agentrl.settings import agent_sections, resolve_agents
 
@@ -100,7 +100,7 @@ class Table:
                 "the hook `agents` of the file"
             )
         pools = {name: make_pool(agent.env, "inline") for name, agent in team.items()}
-        crew = Crew(team, pools, admissible=False, seed=0)
+        crew = PlayerFactory(team, pools, admissible=False, seed=0)
         actors = {name: expert_actor(agent) for name, agent in team.items()}
         try:
             with Loop() as loop:
@@ -111,7 +111,7 @@ class Table:
         return reply_of(record)
 
 
-def script(env: Table, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
+def script(env: PlayedEnv, task: Task, actions: Sequence[str], *, as_json: bool) -> None:
     """Send the actions one by one and print the results."""
     observation = env.reset(task)
     info = env.info()
@@ -143,7 +143,7 @@ def show(line: dict[str, Any], as_json: bool) -> None:
         print(f"[reward {line['reward']:g}]")
 
 
-def by_hand(env: Table, task: Task) -> None:
+def by_hand(env: PlayedEnv, task: Task) -> None:
     """Play in the terminal until the episode or the input ends."""
     observation = env.reset(task)
     print(f"task {task.key}; type an action or its number, ? for the list of actions, empty line to leave\n")

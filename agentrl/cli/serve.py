@@ -18,7 +18,7 @@ from agentrl.cli._parser import Parser, positive, temperature
 from agentrl.config import merge, override, resolve, validate
 from agentrl.env import EnvironmentFile, Limits, panel_tasks, tasks_of
 from agentrl.foreign import McpTable, OpenEnvPlace, OpenEnvTable, serve_mcp, serve_openenv
-from agentrl.programs import Contestant, Guests
+from agentrl.programs import EvaluatedPolicy, Guests
 from agentrl.run import Loop
 from agentrl.serve import serve_retriever
 from agentrl.tool import Retriever, ToolFile
@@ -76,7 +76,7 @@ def policy(words: Sequence[str]) -> int:
         if arguments.out.suffix != ".safetensors":
             raise ValueError(f"--out {arguments.out}: name a file that ends with .safetensors")
         check_out(arguments.out)
-    actor = Contestant.model(arguments.model, arguments.temperature)
+    actor = EvaluatedPolicy.model(arguments.model, arguments.temperature)
     guests = Guests(actor, Limits(turns=arguments.turns, turn_tokens=arguments.turn_tokens))
     try:
         with Loop() as loop:
@@ -96,9 +96,9 @@ def _words(stored: int, unfinished: int, out: Path | None) -> str:
 
 
 async def _serve(guests: Guests, name: str, host: str, port: int) -> None:
-    from agentrl.programs import Endpoint
+    from agentrl.programs import ProgramEndpoint
 
-    endpoint = Endpoint(name, host, port, admit=guests.admit, end=guests.end)
+    endpoint = ProgramEndpoint(name, host, port, admit=guests.admit, end=guests.end)
     endpoint.open()
     print(f"{name} at {endpoint.url}", flush=True)
     try:

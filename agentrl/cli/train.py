@@ -55,11 +55,11 @@ def main(words: Sequence[str]) -> int:
         stop_with(int(launcher))
     elif os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine
         check_beginning(settings, resume=arguments.resume and stored)
-    from agentrl.cluster import Place, follow_torchrun, launch, needs_launch
+    from agentrl.cluster import RankPlace, follow_torchrun, launch, needs_launch
     from agentrl.rollout import TooManyFaults
     from agentrl.train import train
 
-    place = Place.found()
+    place = RankPlace.found()
     if place is not None and place.rank:
         release()  # a rank above 0 has nothing to close, and may wait for rank 0 in a call that no signal interrupts
         follow_torchrun(settings)

@@ -1,7 +1,7 @@
 """The processes that share a run's learners, seen from one of them: its place, the process group, and messages.
 
-Rank 0 is the run itself. The other ranks are followers (`agentrl.cluster.ranks`): they hold their parts of the policies
-and do what rank 0 says. On one machine `agentrl.cluster.launcher` starts the ranks, on a cluster
+Rank 0 is the run itself. The other ranks are followers (`agentrl.cluster.leading`): they hold their parts of the
+policies and do what rank 0 says. On one machine `agentrl.cluster.launcher` starts the ranks, on a cluster
 `agentrl.cluster.ray_learners`; torchrun starts them on any machines.
 """
 
@@ -29,7 +29,7 @@ ARRAYS = ("advantage", "positive", "negative", "weight", "assigned", "token_adva
 PATIENCE_S = 5.0  # seconds in which the launcher notices that another rank has ended, and ends this rank
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """The place of a process of the learner: its rank, the number of ranks, and its GPU's number on the machine."""
 
     rank: int
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     local: int
 
     @classmethod
-    def found(cls, environment: Mapping[str, str] = os.environ) -> "Place | None":
+    def found(cls, environment: Mapping[str, str] = os.environ) -> "RankPlace | None":
         """The place of this process; None if RANK or WORLD_SIZE, which torchrun sets, is not in the environment.
 
         Raises:
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class RankMessage:
     """What rank 0 sends to the other ranks.
 
     Attributes:
@@ -81,7 +81,7 @@ class Message:
         return len(text).to_bytes(8, "little") + text + graph + credit
 
     @classmethod
-    def decoded(cls, data: bytes) -> "Message":
+    def decoded(cls, data: bytes) -> "RankMessage":
         """The message that `encoded` turned into these bytes."""
         start = 8 + int.from_bytes(data[:8], "little")
         head = json.loads(data[8:start])
@@ -107,7 +107,7 @@ class LearnerGroup:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.config, self.cluster = settings, settings.tables.learner, settings.tables.cluster
-        self.place = Place.found()
+        self.place = RankPlace.found()
         self.device = check_group(settings, self.place)
         self._check_started()
         self._ranks = Ranks()
@@ -131,10 +131,10 @@ class LearnerGroup:
         if self.place is not None and self.place.size > 1:
             self._ranks = joined(self.device, self.place)
         elif self.config.divided:
-            self._ranks = joined(self.device, Place(0, 1, 0), dist.HashStore())  # type: ignore[attr-defined]
+            self._ranks = joined(self.device, RankPlace(0, 1, 0), dist.HashStore())  # type: ignore[attr-defined]
         return self._ranks
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RankMessage) -> None:
         """Send a message to the other ranks, which then carry it out."""
         self._ranks.broadcast(message.encoded())
 
@@ -161,7 +161,7 @@ class LearnerGroup:
                 dist.destroy_process_group()
 
 
-def joined(device: torch.device, place: Place, store: Any = None, *, alone: bool = True) -> Ranks:
+def joined(device: torch.device, place: RankPlace, store: Any = None, *, alone: bool = True) -> Ranks:
     """Join the process group.
 
     Args:
@@ -192,14 +192,14 @@ def needs_launch(settings: Settings) -> bool:
         ValueError: this machine, this version of torch or another section of the recipe does not allow the options of
             [learner].
     """
-    place, tables = Place.found(), settings.tables
+    place, tables = RankPlace.found(), settings.tables
     check_group(settings, place)
     if tables.learner.processes == 1 or (place is not None and place.size > 1):
         return False
     return place is not None or not tables.cluster.address
 
 
-def check_group(settings: Settings, place: Place | None) -> torch.device:
+def check_group(settings: Settings, place: RankPlace | None) -> torch.device:
     """The device on which the processes of [learner] compute. If the learner is divided, `cuda` has no number.
 
     Raises:

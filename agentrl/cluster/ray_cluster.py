@@ -10,13 +10,13 @@ import sys
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from agentrl.cluster.learner_group import Place
+from agentrl.cluster.learner_group import RankPlace
 from agentrl.settings import Settings
 from agentrl.settings.sections import ClusterSection
 from agentrl.trainer import LearnerConfig
 
 
-class Holder:
+class ReservedCard:
     """Reserves the CPU and the GPU that rank 0 of the learner, the run's own process, uses."""
 
     def card(self) -> int:
@@ -123,7 +123,7 @@ def room(ray: Any, settings: Settings, device: str) -> Room:
         return _ROOMS[0]
     tables = settings.tables
     processes, engines = tables.learner.processes, tables.cluster.engines
-    ranks = processes if processes > 1 and Place.found() is None else 0
+    ranks = processes if processes > 1 and RankPlace.found() is None else 0
     own = 1 if device == "cuda" else 0
     cards = settings.engine.hooks.cards
     each = own if cards is None else cards(settings.engine.config)

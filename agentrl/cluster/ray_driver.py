@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from agentrl.cluster.ray_cluster import connect, first_line, release, room
-from agentrl.cluster.ray_engines import START_S, EngineActor, Setup, Team, TeamEngine
+from agentrl.cluster.ray_engines import START_S, EngineActor, EngineSetup, Team, TeamEngine
 from agentrl.cluster.ray_servers import ClusterLauncher
 from agentrl.config import Entry
 from agentrl.engines import EngineFile, Serving
@@ -78,7 +78,7 @@ class PlayedShard:
     retried: int = 0
 
 
-class Worker:
+class RolloutWorker:
     """Plays shards in a process of its own; its methods run on one event loop.
 
     Args:
@@ -150,7 +150,7 @@ def asking(engine: Entry[EngineFile], team: Team) -> Entry[EngineFile]:
     """The engine of a recipe, changed so that the actors of a team generate its answers."""
 
     def make(config: Any, serving: Serving) -> TeamEngine:
-        setup = Setup(serving.policy, serving.sampling, serving.entropies, serving.nats)
+        setup = EngineSetup(serving.policy, serving.sampling, serving.entropies, serving.nats)
         return TeamEngine(engine.name, team, setup)
 
     return Entry(engine.name, replace(engine.hooks, make=make, close=None, folders=True), engine.config)
@@ -273,7 +273,7 @@ class RayRollouts(Rollouts):
 
     def _new(self) -> Any:
         """A worker with the weights with which the workers were first started."""
-        actor = self._ray.remote(Worker).options(num_cpus=1, max_restarts=-1, max_task_retries=0)
+        actor = self._ray.remote(RolloutWorker).options(num_cpus=1, max_restarts=-1, max_task_retries=0)
         return actor.remote(*self._born)
 
     async def _spread(self, config: Any, batch: Expansion, copies: int) -> list[EpisodeRecord]:

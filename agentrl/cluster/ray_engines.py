@@ -29,11 +29,11 @@ PATIENCE_S, BACK_OFF_S = 600.0, 0.5  # seconds that a lost actor may take to com
 START_S = 900.0  # seconds that the actors may take to start
 
 
-class OtherWeights(Exception):
+class StaleActor(Exception):
     """An actor has older weights than the request asks for."""
 
 
-class Setup(NamedTuple):
+class EngineSetup(NamedTuple):
     """Identifies one engine of an actor: its policy, and the arguments of `Serving` that this engine gets.
 
     Each policy has one engine for training, and one for each kind of evaluation.
@@ -59,7 +59,7 @@ class Letter(NamedTuple):
     """
 
     client: str
-    setup: Setup
+    setup: EngineSetup
     mark: Mark
     events: Sequence[tuple[int, ...]]
     requests: Mapping[int, Request]
@@ -91,8 +91,8 @@ class EngineActor:
         models = weights.copy().models
         self._weights = Weights({name: model.to(device) for name, model in models.items()})
         self._tokenizers, self._mark = tokenizers, mark
-        self._engines: dict[Setup, Any] = {}
-        self._sessions: dict[tuple[str, Setup, int], int] = {}
+        self._engines: dict[EngineSetup, Any] = {}
+        self._sessions: dict[tuple[str, EngineSetup, int], int] = {}
         self._numbers = itertools.count()
         self._running: dict[tuple[str, int], asyncio.Future[Generation]] = {}
 
@@ -100,7 +100,7 @@ class EngineActor:
         """The id of the actor's process. The call returns as soon as the actor can generate."""
         return os.getpid()
 
-    async def describe(self, setup: Setup) -> dict[str, object]:
+    async def describe(self, setup: EngineSetup) -> dict[str, object]:
         """The description of the engine of `setup`, for reports."""
         return self._engine(setup).describe()
 
@@ -119,7 +119,7 @@ class EngineActor:
             OtherWeights: the actor has older weights than the letter asks for.
         """
         if letter.mark.load > self._mark.load:
-            raise OtherWeights(f"the engine has load {self._mark.load}, the letter is for {letter.mark.load}")
+            raise StaleActor(f"the engine has load {self._mark.load}, the letter is for {letter.mark.load}")
         engine = self._engine(letter.setup)
         for event in letter.events:
             self._happen(engine, letter, event)
@@ -145,7 +145,7 @@ class EngineActor:
             for one in waiting:
                 one.cancel()
 
-    def _engine(self, setup: Setup) -> Policy:
+    def _engine(self, setup: EngineSetup) -> Policy:
         if setup not in self._engines:
             self._forget_idle(setup.policy)
             serving = Serving(
@@ -233,7 +233,7 @@ class TeamEngine(Sessions):
         setup: identifies, in each actor, the engine that answers the requests.
     """
 
-    def __init__(self, name: str, team: Team, setup: Setup) -> None:
+    def __init__(self, name: str, team: Team, setup: EngineSetup) -> None:
         self.name, self._team, self._setup = name, team, setup
         self._client = secrets.token_hex(4)  # a unique name of this client; no answer depends on it
         self._offset = int(self._client, 16)
@@ -333,7 +333,7 @@ class TeamEngine(Sessions):
                         self._give(number, found)
                 return
             except ray.exceptions.RayTaskError as error:
-                if not isinstance(error.cause, OtherWeights):
+                if not isinstance(error.cause, StaleActor):
                     raise error.cause from None
                 await self._bring_up(actor)
                 continue

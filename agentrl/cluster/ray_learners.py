@@ -21,9 +21,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from agentrl.cluster.learner_group import PATIENCE_S, LearnerGroup, Message, Place, joined
-from agentrl.cluster.ranks import begun, carry_out
-from agentrl.cluster.ray_cluster import Holder, Room, connect, first_line, release, room
+from agentrl.cluster.leading import begun, carry_out
+from agentrl.cluster.learner_group import PATIENCE_S, LearnerGroup, RankMessage, RankPlace, joined
+from agentrl.cluster.ray_cluster import ReservedCard, Room, connect, first_line, release, room
 from agentrl.run import Policies
 from agentrl.settings import Settings
 from agentrl.trainer import Ranks
@@ -74,7 +74,7 @@ class RayLearnerGroup(LearnerGroup):
         try:
             host = self._ray.util.get_node_ip_address()
             self._room = room(self._ray, self.settings, self.device.type)
-            self._holder = self._actor(Holder, 0).remote()  # keeps the CPU and the GPU of rank 0
+            self._holder = self._actor(ReservedCard, 0).remote()  # keeps the CPU and the GPU of rank 0
             store = dist.TCPStore(host, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
             where = (host, store.port, size, self.device.type, cluster.address == "local")
             for rank in range(1, size):
@@ -82,7 +82,7 @@ class RayLearnerGroup(LearnerGroup):
                 self._followers.append(_RayFollower(self._ray, actor, rank))
             self._watch_all()
             card = self._card()
-            self._ranks = joined(self.device, Place(0, size, card), store, alone=cluster.address == "local")
+            self._ranks = joined(self.device, RankPlace(0, size, card), store, alone=cluster.address == "local")
             for follower in self._followers:
                 follower.await_ready(START_S)
             return self._ranks
@@ -90,7 +90,7 @@ class RayLearnerGroup(LearnerGroup):
             self._leave()
             raise
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RankMessage) -> None:
         """See `LearnerGroup`. The graph and the credit go through Ray's object store.
 
         Raises:
@@ -228,16 +228,16 @@ class FollowingActor:
         store = dist.TCPStore(  # type: ignore[attr-defined]
             host, port, size, is_master=False, timeout=timedelta(seconds=START_S)
         )
-        self._ranks = joined(torch.device(device), Place(rank, size, 0), store, alone=alone)
+        self._ranks = joined(torch.device(device), RankPlace(rank, size, 0), store, alone=alone)
 
     def carry_out(self, call: str, values: dict[str, Any], graph: Any, credit: Any) -> None:
-        """Call the method of `Policies` that rank 0 names, with these arguments; see `Message`."""
+        """Call the method of `Policies` that rank 0 names, with these arguments; see `RankMessage`."""
         try:
             if call == "begin":
                 self._policies = begun(values, self._ranks)
             elif call != "end":
                 assert self._policies is not None
-                carry_out(self._policies, Message(call=call, values=values, graph=graph, credit=credit))
+                carry_out(self._policies, RankMessage(call=call, values=values, graph=graph, credit=credit))
         except BaseException as error:
             self._words = first_line(error)
             self._failed.set()

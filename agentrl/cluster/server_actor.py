@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from agentrl.engines.vllm import Command, Process, free_port
+from agentrl.engines.vllm import Command, LocalServer, free_port
 
 
 class StartedServer(NamedTuple):
@@ -19,11 +19,11 @@ class ServerActor:
     """Starts one server on the machine of the actor."""
 
     def __init__(self) -> None:
-        self._process: Process | None = None
+        self._process: LocalServer | None = None
 
     def start(self, command: Command, model: Path, host: str) -> StartedServer:
         """Start the server on a free port of this machine, at the address `host`."""
-        self._process = Process(command, model, free_port(None, host), host)
+        self._process = LocalServer(command, model, free_port(None, host), host)
         return StartedServer(self._process.url, f"{socket.gethostname()}:{self._process.log}")
 
     def exit_code(self) -> int | None:

@@ -114,7 +114,7 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
 
 
 def _in_statistics(graph: StepGraph) -> StepGraph:
-    """The graph as a method sees it: rows with `in_statistics` False (see `agentrl.rollout.replay`) have weight 0."""
+    """The graph as a method sees it: rows with `in_statistics` False (replayed ones) have weight 0."""
     if not graph.has("in_statistics"):
         return graph
     return graph.with_columns(weight=graph.weight * graph.column("in_statistics"))

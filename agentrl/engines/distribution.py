@@ -19,7 +19,7 @@ from agentrl.engines.sampling import Sampling
 _BLOCK = 1 << 22  # largest number of elements of a float64 block
 
 
-class Draw(NamedTuple):
+class DrawnTokens(NamedTuple):
     """Tokens drawn for B rows.
 
     Attributes:
@@ -38,7 +38,7 @@ _FREE = np.zeros(0, np.int64)
 _FREE.flags.writeable = False
 
 
-def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequence[np.ndarray | None]) -> Draw:
+def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequence[np.ndarray | None]) -> DrawnTokens:
     """Draw one token per row: by inverse CDF in the order of ids or, if greedy, the most probable token.
 
     Of several most probable tokens, greedy takes the one with the lowest id.
@@ -71,7 +71,7 @@ def draw(logits: Tensor, sampling: Sampling, noise: np.ndarray, allowed: Sequenc
         if support is not None:
             for r, b in enumerate(rows):
                 sets[b] = _FREE if support[r].all() else np.flatnonzero(support[r])
-    return Draw(ids, logprobs, sets)
+    return DrawnTokens(ids, logprobs, sets)
 
 
 def draw_each(
@@ -80,7 +80,7 @@ def draw_each(
     noise: np.ndarray,
     allowed: Sequence[np.ndarray | None],
     temperatures: Sequence[float | None],
-) -> Draw:
+) -> DrawnTokens:
     """`draw` with one temperature per row, None for that of `sampling`. The draws of the rows are independent."""
     if all(own is None for own in temperatures):
         return draw(logits, sampling, noise, allowed)
@@ -91,7 +91,7 @@ def draw_each(
         ids[rows], logprobs[rows] = part.ids, part.logprobs
         for b, support in zip(rows.tolist(), part.allowed, strict=True):
             sets[b] = support
-    return Draw(ids, logprobs, sets)
+    return DrawnTokens(ids, logprobs, sets)
 
 
 def by_temperature(sampling: Sampling, temperatures: Sequence[float | None]) -> Iterator[tuple[np.ndarray, Sampling]]:

@@ -5,9 +5,9 @@ from agentrl.env.checked import checked_observation, checked_result, raised_at
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
-    Asked,
     EnvironmentFile,
     Offers,
+    RowQuestion,
     benchmark_of,
     check_expert,
     facts_of,
@@ -24,10 +24,10 @@ from agentrl.env.pool import Handle, Pool, Slot
 from agentrl.env.prompt import (
     Bare,
     Parsed,
-    Past,
+    PastTurn,
     Plain,
     Prompt,
-    Shown,
+    ShownTools,
     action_line,
     continues,
     native,
@@ -38,18 +38,18 @@ from agentrl.env.prompt import (
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
-from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
 
 __all__ = [
     "ENDLESS",
     "RANDOM",
     "START_S",
-    "Asked",
+    "AgentCall",
+    "AgentReply",
     "Bare",
     "Delegates",
     "Env",
     "EnvironmentFile",
-    "Errand",
     "Expert",
     "Handle",
     "Judges",
@@ -59,13 +59,13 @@ __all__ = [
     "Observation",
     "Offers",
     "Parsed",
-    "Past",
+    "PastTurn",
     "Plain",
     "Pool",
     "Prompt",
     "PublishedFile",
-    "Reply",
-    "Shown",
+    "RowQuestion",
+    "ShownTools",
     "Slot",
     "Snapshots",
     "Status",

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentrl.chat import shorten
 from agentrl.env.protocol import Move
-from agentrl.types import EnvFault, Errand, Message, Observation, Status, StepResult
+from agentrl.types import AgentCall, EnvFault, Message, Observation, Status, StepResult
 
 _CORE = Path(__file__).parents[1].resolve()
 _CATALOGUES = ("envs", "tools", "algorithms")  # folders of the core that count as a user's code
@@ -143,7 +143,7 @@ def checked_info(info: object) -> dict[str, Any]:
     if info.get("status", Status.OK) not in STEP_STATUS:
         raise EnvFault(f"step returned info['status'] = {info['status']!r}: it must be OK, PARSE_ERROR or TOOL_ERROR")
     errands = info.get("errands", ())
-    if not isinstance(errands, tuple) or not all(isinstance(errand, Errand) for errand in errands):
+    if not isinstance(errands, tuple) or not all(isinstance(errand, AgentCall) for errand in errands):
         raise EnvFault(f"step returned info['errands'] of type {type(errands).__name__}: it must be a tuple of Errand")
     return dict(info)
 

@@ -49,7 +49,7 @@ def random_share(name: str, env: str, experts: Sequence[str], erring: Sequence[s
 ENDLESS = 100_000
 
 
-class Asked(NamedTuple):
+class RowQuestion(NamedTuple):
     """The whole question of one row of a user's data, and the right answers to it (empty if they are no texts)."""
 
     question: str
@@ -79,7 +79,7 @@ class Offers(Protocol):
         """The expert of this name, which plays the instance `env`."""
         ...
 
-    def read_row(self, config: Any, row: Mapping[str, Any], where: str) -> Asked | None:
+    def read_row(self, config: Any, row: Mapping[str, Any], where: str) -> RowQuestion | None:
         """See `EnvironmentFile.read_row`."""
         ...
 
@@ -175,7 +175,7 @@ class EnvironmentFile(CatalogueFile):
         "(context.name=last_k, context.k=0; or a function config -> bool)",
         False,
     )
-    read_row: Callable[[Any, Mapping[str, Any], str], Asked | None] | None = hook(
+    read_row: Callable[[Any, Mapping[str, Any], str], RowQuestion | None] | None = hook(
         "",
         "(config, row, where) -> Asked, the question in a row of a user's data; None if the row has the usual columns, "
         "which `agentrl check ROWS` reads itself; ValueError says what the row lacks. For `agentrl check ROWS`",

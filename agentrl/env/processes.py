@@ -24,7 +24,7 @@ from agentrl.env.channel import Channel
 from agentrl.env.limits import START_S
 from agentrl.env.pool import BEGINNINGS, Handle, Pool
 from agentrl.env.protocol import Env
-from agentrl.env.worker import Answer, Shared, serve
+from agentrl.env.worker import Shared, WorkerAnswer, serve
 from agentrl.types import Action, EnvFault, Observation
 
 LOSSES = 10  # number of lost workers after which a call fails
@@ -54,7 +54,7 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Worker:
+class WorkerProcess:
     """One process, the channel to it, and the calls that it has not answered yet."""
 
     def __init__(self, build: "Build", cpu: int | None) -> None:
@@ -141,7 +141,7 @@ class Worker:
 
     def _receive(self, frame: bytes) -> None:
         try:
-            answers: list[Answer] = pickle.loads(frame)
+            answers: list[WorkerAnswer] = pickle.loads(frame)
         except Exception:  # noqa: BLE001  an environment wrote to the channel, and no later frame can be read
             self.lose()
             return
@@ -203,7 +203,7 @@ class Worker:
         self.process.kill()
 
 
-def _settle(future: "asyncio.Future[Any]", answer: Answer) -> None:
+def _settle(future: "asyncio.Future[Any]", answer: WorkerAnswer) -> None:
     if answer.kind in ("fault", "no memory"):
         future.set_exception(EnvFault(answer.content))
     elif answer.kind == "mistake":
@@ -307,21 +307,21 @@ class WorkerPool(Pool):
         self._build = Build((make, expert, timeout_s, start_s, output_chars), timeout_s, start_s, memory_mb)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
         self._cpus = [cores[i % len(cores)] for i in range(workers or len(cores))]
-        self._workers: list[Worker] = []
+        self._workers: list[WorkerProcess] = []
         self._slots = itertools.count()
         self._idle: list[WorkerHandle] = []
 
-    def place(self) -> tuple[Worker, int]:
+    def place(self) -> tuple[WorkerProcess, int]:
         """(worker, slot number) of a new slot in the worker with the fewest handles.
 
         Starts one worker first, if one is missing or dead.
         """
         for i, cpu in enumerate(self._cpus):
             if i == len(self._workers):
-                self._workers.append(Worker(self._build, cpu))
+                self._workers.append(WorkerProcess(self._build, cpu))
                 break
             if self._workers[i].dead:
-                self._workers[i] = Worker(self._build, cpu)
+                self._workers[i] = WorkerProcess(self._build, cpu)
                 break
         worker = min((w for w in self._workers if not w.dead), key=lambda w: w.handles)
         worker.handles += 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentrl.types import Observation, Reply, Status
+from agentrl.types import AgentReply, Observation, Status
 
 
 class Parsed(NamedTuple):
@@ -26,15 +26,15 @@ def without_thought(text: str) -> str:
     return " and ".join(tag for tag in ("<think>", "</think>") if tag not in text)
 
 
-class Past(NamedTuple):
+class PastTurn(NamedTuple):
     """A turn already played: its observation, its action, and the replies of the agents that it called."""
 
     observation: Observation
     action: str
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[AgentReply, ...] = ()
 
 
-class Shown(NamedTuple):
+class ShownTools(NamedTuple):
     """How a prompt presents tools: the system message, and the schemas of tools that the chat template describes.
 
     `tools` is empty if the chat template describes no tools.
@@ -71,7 +71,7 @@ class Prompt(Protocol):
         """A later user message, if the context keeps the whole chat."""
         ...
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The single user message, if the context rebuilds the chat at each step.
 
         Args:
@@ -139,7 +139,7 @@ class Plain:
         listed = f"\nActions: {', '.join(observation.actions)}" if observation.actions else ""
         return observation.text + listed
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The task, the last turns as numbered lines, and `turn` of the current observation."""
         start = done - len(past) + 1
         lines = [f"Step {start + i}: {p.observation.text} -> {p.action}" for i, p in enumerate(past)]

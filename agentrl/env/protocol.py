@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from agentrl.types import Observation, Reply, StepResult, Task
+from agentrl.types import AgentReply, Observation, StepResult, Task
 
 
 @runtime_checkable
@@ -68,9 +68,9 @@ class Judges(Protocol):
 
 @runtime_checkable
 class Delegates(Protocol):
-    """An environment that gives errands to other agents; see `agentrl.types.Errand`."""
+    """An environment that gives errands to other agents; see `agentrl.types.AgentCall`."""
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         """Continue with the replies of the called agents; the observation should say in words if a call failed."""
         ...
 

@@ -23,7 +23,7 @@ SURE_DEATH = 1  # PR_SET_PDEATHSIG: the kernel kills this process when its paren
 FIRST_VICTIM = "500"  # oom_score_adj, at most 1000: the kernel's out-of-memory killer chooses a worker first
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """A worker's answer to one call: a pickled value, or the message of a fault or of a mistake in the settings.
 
     The kind "no memory" is a fault, too. Each value is pickled alone, so that a value that cannot be pickled does not
@@ -49,7 +49,7 @@ class Shared(NamedTuple):
 
 
 def serve(end: socket.socket, shared: Shared, build: tuple[Any, ...], memory_mb: int | None) -> None:
-    """A worker's loop: reads lists of (call id, slot, method, pickled arguments), writes lists of `Answer`.
+    """A worker's loop: reads lists of (call id, slot, method, pickled arguments), writes lists of `WorkerAnswer`.
 
     `build` are the arguments of every `Slot`; `memory_mb` limits the memory of this process.
     """
@@ -101,7 +101,7 @@ def _carry_out(
 ) -> bool:
     """Answer the calls, but stop when the memory of this process is used up; returns whether it is used up."""
     most = math.inf if memory_mb is None else memory_mb << 20
-    answers: list[Answer] = []
+    answers: list[WorkerAnswer] = []
     size = 0
     full = False
     for call, number, method, arguments in calls:
@@ -137,7 +137,7 @@ def _used() -> int:
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> Answer:
+def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -> WorkerAnswer:
     try:
         if method != "close":
             making.value = True
@@ -145,17 +145,17 @@ def _answer(call: int, slot: Slot, method: str, arguments: bytes, making: Any) -
             making.value = False
         value = getattr(slot, method)(*pickle.loads(arguments))
     except EnvFault as fault:
-        return Answer(call, "no memory" if isinstance(fault.__cause__, MemoryError) else "fault", str(fault))
+        return WorkerAnswer(call, "no memory" if isinstance(fault.__cause__, MemoryError) else "fault", str(fault))
     except ValueError as mistake:
-        return Answer(call, "mistake", str(mistake))
+        return WorkerAnswer(call, "mistake", str(mistake))
     finally:
         making.value = False
     try:
         content = pickle.dumps(value)
     except Exception as error:  # noqa: BLE001  pickling runs the environment's code, which may raise anything
         kind: Literal["no memory", "fault"] = "no memory" if isinstance(error, MemoryError) else "fault"
-        return Answer(call, kind, f"{method} returned something that cannot be pickled: {error}")
+        return WorkerAnswer(call, kind, f"{method} returned something that cannot be pickled: {error}")
     if len(content) > ANSWER_BYTES:
         size = f"{len(content) >> 20} MB, and the limit of a worker's answer is {ANSWER_BYTES >> 20} MB"
-        return Answer(call, "fault", f"{method} returned {size}: return shorter texts and a smaller info")
-    return Answer(call, "value", content)
+        return WorkerAnswer(call, "fault", f"{method} returned {size}: return shorter texts and a smaller info")
+    return WorkerAnswer(call, "value", content)

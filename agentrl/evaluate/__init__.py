@@ -12,12 +12,12 @@ from agentrl.evaluate.comparison import (
     evaluations,
     read_report,
 )
-from agentrl.evaluate.continuations import Place, branch_summary, continuation_returns, find_place, play_on
+from agentrl.evaluate.continuations import StoredStep, branch_summary, continuation_returns, find_place, play_on
 from agentrl.evaluate.decisions import SituationRow, pooled, situation_names, situation_rows
 from agentrl.evaluate.episode_files import EpisodeFiles, folder_of, outcome_of, read_episode, stored_episodes
 from agentrl.evaluate.evaluation import Outcome, Report, evaluate
 from agentrl.evaluate.failures import without_answer
-from agentrl.evaluate.replaying import Replayed, Stage, replay, task_keys
+from agentrl.evaluate.reenact import Replayed, Stage, replay, task_keys
 from agentrl.evaluate.samples import (
     Sample,
     majority_at_k,
@@ -38,13 +38,13 @@ __all__ = [
     "Finding",
     "Interval",
     "Outcome",
-    "Place",
     "Replayed",
     "Report",
     "Sample",
     "Severity",
     "SituationRow",
     "Stage",
+    "StoredStep",
     "attach_branches",
     "branch_summary",
     "caveats",

@@ -9,12 +9,12 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.credit import OWN, RewardTransform, rescore
-from agentrl.evaluate.continuations import Place
+from agentrl.evaluate.continuations import StoredStep
 from agentrl.graph import StepGraph, Tokens, pad_columns
 from agentrl.rollout import EpisodeRecord, build_graph, rows_of_graph
 
 
-def attach_branches(place: Place, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
+def attach_branches(place: StoredStep, records: Sequence[EpisodeRecord], *, exact: bool) -> StepGraph:
     """The graph of the place, with further rows: the steps that the continuations played.
 
     Args:

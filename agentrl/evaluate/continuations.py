@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentrl.env import Handle, Past, Prompt, continues, native
+from agentrl.env import Handle, PastTurn, Prompt, continues, native
 from agentrl.graph import PROBE, StepGraph
 from agentrl.rollout import (
     Ask,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
+class StoredStep:
     """A step of an episode of a stored graph.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
         return list(np.flatnonzero(sibling_probes & (graph.tree == graph.tree[self.row])).tolist())
 
 
-def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
+def find_place(graph: StepGraph, episode: int, turn: int) -> StoredStep:
     """The step of an episode at a turn. The episode may share this step with other episodes.
 
     Raises:
@@ -86,10 +86,10 @@ def find_place(graph: StepGraph, episode: int, turn: int) -> Place:
             f"episode {episode} calls agents before this turn or is called by one, and cannot be continued alone: name "
             "an earlier turn, or an episode in which one agent plays alone"
         )
-    return Place(graph=graph, before=path[:at], row=path[at], after=path[at:])
+    return StoredStep(graph=graph, before=path[:at], row=path[at], after=path[at:])
 
 
-async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exact: bool) -> Start:
+async def stand(place: StoredStep, task: Task, player: Player, handle: Handle, *, exact: bool) -> Start:
     """Reset the task, carry out the recorded actions up to the step, and compare each observation with the stored one.
 
     Args:
@@ -126,7 +126,7 @@ async def stand(place: Place, task: Task, player: Player, handle: Handle, *, exa
             context.hooks.rewritten(context.config, history, step.action)
             continue
         result = await handle.step(step.action)
-        history.past.append(Past(history.now, step.action))
+        history.past.append(PastTurn(history.now, step.action))
         history.now, history.read = result.observation, 0
         if result.terminated or result.truncated:
             raise ValueError(
@@ -206,7 +206,7 @@ def recorded(graph: StepGraph, row: int, observation: Observation, ask: Ask, *, 
     )
 
 
-async def play_on(place: Place, task: Task, player: Player, count: int, *, exact: bool) -> list[EpisodeRecord]:
+async def play_on(place: StoredStep, task: Task, player: Player, count: int, *, exact: bool) -> list[EpisodeRecord]:
     """`count` new continuations from the state before a stored step; each plays the step's turn anew.
 
     The sampling noise depends on the player's seed and stage, the episode, the turn, and the number of continuations
@@ -250,7 +250,7 @@ def continuation_returns(records: Sequence[EpisodeRecord]) -> np.ndarray:
 
 
 def branch_summary(
-    place: "Place", records: "Sequence[EpisodeRecord]", returns: np.ndarray, path: Path
+    place: "StoredStep", records: "Sequence[EpisodeRecord]", returns: np.ndarray, path: Path
 ) -> dict[str, Any]:
     """The object that `agentrl branch --json` prints.
 
@@ -290,7 +290,7 @@ def branch_summary(
     }
 
 
-def mc_advantage(graph: "StepGraph", place: "Place") -> float | None:
+def mc_advantage(graph: "StepGraph", place: "StoredStep") -> float | None:
     """r + V(next) - V of the step, with the Monte Carlo values V of its state and of the next state.
 
     V(next) is 0 after a terminated step. The result is None if one of the two states has no Monte Carlo value.

@@ -23,7 +23,7 @@ LARGEST = sys.float_info.max
 MOST = 2**62  # whole numbers must be smaller, because turns are stored as int64
 
 
-class Kind(NamedTuple):
+class JsonType(NamedTuple):
     """A type of JSON value: `word` names the type in error messages, `accepts` tests whether a value has the type."""
 
     word: str
@@ -42,17 +42,17 @@ def _natural(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and 0 <= x < MOST
 
 
-TEXT = Kind("a string", _text)
-NATURAL = Kind("a whole number from 0", _natural)
-COUNT = Kind("a whole number from 0 to a million", lambda x: _natural(x) and x <= 10**6)
-NUMBER = Kind("a finite number", _number)
-WEIGHT = Kind("a finite number from 0", lambda x: _number(x) and x >= 0)
-FLAG = Kind("true or false", lambda x: isinstance(x, bool) or (isinstance(x, int) and x in (0, 1)))
-STEP = Kind("[episode, turn]", lambda x: isinstance(x, list) and len(x) == 2 and _text(x[0]) and _natural(x[1]))
-NUMBERS = Kind("a list of finite numbers", lambda x: isinstance(x, list) and all(map(_number, x)))
-STATUS = Kind("one of " + ", ".join(s.name.lower() for s in Status), lambda x: str(x).upper() in Status.__members__)
+TEXT = JsonType("a string", _text)
+NATURAL = JsonType("a whole number from 0", _natural)
+COUNT = JsonType("a whole number from 0 to a million", lambda x: _natural(x) and x <= 10**6)
+NUMBER = JsonType("a finite number", _number)
+WEIGHT = JsonType("a finite number from 0", lambda x: _number(x) and x >= 0)
+FLAG = JsonType("true or false", lambda x: isinstance(x, bool) or (isinstance(x, int) and x in (0, 1)))
+STEP = JsonType("[episode, turn]", lambda x: isinstance(x, list) and len(x) == 2 and _text(x[0]) and _natural(x[1]))
+NUMBERS = JsonType("a list of finite numbers", lambda x: isinstance(x, list) and all(map(_number, x)))
+STATUS = JsonType("one of " + ", ".join(s.name.lower() for s in Status), lambda x: str(x).upper() in Status.__members__)
 
-FIELDS: Mapping[str, Kind] = MappingProxyType({
+FIELDS: Mapping[str, JsonType] = MappingProxyType({
     "group": TEXT, "episode": TEXT, "turn": NATURAL, "reward": NUMBER,
     "state": TEXT, "action": TEXT, "next_state": TEXT, "agent": TEXT, "task": TEXT, "tree": TEXT,
     "status": STATUS, "terminated": FLAG, "truncated": FLAG, "valid": FLAG, "matched": FLAG,

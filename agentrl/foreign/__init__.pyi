@@ -1,4 +1,4 @@
-from .foreign import (
+from .adapter_client import (
     ForeignEnv as ForeignEnv,
     ForeignProgram as ForeignProgram,
     start_python as start_python,

@@ -197,7 +197,7 @@ def serve_openenv(
     """
     if place.token_variable and not os.environ.get(place.token_variable):
         raise ValueError(f"--token-variable {place.token_variable}: this environment variable is not set")
-    with _listening(place) as listener, _Server(table, place, listener) as server:
+    with _listening(place) as listener, _OpenEnvProcess(table, place, listener) as server:
         told(f"http://{place.host}:{listener.getsockname()[1]}")
         while not stopped():
             server.look()
@@ -211,7 +211,7 @@ def _listening(place: OpenEnvPlace) -> socket.socket:
         raise cannot_listen(place.host, place.port, error) from None
 
 
-class _Server:
+class _OpenEnvProcess:
     """The process with the server of the package openenv, and the threads that play its sessions."""
 
     def __init__(self, table: OpenEnvTable, place: OpenEnvPlace, listener: socket.socket) -> None:
@@ -235,7 +235,7 @@ class _Server:
                 pass_fds=(theirs.fileno(), listener.fileno()),
             )
 
-    def __enter__(self) -> "_Server":
+    def __enter__(self) -> "_OpenEnvProcess":
         ends_at = time.monotonic() + START_S
         try:
             while time.monotonic() < ends_at:

@@ -155,7 +155,7 @@ class Guarded:
             await send({"type": "http.response.body", "body": b'{"detail": "a bearer token is needed"}'})
 
 
-class Server(uvicorn.Server):
+class OpenEnvServer(uvicorn.Server):
     """The HTTP server; it tells agentrl when it listens."""
 
     async def startup(self, sockets: Any = None) -> None:
@@ -177,7 +177,7 @@ def main() -> None:
     if OPTIONS["token_variable"]:
         app = Guarded(app, os.environ[OPTIONS["token_variable"]])
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-    Server(config).run(sockets=[socket.socket(fileno=OPTIONS["listener"])])
+    OpenEnvServer(config).run(sockets=[socket.socket(fileno=OPTIONS["listener"])])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Importing this package registers our Gymnasium ids; see `agentrl.gym.environment`.
 """
 
-from agentrl.gym.check import branches_by, check_env, difference_when_repeated
+from agentrl.gym.env_check import branches_by, check_env, difference_when_repeated
 from agentrl.gym.environment import GymEnv, register
 
 __all__ = [

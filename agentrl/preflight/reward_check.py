@@ -94,7 +94,7 @@ class Saying(Actor):
         return Generation(text=self._text(request))
 
 
-class _Check:
+class _RewardTrial:
     """What one check needs: rollouts without a model, the tasks, and the gold answers of the tasks as plain text."""
 
     def __init__(self, settings: Settings, rollouts: Rollouts, count: int) -> None:
@@ -183,7 +183,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
     stage = ScoreStage(settings.score, settings.tables.scoring, rollouts.main.name)
     try:
         stage.prepare()
-        check = _Check(settings, rollouts, tasks)
+        check = _RewardTrial(settings, rollouts, tasks)
         right, wrong = check.right(), check.wrong()
         if not wrong:
             raise ValueError(
@@ -220,7 +220,7 @@ class _Measured:
 
     def __init__(
         self,
-        check: _Check,
+        check: _RewardTrial,
         stage: ScoreStage,
         attack: Attack,
         right: Mapping[str, EpisodeRecord],

@@ -35,7 +35,7 @@ FIRST = re.compile(r"(?:\([^)]*\)|[^,(])+")  # the first item of a list; commas 
 MODULES = {"lora": "peft"}  # option -> module that it needs
 
 
-class Finding(NamedTuple):
+class TrialResult(NamedTuple):
     """What one trial found.
 
     Attributes:
@@ -49,7 +49,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def preflight(settings: Settings, needs: str = "") -> list[Finding]:
+def preflight(settings: Settings, needs: str = "") -> list[TrialResult]:
     """Try everything that a recipe needs. Returns the findings of all trials.
 
     Args:
@@ -67,7 +67,7 @@ def preflight(settings: Settings, needs: str = "") -> list[Finding]:
     ]
 
 
-def _data(settings: Settings) -> Iterator[Finding]:
+def _data(settings: Settings) -> Iterator[TrialResult]:
     train, held_out = _tasks(settings.env), _tasks(settings.eval_env)
     if train == held_out and train.state == "missing":
         yield train._replace(text=f"training and evaluation tasks of {train.text}")
@@ -76,7 +76,7 @@ def _data(settings: Settings) -> Iterator[Finding]:
     yield held_out._replace(text=f"evaluation tasks of {held_out.text}")
 
 
-def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
+def _tasks(entry: Entry[EnvironmentFile]) -> TrialResult:
     """Are there tasks, and does the first task begin? The finding's text starts with the environment's name."""
     try:
         tasks = tasks_of(entry)
@@ -87,36 +87,36 @@ def _tasks(entry: Entry[EnvironmentFile]) -> Finding:
                 env.reset(tasks[0])
             finally:
                 env.close()
-        return Finding("data", "found", f"{entry.name}: {count}; the first task could be begun")
+        return TrialResult("data", "found", f"{entry.name}: {count}; the first task could be begun")
     except EnvFault:
-        return Finding("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
+        return TrialResult("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
         name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
-        return Finding("data", "missing", f"{entry.name}: {name}{error}")
+        return TrialResult("data", "missing", f"{entry.name}: {name}{error}")
 
 
-def _models(settings: Settings) -> Iterator[Finding]:
+def _models(settings: Settings) -> Iterator[TrialResult]:
     seen: set[str] = set()
     for plan in settings.policies.values():
         if plan.model.new is not None:
-            yield Finding("model", "found", "a new model is made from scratch")
+            yield TrialResult("model", "found", "a new model is made from scratch")
         elif plan.model.path not in seen:
             seen.add(plan.model.path)
             yield _model(plan.model)
 
 
-def _model(config: ModelConfig) -> Finding:
+def _model(config: ModelConfig) -> TrialResult:
     folder = Path(config.path)
     if folder.is_dir():
         return _model_folder(folder)
     if folder.is_absolute() or config.path.startswith((".", "~")):
-        return Finding("model", "missing", f"model.path = {config.path!r}: no such folder")
+        return TrialResult("model", "missing", f"model.path = {config.path!r}: no such folder")
     if folder.parent == Path("models") and folder.name in FETCHABLE:  # where `agentrl model fetch` writes a model
         fetch = f"agentrl model fetch {folder.name}"
-        return Finding("model", "missing", f"model.path = {config.path!r}: no such folder; {fetch} writes it")
+        return TrialResult("model", "missing", f"model.path = {config.path!r}: no such folder; {fetch} writes it")
     cached = _in_cache(config.path)
     if cached is not None:
-        return Finding("model", "found", f"{config.path} is in the hub's cache: {cached}")
+        return TrialResult("model", "found", f"{config.path} is in the hub's cache: {cached}")
     offline = os.environ.get("HF_HUB_OFFLINE", "") in ("1", "true", "TRUE")
     why = "HF_HUB_OFFLINE is set" if offline else _refusal(HUB)
     if why:
@@ -125,15 +125,17 @@ def _model(config: ModelConfig) -> Finding:
             f"({why}): on another machine run hf download {config.path} --local-dir MODEL, copy MODEL here, and set "
             "model.path=MODEL"
         )
-        return Finding("model", "missing", text)
-    return Finding("model", "note", f"{config.path} is not in the cache; the hub answers, and the run will fetch it")
+        return TrialResult("model", "missing", text)
+    return TrialResult(
+        "model", "note", f"{config.path} is not in the cache; the hub answers, and the run will fetch it"
+    )
 
 
-def _model_folder(folder: Path) -> Finding:
+def _model_folder(folder: Path) -> TrialResult:
     try:
         check_path(str(folder))
     except ValueError as error:
-        return Finding("model", "missing", f"model.path: {error}")
+        return TrialResult("model", "missing", f"model.path: {error}")
     missing = list[str]()
     if not any(folder.glob("tokenizer*")):
         missing.append("tokenizer.json")
@@ -141,16 +143,16 @@ def _model_folder(folder: Path) -> Finding:
     if not weights and not any(folder.glob("pytorch_model*.bin")):
         missing.append("model.safetensors")
     if missing:
-        return Finding(
+        return TrialResult(
             "model", "missing", f"the model folder {folder} has no {' and no '.join(missing)}: copy it again"
         )
     for path in weights:
         due = _due_bytes(path)
         if due is None or path.stat().st_size < due:
             what = "is no safetensors file" if due is None else f"is cut: {path.stat().st_size:,} of {due:,} bytes"
-            return Finding("model", "missing", f"{path} {what}: copy it again")
+            return TrialResult("model", "missing", f"{path} {what}: copy it again")
     size = sum(path.stat().st_size for path in weights)
-    return Finding("model", "found", f"the model folder {folder}, {size / 1e9:.2f} GB of weights")
+    return TrialResult("model", "found", f"the model folder {folder}, {size / 1e9:.2f} GB of weights")
 
 
 def _due_bytes(path: Path) -> int | None:
@@ -176,28 +178,30 @@ def _in_cache(name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _device(settings: Settings, needs: str) -> Iterator[Finding]:
+def _device(settings: Settings, needs: str) -> Iterator[TrialResult]:
     import torch
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
     asked = settings.tables.model.device
     if asked.startswith("cuda") and not gpu:
-        yield Finding("device", "missing", f"model.device = {asked!r}, and torch finds no CUDA device: use auto or cpu")
+        yield TrialResult(
+            "device", "missing", f"model.device = {asked!r}, and torch finds no CUDA device: use auto or cpu"
+        )
     elif needs.startswith("a GPU") and not gpu:
         first = FIRST.match(needs)
         what = first.group() if first else "a GPU"
-        yield Finding("device", "missing", f"the recipe needs {what}, and torch finds no CUDA device")
+        yield TrialResult("device", "missing", f"the recipe needs {what}, and torch finds no CUDA device")
     else:
         try:
             check_group(settings, None)
-            yield Finding("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
+            yield TrialResult("device", "found", gpu or f"the CPU, {os.cpu_count()} cores")
         except ValueError as error:  # for example, the learner has more processes than there are GPUs
-            yield Finding("device", "missing", str(error))
+            yield TrialResult("device", "missing", str(error))
             return
         yield from _speed(settings)
 
 
-def _speed(settings: Settings) -> Iterator[Finding]:
+def _speed(settings: Settings) -> Iterator[TrialResult]:
     """Notes on pretrained models on this CPU: a slow type of the weights, and cores that are not used."""
     notes = []
     for plan in settings.policies.values():
@@ -207,7 +211,7 @@ def _speed(settings: Settings) -> Iterator[Finding]:
             if device.type == "cpu" and settings.tables.learner.processes == 1:
                 notes.append(_idle_cores(settings.tables.run.threads))
     for text in dict.fromkeys(filter(None, notes)):
-        yield Finding("device", "note", text)
+        yield TrialResult("device", "note", text)
 
 
 def _idle_cores(threads: int) -> str:
@@ -219,22 +223,24 @@ def _idle_cores(threads: int) -> str:
     return f"{may}: run.threads={cores} is faster if no other run trains here"
 
 
-def _engine(settings: Settings) -> Iterator[Finding]:
+def _engine(settings: Settings) -> Iterator[TrialResult]:
     """Check what the engine needs on this machine, if the engine has the hook `check_here`."""
     engine, cluster = settings.engine, settings.tables.cluster
     if engine.hooks.check_here is None:
         return
     if cluster.address and cluster.engines:
-        yield Finding("engine", "note", f"the servers of {engine.name} will start on the cluster, and were not tried")
+        yield TrialResult(
+            "engine", "note", f"the servers of {engine.name} will start on the cluster, and were not tried"
+        )
         return
     try:
         engine.hooks.check_here(engine.config)
-        yield Finding("engine", "found", f"the checks of {engine.name} found nothing missing")
+        yield TrialResult("engine", "found", f"the checks of {engine.name} found nothing missing")
     except ValueError as error:
-        yield Finding("engine", "missing", str(error))
+        yield TrialResult("engine", "missing", str(error))
 
 
-def _endpoints(settings: Settings) -> Iterator[Finding]:
+def _endpoints(settings: Settings) -> Iterator[TrialResult]:
     tried = settings.engine.hooks.check_here is not None  # this hook of the engine has tried engine.urls
     for key, url in dict.fromkeys(_urls(settings.dump())):
         if tried and key == "engine.urls":
@@ -242,11 +248,11 @@ def _endpoints(settings: Settings) -> Iterator[Finding]:
         why = _refusal(url)
         shown = hidden_url(url)
         if why:
-            yield Finding(
+            yield TrialResult(
                 "endpoint", "missing", f"{key} = {shown!r} accepts no connection ({why}): start the server there"
             )
         else:
-            yield Finding("endpoint", "found", f"{key} = {shown!r} accepts connections")
+            yield TrialResult("endpoint", "found", f"{key} = {shown!r} accepts connections")
 
 
 def _urls(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -272,30 +278,32 @@ def _refusal(url: str) -> str:
         return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
-def _packages(settings: Settings) -> Iterator[Finding]:
+def _packages(settings: Settings) -> Iterator[TrialResult]:
     wanted: dict[str, bool] = {
         "lora": any(plan.model.lora is not None for plan in settings.policies.values()),
     }
     for option, asked in wanted.items():
         if asked and find_spec(MODULES[option]) is None:
             text = f"the option {option} needs {MODULES[option]}: pip install '{DISTRIBUTION}[{option}]'"
-            yield Finding("package", "missing", text)
+            yield TrialResult("package", "missing", text)
     address = settings.tables.cluster.address
     if address and find_spec("ray") is None:
         how = f"pip install '{DISTRIBUTION}[ray]', or leave cluster.address empty"
         text = f"cluster.address = {address!r} needs Ray: {how}"
-        yield Finding("package", "missing", text)
+        yield TrialResult("package", "missing", text)
     for tracker in settings.trackers:
         try:
             check_packages([tracker])
         except ValueError as error:
-            yield Finding("package", "missing", str(error))
+            yield TrialResult("package", "missing", str(error))
 
 
-def _folder(settings: Settings) -> Iterator[Finding]:
+def _folder(settings: Settings) -> Iterator[TrialResult]:
     folder = settings.folder
     if (folder / "config.toml").is_file():
-        yield Finding("folder", "note", f"{folder} already holds a run: add --resume, or choose another run.name=...")
+        yield TrialResult(
+            "folder", "note", f"{folder} already holds a run: add --resume, or choose another run.name=..."
+        )
         return
     there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
     try:
@@ -304,4 +312,4 @@ def _folder(settings: Settings) -> Iterator[Finding]:
             pass
     except OSError as error:
         text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."
-        yield Finding("folder", "missing", text)
+        yield TrialResult("folder", "missing", text)

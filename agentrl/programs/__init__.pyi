@@ -8,7 +8,7 @@ from .definition import (
     program_of as program_of,
     program_path as program_path,
 )
-from .endpoint import Endpoint as Endpoint
-from .evaluated_policy import Contestant as Contestant
-from .policy import Guests as Guests
+from .evaluated_policy import EvaluatedPolicy as EvaluatedPolicy
 from .recorder import Recorder as Recorder
+from .served import Guests as Guests
+from .server import ProgramEndpoint as ProgramEndpoint

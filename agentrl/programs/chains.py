@@ -64,7 +64,7 @@ from agentrl.rollout import EpisodeRecord, StepRecord, as_number, joined
 from agentrl.types import Message
 
 
-class Call(NamedTuple):
+class AnsweredRequest(NamedTuple):
     """An answered request of a program.
 
     Attributes:
@@ -103,12 +103,12 @@ class _Conversation:
         calls: the requests, in the order of time.
         beside: the conversation that this one leaves. That conversation contains another request with the same first
             prompt, or another request that continues the same step. None if this conversation leaves no other.
-        chain: the chain that the conversation belongs to; None until `_Episode._place` has decided.
+        chain: the chain that the conversation belongs to; None until `_ChainFinder._place` has decided.
         parallel: was this conversation played at the same time as another conversation? Conversations that leave this
             one, directly or through conversations between them, do not count.
     """
 
-    calls: list[Call]
+    calls: list[AnsweredRequest]
     beside: "_Conversation | None" = None
     chain: "_Chain | None" = None
     parallel: bool = False
@@ -126,11 +126,11 @@ class _Chain:
     """A chain: its requests, and the step that called it (None for the main chain)."""
 
     caller: StepRecord | None
-    calls: list[Call] = field(default_factory=list)
+    calls: list[AnsweredRequest] = field(default_factory=list)
     called: "list[_Chain]" = field(default_factory=list)
 
 
-def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
+def arrange(record: EpisodeRecord, calls: Sequence[AnsweredRequest]) -> None:
     """Put the answered requests of a program's episode into its record and into the chains that it called.
 
     The rewards and info of actions that a program took after a step of a called chain go to the main chain's latest
@@ -140,7 +140,7 @@ def arrange(record: EpisodeRecord, calls: Sequence[Call]) -> None:
         record: the record of the episode. The function replaces its `steps` and `called`.
         calls: the answered requests, at least one, in the order of the answers.
     """
-    main = _Episode(calls).main
+    main = _ChainFinder(calls).main
     record.steps = [call.step for call in main.calls]
     for call in (one for chain in main.called for one in _all_calls(chain)):
         earlier = [one.step for one in main.calls if one.ended < call.begun]
@@ -175,7 +175,7 @@ def share_outcome(record: EpisodeRecord) -> None:
         chain.ending, chain.final = record.ending, record.final
 
 
-def _all_calls(chain: _Chain) -> list[Call]:
+def _all_calls(chain: _Chain) -> list[AnsweredRequest]:
     return [*chain.calls, *(call for below in chain.called for call in _all_calls(below))]
 
 
@@ -200,17 +200,17 @@ def _record(record: EpisodeRecord, chain: _Chain) -> EpisodeRecord:
     return made
 
 
-class _Episode:
+class _ChainFinder:
     """Finds the chains of an episode; `main` is the result."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[AnsweredRequest]) -> None:
         self.calls = sorted(calls, key=lambda call: call.begun)
         self.main = _Chain(None)
         if len(_at_once(self.calls)) == len(self.calls):  # no two requests were in flight together
             self.main.calls = self.calls
             return
         self.above: dict[int, StepRecord] = {}  # by the step's `id`: the step that its prompt continues
-        self.extended: dict[int, list[Call]] = {}  # by the step's `id`: the requests that continue it
+        self.extended: dict[int, list[AnsweredRequest]] = {}  # by the step's `id`: the requests that continue it
         self._link()
         self.later: dict[int, int] = {}  # by the step's `id`: how many requests continue it, directly or not
         for call in reversed(self.calls):
@@ -224,9 +224,11 @@ class _Episode:
 
     def _link(self) -> None:
         """Fill `above` and `extended`."""
-        begun: dict[str, list[Call]] = {}  # beginning of the prompt -> earlier requests that no request continues
+        begun: dict[
+            str, list[AnsweredRequest]
+        ] = {}  # beginning of the prompt -> earlier requests that no request continues
         for together in _arrived_together(self.calls):
-            fresh: dict[str, list[Call]] = {}
+            fresh: dict[str, list[AnsweredRequest]] = {}
             for call in together:
                 if call.extends is None:
                     fresh.setdefault(_beginning(call), []).append(call)
@@ -242,7 +244,7 @@ class _Episode:
                 if id(call.step) in self.above:
                     self.extended.setdefault(id(self.above[id(call.step)]), []).append(call)
 
-    def _best(self, calls: Sequence[Call]) -> Call:
+    def _best(self, calls: Sequence[AnsweredRequest]) -> AnsweredRequest:
         """The request that belongs to the conversation; each of the other requests begins a conversation of its own."""
         if len(calls) == 1:
             return calls[0]
@@ -250,7 +252,7 @@ class _Episode:
 
     def _conversations(self) -> list[_Conversation]:
         """All conversations; a conversation that leaves another one comes after it."""
-        firsts: dict[bytes, list[Call]] = {}
+        firsts: dict[bytes, list[AnsweredRequest]] = {}
         for call in self.calls:
             if id(call.step) not in self.above:
                 firsts.setdefault(call.prompt, []).append(call)
@@ -263,7 +265,9 @@ class _Episode:
                     self._follow(other, whole, found)
         return found
 
-    def _follow(self, first: Call, beside: _Conversation | None, found: list[_Conversation]) -> _Conversation:
+    def _follow(
+        self, first: AnsweredRequest, beside: _Conversation | None, found: list[_Conversation]
+    ) -> _Conversation:
         """Add to `found` the conversation that begins with a request, and the conversations that leave it.
 
         Each of these begins with a further request that continues a step of the conversation. Conversations that leave
@@ -286,7 +290,7 @@ class _Episode:
         return found[place]
 
     def _mark_parallel(self) -> None:
-        active: list[Call] = []
+        active: list[AnsweredRequest] = []
         for call in self.calls:
             active = [one for one in active if one.ended > call.begun]
             for one in active:
@@ -350,29 +354,29 @@ class _Episode:
             self._sort(below)
 
 
-def _arrived_together(calls: Sequence[Call]) -> list[list[Call]]:
+def _arrived_together(calls: Sequence[AnsweredRequest]) -> list[list[AnsweredRequest]]:
     """Groups of requests, in the order in which they came; an answer between two requests begins a new group."""
     ended = sorted(call.ended for call in calls)
-    found: dict[int, list[Call]] = {}
+    found: dict[int, list[AnsweredRequest]] = {}
     for call in calls:
         found.setdefault(bisect(ended, call.begun), []).append(call)
     return [*found.values()]
 
 
-def _beginning(call: Call) -> str:
+def _beginning(call: AnsweredRequest) -> str:
     """A prompt's messages up to and including the first one of the user (all if there is none), as one text."""
     asked = call.step.asked
     users = (number for number, one in enumerate(asked, 1) if one.role == "user")
     return repr(text_order(asked[: next(users, len(asked))]))
 
 
-def _at_once(calls: Sequence[Call]) -> list[list[Call]]:
+def _at_once(calls: Sequence[AnsweredRequest]) -> list[list[AnsweredRequest]]:
     """Groups of requests that were in flight together, directly or through others of the group.
 
     Args:
         calls: requests in the order in which they came.
     """
-    found: list[list[Call]] = []
+    found: list[list[AnsweredRequest]] = []
     ended = -1
     for call in calls:
         if call.begun > ended:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.programs.chains import Call
+from agentrl.programs.chains import AnsweredRequest
 from agentrl.rollout import StepRecord
 from agentrl.types import Generation, Message, Observation, Status
 
@@ -54,7 +54,7 @@ class _End(NamedTuple):
     Attributes:
         step: the step of the reply.
         path: [T] int64, all tokens of the conversation up to the end of the reply.
-        number: see `Call`.
+        number: see `AnsweredRequest`.
     """
 
     step: StepRecord
@@ -74,7 +74,7 @@ class Conversations:
 
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
-        self.calls: list[Call] = []
+        self.calls: list[AnsweredRequest] = []
         self._ends: dict[bytes, _End] = {}  # digest of all messages up to the reply -> end of the conversation
         self._asked: dict[bytes, int] = {}  # digest of a prompt -> how often it was asked
         self._clock = 0
@@ -131,7 +131,7 @@ class Conversations:
             prompt: the prompt.
             generation: the answer.
             reply: the answer as the program's next prompts will contain it.
-            number, begun: see `Call`; by default the request came just now.
+            number, begun: see `AnsweredRequest`; by default the request came just now.
         """
         text = "\n".join(message.content for message in prompt.new)
         step = StepRecord(
@@ -147,7 +147,7 @@ class Conversations:
             asked=prompt.messages,
         )
         begun = self.tick() if begun is None else begun
-        self.calls.append(Call(step, prompt.extends, prompt.digest, number, begun, self.tick()))
+        self.calls.append(AnsweredRequest(step, prompt.extends, prompt.digest, number, begun, self.tick()))
         path = np.concatenate([prompt.token_ids, generation.token_ids])
         after = _extended(prompt.digest, reply)
         if after not in self._ends or self._ends[after].number > number:  # of equal answers, the first is continued

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentrl.env import Handle
-    from agentrl.programs.endpoint import Endpoint
     from agentrl.programs.episode import ProgramEpisode
+    from agentrl.programs.server import ProgramEndpoint
     from agentrl.rollout import EpisodeRecord, Player, Start
 
 
@@ -66,7 +66,7 @@ class Program:
     agent: Callable[[AgentTask], Any] | None = None
     crash: str = "lost"
     lockstep: bool = True
-    endpoint: "Endpoint | None" = None
+    endpoint: "ProgramEndpoint | None" = None
 
     def episode(
         self, player: "Player", record: "EpisodeRecord", handle: "Handle", start: "Start", key: tuple[int, ...]
@@ -76,12 +76,12 @@ class Program:
 
         return ProgramEpisode(self, player, record, handle, start, key)
 
-    def serve(self) -> "Endpoint":
+    def serve(self) -> "ProgramEndpoint":
         """Let the endpoint listen, and answer its requests in the running event loop; returns the endpoint."""
-        from agentrl.programs.endpoint import Endpoint
+        from agentrl.programs.server import ProgramEndpoint
 
         if self.endpoint is None:
-            self.endpoint = Endpoint("agentrl")
+            self.endpoint = ProgramEndpoint("agentrl")
         self.endpoint.open()
         return self.endpoint
 

@@ -16,9 +16,9 @@ from agentrl.rollout import (
     Actor,
     Agent,
     ContextPolicy,
-    Crew,
     EpisodeProgram,
     Player,
+    PlayerFactory,
     PolicyActor,
     Random,
     Scripted,
@@ -35,7 +35,7 @@ CONTEXT = 4096  # engine.max_context of a model folder, which has no recipe; les
 
 
 @dataclass(kw_only=True)
-class Contestant:
+class EvaluatedPolicy:
     """A policy to evaluate, and the settings that come with it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Contestant:
     programs: list[EpisodeProgram] = field(default_factory=list)
 
     @classmethod
-    def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "Contestant":
+    def of(cls, word: str, env: str, options: Mapping[str, Any] = MappingProxyType({})) -> "EvaluatedPolicy":
         """The policy that the value of `--policy` names; ValueError if it names none.
 
         If a run's stored configuration hides secrets, `options` of the environment replace the hidden values.
@@ -90,7 +90,7 @@ class Contestant:
         )
 
     @classmethod
-    def _of_run(cls, path: Path, env: str, options: Mapping[str, Any]) -> "Contestant":
+    def _of_run(cls, path: Path, env: str, options: Mapping[str, Any]) -> "EvaluatedPolicy":
         from agentrl.settings import Settings
 
         stored = read_toml(path / "config.toml")
@@ -149,7 +149,7 @@ class Contestant:
             return limits
         return limits.model_copy(update={"concurrency": endpoint_of(self.word, self.endpoint).concurrency})
 
-    def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> Crew:
+    def crew(self, entry: Entry[EnvironmentFile], pool: Pool, *, seed: int, limits: Limits) -> PlayerFactory:
         """The crew. Its first agent plays the environments of `pool`; the environment or the run may add others."""
         sections = agent_sections(entry, self.tables.get("agents", {}) if self.env_options else {})
         context = resolve(ContextPolicy, self.tables.get("context", {"name": "full"}))
@@ -158,7 +158,7 @@ class Contestant:
         pools = {name: pool_within(agents[name].env, agents[name].limits) for name in called}
         self.opened += pools.values()
         self.programs += [agent.program for agent in agents.values() if agent.program is not None]
-        return Crew(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
+        return PlayerFactory(agents, {main: pool, **pools}, admissible=self.masked, seed=seed)
 
     def player(
         self,
@@ -196,7 +196,9 @@ class Contestant:
         for program in self.programs:
             program.close()
 
-    def _actor(self, agent: Agent, crew: Crew, temperature: float | None, models: dict[str, PolicyActor]) -> Actor:
+    def _actor(
+        self, agent: Agent, crew: PlayerFactory, temperature: float | None, models: dict[str, PolicyActor]
+    ) -> Actor:
         """The actor of an agent. A script answers for the first agent only; experts answer for the other agents."""
         first = agent is next(iter(crew.agents.values()))
         if self.kind == "expert" or (self.kind == "scripted" and not first):
@@ -216,7 +218,7 @@ class Contestant:
             )
         return models[policy]
 
-    def _serve(self, crew: Crew, temperature: float | None, probe: bool) -> None:
+    def _serve(self, crew: PlayerFactory, temperature: float | None, probe: bool) -> None:
         """Make the endpoint's policy. If tools go to the server as data, the prompts leave out the list of tools.
 
         Tools go as data if `endpoint.tool_calls` is "native". If it is "auto", they do so only if a first short request

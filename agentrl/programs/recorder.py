@@ -8,9 +8,9 @@ from agentrl.chat import Chat
 from agentrl.env import Handle, Limits
 from agentrl.http import Refusal
 from agentrl.programs.arrivals import Arrivals
-from agentrl.programs.chains import Call, text_order
+from agentrl.programs.chains import AnsweredRequest, text_order
 from agentrl.programs.conversations import Conversations, Prompted
-from agentrl.programs.protocol import Asked, Replied, replied
+from agentrl.programs.requests import ChatRequest, Replied, replied
 from agentrl.rollout import Actor, StepRecord, joined, session_below
 from agentrl.tool import action as tool_action
 from agentrl.types import NO_ANSWER, EnvFault, Observation, Request, Status
@@ -36,7 +36,7 @@ class Recorder:
         conversations: the prompts and their answers.
         ending: the first limit that refused a prompt, or why the model gave no answer; None if neither happened.
         reason: the text with which the model or the server refused to answer; empty if a limit refused the prompt.
-        ignored: names of options of requests that had no effect, see `Asked.ignored`.
+        ignored: names of options of requests that had no effect, see `ChatRequest.ignored`.
         over: an action of the program ended the task; the recorder refuses all later requests.
         outcome: info of the action that ended the task; empty before this action.
         seen: the observation after the program's last action; None before its first action.
@@ -81,11 +81,11 @@ class Recorder:
         return self.conversations.steps
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[AnsweredRequest]:
         """The answered prompts with the times of their requests, in the order of the answers."""
         return list(self.conversations.calls)
 
-    async def answer(self, asked: Asked) -> list[Replied]:
+    async def answer(self, asked: ChatRequest) -> list[Replied]:
         """The replies to a prompt, `asked.n` of them.
 
         Raises:
@@ -107,7 +107,7 @@ class Recorder:
         """
         self._closed = True
 
-    async def _answer(self, asked: Asked, begun: int) -> list[Replied]:
+    async def _answer(self, asked: ChatRequest, begun: int) -> list[Replied]:
         if self._closed:
             raise Refusal(400, "the episode has ended with its program", "episode_over")
         try:
@@ -157,7 +157,7 @@ class Recorder:
             self.outcome = result.info if self.over else {}
         return {"observation": result.observation.text, "over": self.over}
 
-    async def _one(self, prompt: Prompted, asked: Asked, number: int, begun: int) -> Replied:
+    async def _one(self, prompt: Prompted, asked: ChatRequest, number: int, begun: int) -> Replied:
         room = self._room(prompt, asked)
         self._begun += 1
         session, side = self._session()
@@ -182,7 +182,7 @@ class Recorder:
         step = self.conversations.add(prompt, generation, reply.message, number, begun)
         return reply._replace(step=step, prompt_tokens=len(prompt.token_ids))
 
-    def _room(self, prompt: Prompted, asked: Asked) -> int:
+    def _room(self, prompt: Prompted, asked: ChatRequest) -> int:
         """How many tokens may be sampled; raises Refusal if a limit leaves none."""
         if self.over:
             raise Refusal(400, "the task has ended: an action of the program ended it", "episode_over")

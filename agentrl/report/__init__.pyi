@@ -21,9 +21,9 @@ from .step_tokens import token_words as token_words
 from .stored import (
     EVALUATION as EVALUATION,
     TRAINING as TRAINING,
-    Asked as Asked,
     Found as Found,
-    Source as Source,
+    SearchConditions as SearchConditions,
+    StoredGraph as StoredGraph,
     search as search,
     sources as sources,
 )

@@ -51,7 +51,7 @@ def credit_data(
     rows = np.flatnonzero(np.isin(graph.group, chosen))  # [M] the shown steps
     place = np.full(len(graph) + 1, -1, np.int64)  # [N+1] row -> shown step; the last entry is for row -1
     place[rows] = np.arange(len(rows))
-    at = _Places(place, columns_of_time(graph), lanes(graph), values_below(graph, rows))
+    at = _RowPlaces(place, columns_of_time(graph), lanes(graph), values_below(graph, rows))
     episodes, by_group = _episodes(graph, chosen, at)
     states = _Words(graph, "state", text_chars)
     actions = _Words(graph, "action", text_chars)
@@ -118,7 +118,7 @@ def columns_of_time(graph: StepGraph) -> np.ndarray:
     return start[root] + before
 
 
-class _Places(NamedTuple):
+class _RowPlaces(NamedTuple):
     """Where the page shows the rows of a graph, and the values of the rows. All arrays except `place` are [N].
 
     Attributes:
@@ -175,7 +175,9 @@ def _method(graph: StepGraph, name: str, credit: Credit, options: Mapping[str, A
     )
 
 
-def _episodes(graph: StepGraph, chosen: Sequence[int], at: _Places) -> tuple[list[EpisodeData], dict[int, list[int]]]:
+def _episodes(
+    graph: StepGraph, chosen: Sequence[int], at: _RowPlaces
+) -> tuple[list[EpisodeData], dict[int, list[int]]]:
     """The episodes of the chosen groups, and group number -> indices of its episodes."""
     score, succeeded, failed = graph.score, graph.succeeded, graph.failed()
     episodes: list[EpisodeData] = []
@@ -224,7 +226,7 @@ def _group(
     graph: StepGraph,
     number: int,
     episodes: Sequence[int],
-    at: _Places,
+    at: _RowPlaces,
     states: _Words,
     actions: _Words,
 ) -> GroupData:
@@ -261,7 +263,7 @@ def _group(
 def _steps(
     graph: StepGraph,
     rows: np.ndarray,
-    at: _Places,
+    at: _RowPlaces,
     states: _Words,
     actions: _Words,
     texts: dict[str, int],

@@ -24,16 +24,16 @@ from pydantic import BaseModel
 from agentrl.files import write_atomically
 from agentrl.report.credit_schema import CreditData
 from agentrl.report.read_run import run_data
-from agentrl.report.run_parts import Budget
+from agentrl.report.run_parts import PageLimits
 from agentrl.report.run_schema import RunData
 
 SCRIPTS, STYLES = ("credit.js", "words.js", "graph.js"), ("credit.css",)  # of the credit part
 MOST_BYTES = 5_000_000
 BUDGETS = (  # the first budget whose page fits is used; if no page fits, the last budget
-    Budget(),
-    Budget(last=800, other=200, evaluation=400, text_chars=4_000),
-    Budget(last=300, other=60, evaluation=100, text_chars=1_000),
-    Budget(last=1, other=1, evaluation=1, text_chars=200),
+    PageLimits(),
+    PageLimits(last=800, other=200, evaluation=400, text_chars=4_000),
+    PageLimits(last=300, other=60, evaluation=100, text_chars=1_000),
+    PageLimits(last=1, other=1, evaluation=1, text_chars=200),
 )
 
 

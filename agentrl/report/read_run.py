@@ -23,9 +23,9 @@ from agentrl.report.run_against import against_data
 from agentrl.report.run_curve import ORDER, curve_data, health_data, read_outcomes, read_timings
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
 from agentrl.report.run_parts import (
-    Budget,
     Decode,
-    Stored,
+    PageLimits,
+    StoredPart,
     evaluation_part,
     links_into,
     own_method,
@@ -61,19 +61,19 @@ MEASURED = ("loss", "grad_norm", "skipped_steps", "entropy", "_share", "success"
 Situation = Callable[..., str] | None
 
 
-def run_data(run: Path, against: Path | None = None, budget: Budget | None = None) -> RunData:
+def run_data(run: Path, against: Path | None = None, budget: PageLimits | None = None) -> RunData:
     """Everything on the page of a run, finished or not.
 
     Args:
         run: the folder of the run.
         against: the folder of a run with which this run is compared; None for no comparison.
-        budget: how many steps to show, and how much of their texts; default: `Budget()`.
+        budget: how many steps to show, and how much of their texts; default: `PageLimits()`.
 
     Raises:
         ValueError: a folder holds no run, or a file in it is damaged.
     """
     config, rows = _config(run), read_rows(run)
-    timings, budget = read_timings(run / "timings.jsonl"), budget or Budget()
+    timings, budget = read_timings(run / "timings.jsonl"), budget or PageLimits()
     name, files = run.resolve().name, stored_graphs(run)
     curve = curve_data(name, run, rows, timings)
     recent = {i: read_graph(files[i]) for i in [*files][-RECENT:]}
@@ -193,7 +193,7 @@ def _parts(
     config: Mapping[str, Any],
     graphs: Mapping[int, StepGraph],
     held_out: Mapping[str, tuple[Path, StepGraph | None]],
-    budget: Budget,
+    budget: PageLimits,
 ) -> tuple[list[PartData], list[int]]:
     """The parts that the page can open, and a number per part. Iterations come first, the last iteration before others.
 
@@ -203,12 +203,12 @@ def _parts(
     parts, numbers = [], []
     for order, i in enumerate(sorted(graphs, reverse=True)):
         at_most = budget.other if order else budget.last
-        stored = Stored(f"iteration {i}", i, graphs[i])
+        stored = StoredPart(f"iteration {i}", i, graphs[i])
         parts.append(training_part(stored, method, at_most, decode, budget.text_chars))
         numbers.append(i)
     for order, (mode, (path, graph)) in enumerate(held_out.items()):
         if graph is not None and len(graph):
-            stored = Stored(f"held-out, {_evaluation(path, mode)}, {mode}", -1, graph)
+            stored = StoredPart(f"held-out, {_evaluation(path, mode)}, {mode}", -1, graph)
             parts.append(evaluation_part(stored, budget.evaluation, decode, budget.text_chars))
             numbers.append(-1 - order)
     return parts, numbers

@@ -23,7 +23,7 @@ SINGLED_OUT_CHARS = 80  # largest number of characters of an action in the sente
 AS_STORED = "as stored"
 
 
-class Budget(NamedTuple):
+class PageLimits(NamedTuple):
     """Limits of the page.
 
     Attributes:
@@ -39,7 +39,7 @@ class Budget(NamedTuple):
     text_chars: int = TEXT_CHARS
 
 
-class Stored(NamedTuple):
+class StoredPart(NamedTuple):
     """A stored iteration or evaluation; `iteration` is -1 for an evaluation."""
 
     title: str
@@ -67,7 +67,7 @@ def own_method(config: Mapping[str, Any]) -> Entry[CreditMethod] | None:
 
 
 def training_part(
-    stored: Stored, method: Entry[CreditMethod] | None, at_most: int, decode: Decode, text_chars: int
+    stored: StoredPart, method: Entry[CreditMethod] | None, at_most: int, decode: Decode, text_chars: int
 ) -> PartData:
     """Groups of a stored iteration with the credit of the run's method and of the methods `BESIDE`.
 
@@ -91,7 +91,7 @@ def training_part(
     )
 
 
-def evaluation_part(stored: Stored, at_most: int, decode: Decode, text_chars: int) -> PartData:
+def evaluation_part(stored: StoredPart, at_most: int, decode: Decode, text_chars: int) -> PartData:
     """Groups of held-out episodes; groups in which an episode failed are chosen first."""
     graph = stored.graph
     numbers = np.unique(graph.group)

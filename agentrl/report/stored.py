@@ -15,7 +15,7 @@ TRAINING, EVALUATION = "iteration", "evaluation"
 SNIPPET_CHARS = 160
 
 
-class Source(NamedTuple):
+class StoredGraph(NamedTuple):
     """A stored step graph of a run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Source(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
-def sources(run: Path) -> list[Source]:
+def sources(run: Path) -> list[StoredGraph]:
     """The stored graphs of a run: iterations in their order, then evaluations by name.
 
     A writer renames a file when it is complete. Files that are still being written have other names and are left out.
@@ -42,8 +42,8 @@ def sources(run: Path) -> list[Source]:
     iterations = sorted(p for p in (run / "graphs").glob("*.safetensors") if p.stem.isdecimal())
     evaluations = sorted(p for p in (run / "evaluations").glob("*.safetensors") if not p.name.startswith("."))
     return [
-        *(Source(TRAINING, str(int(path.stem)), path) for path in iterations),
-        *(Source(EVALUATION, path.stem, path) for path in evaluations),
+        *(StoredGraph(TRAINING, str(int(path.stem)), path) for path in iterations),
+        *(StoredGraph(EVALUATION, path.stem, path) for path in evaluations),
     ]
 
 
@@ -73,7 +73,7 @@ class Found(BaseModel, frozen=True):
     snippet: str = ""
 
 
-class Asked(NamedTuple):
+class SearchConditions(NamedTuple):
     """The conditions of a search; an empty text and None set no condition.
 
     Attributes:
@@ -89,7 +89,7 @@ class Asked(NamedTuple):
     text: str = ""
 
 
-def search(graph: StepGraph, asked: Asked) -> Iterator[Found]:
+def search(graph: StepGraph, asked: SearchConditions) -> Iterator[Found]:
     """The episodes that meet all conditions, in the order of their numbers in the graph."""
     hits = _hits(graph, asked.text)  # [N]
     score, succeeded = graph.score, graph.succeeded  # [N], [N]

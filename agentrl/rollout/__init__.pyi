@@ -2,15 +2,15 @@ from .actor import (
     Actor as Actor,
     PolicyActor as PolicyActor,
 )
+from .agent import (
+    Agent as Agent,
+    PlayerFactory as PlayerFactory,
+    rows_of as rows_of,
+)
 from .agent_calls import (
     reply_from as reply_from,
     reply_of as reply_of,
     session_below as session_below,
-)
-from .agents import (
-    Agent as Agent,
-    Crew as Crew,
-    rows_of as rows_of,
 )
 from .baselines import (
     ExpertActor as ExpertActor,
@@ -64,10 +64,10 @@ from .faults import (
 )
 from .guide import (
     Demonstrate as Demonstrate,
+    DemonstrationGuide as DemonstrationGuide,
     Guide as Guide,
     GuideFile as GuideFile,
-    Shown as Shown,
-    Teacher as Teacher,
+    LessonGuide as LessonGuide,
     Teaching as Teaching,
 )
 from .hints import (
@@ -95,13 +95,13 @@ from .records import (
     joined as joined,
     same_state as same_state,
 )
-from .replay import (
+from .replay_buffer import (
     Fresh as Fresh,
     Joins as Joins,
     Replay as Replay,
     ReplayFile as ReplayFile,
     ReplayOptions as ReplayOptions,
-    Stored as Stored,
+    StoredRollout as StoredRollout,
     fresh_part as fresh_part,
 )
 from .sampler import (

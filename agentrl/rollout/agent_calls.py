@@ -1,11 +1,11 @@
-"""Calls between agents: the sessions of called agents, and their replies; see `agentrl.types.Errand`."""
+"""Calls between agents: the sessions of called agents, and their replies; see `agentrl.types.AgentCall`."""
 
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 
 
 def session_below(session: int, number: int) -> int:
@@ -17,18 +17,18 @@ def session_below(session: int, number: int) -> int:
     return (1 << 61) | int.from_bytes(sha256(name).digest()[:7], "big")
 
 
-def reply_of(chain: EpisodeRecord) -> Reply:
+def reply_of(chain: EpisodeRecord) -> AgentReply:
     """The reply of a played chain to its caller.
 
     If the environment failed, or the chain has no step, the reply holds an empty answer and the ending.
     """
     if chain.ending == Status.ENV_ERROR or not chain.steps:
-        return Reply("", chain.ending)
+        return AgentReply("", chain.ending)
     last = chain.steps[-1]
     return reply_from(chain.ending, last.action, chain.score, last.info)
 
 
-def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> Reply:
+def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any]) -> AgentReply:
     """The reply made of the ending, the last action, the score and the last info of a played chain.
 
     Args:
@@ -38,4 +38,4 @@ def reply_from(ending: Status, action: str, score: float, info: Mapping[str, Any
         info: the info of the chain's last step.
     """
     answer = info.get("answer", action)
-    return Reply(answer if isinstance(answer, str) else action, ending, score, info)
+    return AgentReply(answer if isinstance(answer, str) else action, ending, score, info)

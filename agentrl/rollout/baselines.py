@@ -10,7 +10,7 @@ from agentrl.engines import Wordless
 from agentrl.env import Handle, Move, Prompt, continues, plays_at_random
 from agentrl.files import read_json, read_text
 from agentrl.rollout.actor import Actor
-from agentrl.rollout.agents import Agent
+from agentrl.rollout.agent import Agent
 from agentrl.tool import random_action
 from agentrl.types import Generation, Observation, Request
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.chat import Chat
-from agentrl.env import Past, Prompt, Shown
+from agentrl.env import PastTurn, Prompt, ShownTools
 from agentrl.graph import Filler
 from agentrl.types import Message, Observation, Rewrite
 
@@ -43,7 +43,7 @@ class History:
     chat: Chat | None
     first: Observation
     now: Observation
-    past: list[Past] = field(default_factory=list)
+    past: list[PastTurn] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     path: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     memory: str = ""
@@ -105,7 +105,7 @@ def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> As
     neither of the two (`agentrl.env.Prompt`).
     """
     user_messages = [Message("user", user)] if isinstance(user, str) else list(user)
-    shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else Shown(prompt.system)
+    shown = prompt.show(history.now, history.chat) if hasattr(prompt, "show") else ShownTools(prompt.system)
     system_texts = [message.content for message in user_messages[:1] if message.role == "system"]
     system = "\n\n".join(part for part in (*system_texts, shown.system, history.words) if part)
     messages = ([Message("system", system)] if system else []) + user_messages[len(system_texts) :]

@@ -20,7 +20,7 @@ from agentrl.rollout.expansion import lost
 from agentrl.rollout.guide import Demonstrate, Guide
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.replay import Fresh, Joins, fresh_groups
+from agentrl.rollout.replay_buffer import Fresh, Joins, fresh_groups
 from agentrl.types import Task
 
 

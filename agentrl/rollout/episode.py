@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.env import Handle, Parsed, Past, Prompt, continues, native
+from agentrl.env import Handle, Parsed, PastTurn, Prompt, continues, native
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
@@ -24,12 +24,12 @@ from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.rollout.successes import check_start
 from agentrl.types import (
     NO_ANSWER,
+    AgentCall,
+    AgentReply,
     EnvFault,
-    Errand,
     Generation,
     Message,
     Observation,
-    Reply,
     Request,
     Status,
     StepResult,
@@ -234,7 +234,7 @@ class _Episode:
             self.record.replayed += 1
             if result.terminated or result.truncated or result.info.get("errands"):
                 raise StateMismatch(f"opening turn {number} of {self.record.task.key} ended the task or called agents")
-            history.past.append(Past(history.now, action))
+            history.past.append(PastTurn(history.now, action))
             history.now, history.read = result.observation, 0
         if opening is not None:
             check_start(self.record.task, history.now, opening.state, len(opening.turns))
@@ -357,7 +357,7 @@ class _Episode:
         step.info = result.info
         if "status" in result.info and step.status == Status.OK:
             step.status = Status(result.info["status"])
-        history.past.append(Past(observation, parsed.action, replies))
+        history.past.append(PastTurn(observation, parsed.action, replies))
         history.now, history.read = result.observation, 0
         if replies and self.start.depth >= self.limits.depth and not step.terminated:
             self.cut()
@@ -387,7 +387,7 @@ class _Episode:
         self.record.reason = generation.refusal
         return NO_ANSWER[generation.finish]
 
-    async def act(self, step: StepRecord) -> tuple[StepResult, tuple[Reply, ...]]:
+    async def act(self, step: StepRecord) -> tuple[StepResult, tuple[AgentReply, ...]]:
         """Carry out the step's action. Errands that it causes are played, and the environment gets the replies.
 
         Returns:
@@ -445,7 +445,7 @@ class _Episode:
         return None
 
 
-async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Errand]) -> tuple[Reply, ...]:
+async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[AgentCall]) -> tuple[AgentReply, ...]:
     """Play all errands of a step at the same time; returns the replies. At depth `limits.depth`, none is played.
 
     Raises:
@@ -453,7 +453,7 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Err
     """
     player, start, record = episode.player, episode.start, episode.record
     if start.depth >= player.limits.depth:
-        return tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands)
+        return tuple(AgentReply("", Status.DEPTH_LIMIT) for _ in errands)
     jobs = []
     for number, errand in enumerate(errands):
         if errand.agent not in player.agents:

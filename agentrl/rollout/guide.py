@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.graph import StepGraph
 from agentrl.rollout.records import EpisodeRecord
-from agentrl.rollout.replay import Joins
+from agentrl.rollout.replay_buffer import Joins
 from agentrl.rollout.sampler import Draw
 from agentrl.types import Task
 
@@ -49,7 +49,7 @@ class Guide(Protocol):
 
 
 @runtime_checkable
-class Shown(Protocol):
+class DemonstrationGuide(Protocol):
     """A guide that asks the agent's expert for episodes."""
 
     def wanted(self, draws: Sequence[Draw]) -> list[Task]:
@@ -62,7 +62,7 @@ class Shown(Protocol):
 
 
 @runtime_checkable
-class Teacher(Protocol):
+class LessonGuide(Protocol):
     """A guide that lets the policy imitate demonstrations between two updates of reinforcement learning."""
 
     def lesson(self) -> StepGraph | None:
@@ -121,7 +121,7 @@ class GuideFile(CatalogueFile):
 
 async def guided(guide: Guide, draws: Sequence[Draw], demonstrate: Demonstrate | None) -> list[Draw]:
     """The draws after the guide's changes. Before these changes the expert plays the tasks that the guide asks for."""
-    if isinstance(guide, Shown) and (tasks := guide.wanted(draws)):
+    if isinstance(guide, DemonstrationGuide) and (tasks := guide.wanted(draws)):
         assert demonstrate is not None, "the settings refuse a guide that asks for an expert, if there is no expert"
         guide.shown(await demonstrate(tasks))
     return guide.begin(draws)

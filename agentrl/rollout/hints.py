@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from agentrl.config import Entry
-from agentrl.env import Past
+from agentrl.env import PastTurn
 from agentrl.graph import Tokens
 from agentrl.rollout.context import History
 from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
@@ -103,7 +103,7 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
         if ask.rewrites is not None and hooks.rewritten is not None:
             hooks.rewritten(config, history, step.action)
             continue
-        history.past.append(Past(step.observation, step.action))
+        history.past.append(PastTurn(step.observation, step.action))
         history.now, history.read = then, 0
     if len(record.tail):
         ask = hooks.ask(config, player.prompt, history)

@@ -44,23 +44,23 @@ class Flight:
     again: bool
     batch: Expansion
     job: "asyncio.Task[list[EpisodeRecord]]"
-    counted: "Cost" = field(default_factory=lambda: Cost())
+    counted: "GroupCost" = field(default_factory=lambda: GroupCost())
 
-    def cost(self) -> "Cost":
+    def cost(self) -> "GroupCost":
         """The group's costs so far."""
         chains = self.batch.live.values()
-        return Cost(sum(c.tokens for c in chains), sum(c.actions for c in chains), sum(c.replayed for c in chains))
+        return GroupCost(sum(c.tokens for c in chains), sum(c.actions for c in chains), sum(c.replayed for c in chains))
 
 
-class Cost(NamedTuple):
+class GroupCost(NamedTuple):
     """Sampled tokens, carried-out actions, and actions carried out again (`EpisodeRecord.replayed`)."""
 
     tokens: int = 0
     actions: int = 0
     replayed: int = 0
 
-    def __sub__(self, other: "Cost") -> "Cost":
-        return Cost(*(a - b for a, b in zip(self, other, strict=True)))
+    def __sub__(self, other: "GroupCost") -> "GroupCost":
+        return GroupCost(*(a - b for a, b in zip(self, other, strict=True)))
 
 
 class Provision:
@@ -174,15 +174,15 @@ class Provision:
                     begin(plan.sampler.draw(1))
         return taken, spare
 
-    async def _drop(self, flights: Sequence[Flight]) -> Cost:
+    async def _drop(self, flights: Sequence[Flight]) -> GroupCost:
         """Cancel these groups; returns their costs."""
         if not flights:
-            return Cost()
+            return GroupCost()
         for flight in flights:
             del self._flights[flight.begun]
             flight.job.cancel()
         await asyncio.gather(*(flight.job for flight in flights), return_exceptions=True)
-        return Cost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
+        return GroupCost(*map(sum, zip(*(flight.cost() for flight in flights), strict=True)))
 
     def add(self, flight: Flight) -> None:
         """Add a group to the groups in flight."""

@@ -49,7 +49,7 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     number_of = {id(chain): number for number, (chain, _) in enumerate(chains)}
     for number, (episode, root) in enumerate(chains):
         ids["episode"](f"{episode.task.key}#{episode.copy}", number)
-        places = _Places(number, number_of[id(root)], ids["group"](root.task.key, root.group))
+        places = _ChainNumbers(number, number_of[id(root)], ids["group"](root.task.key, root.group))
         steps += _add_rows(columns, ids, rows, places, episode)
     arrays: dict[str, np.ndarray] = {name: np.asarray(values, COLUMNS[name]) for name, values in columns.items()}
     values = np.array([step.value for step in steps])  # [N]
@@ -111,7 +111,7 @@ def rows_of_graph(episodes: Sequence[EpisodeRecord]) -> list[tuple[StepRecord, E
     return found
 
 
-class _Places(NamedTuple):
+class _ChainNumbers(NamedTuple):
     """The numbers of a chain's episode, rollout and group."""
 
     episode: int
@@ -120,7 +120,11 @@ class _Places(NamedTuple):
 
 
 def _add_rows(
-    columns: dict[str, list[Any]], ids: Mapping[str, _Ids], rows: dict[int, int], at: _Places, episode: EpisodeRecord
+    columns: dict[str, list[Any]],
+    ids: Mapping[str, _Ids],
+    rows: dict[int, int],
+    at: _ChainNumbers,
+    episode: EpisodeRecord,
 ) -> list[StepRecord]:
     """Append a row to `columns` for each step of the episode that has no row yet; returns these steps."""
     number, group = at.episode, at.group

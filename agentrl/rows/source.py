@@ -77,7 +77,7 @@ SHARD = re.compile(r"-\d{5}-of-\d{5}$")  # end of a file name: the hub divides a
 SPLIT = re.compile(r"(train|valid|validation|val|dev|test)\b")  # beginning of the name of a file that holds one split
 
 
-class Reader(NamedTuple):
+class SplitReader(NamedTuple):
     """One split of a source.
 
     Attributes:
@@ -162,11 +162,11 @@ def names_rows(word: str) -> bool:
         return False
 
 
-def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, Reader]:
+def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, SplitReader]:
     """A reader per split of a source, by the name of the split.
 
     A file, and a folder with one saved data set, has a single split, whose name is empty. The rows of files are read
-    when `Reader.read` is called. A data set of the hub is loaded at once.
+    when `SplitReader.read` is called. A data set of the hub is loaded at once.
 
     Raises:
         ValueError: the source or the split does not exist, or the source is of an unknown kind.
@@ -176,7 +176,7 @@ def split_readers(source: str | Path, beside: Path | None = None) -> dict[str, R
         whole, _, split = whole.rpartition("#")
     if whole.startswith(PREFIX):
         found = {
-            name: Reader(f"{whole}#{name}", partial(_rows, read, whole))
+            name: SplitReader(f"{whole}#{name}", partial(_rows, read, whole))
             for name, read in hub_readers(whole.removeprefix(PREFIX)).items()
         }
     else:
@@ -199,19 +199,19 @@ def _rows(read: Callable[[], Sequence[Row]], source: str) -> Rows:
     return Rows(read(), source)
 
 
-def _of_files(paths: list[Path]) -> Reader:
+def _of_files(paths: list[Path]) -> SplitReader:
     """The reader of one file, or of the shards of one table."""
     path = paths[0]
     if path.suffix not in SUFFIXES:
         raise ValueError(f"rows are read from {KNOWN}, from a folder of such files, or from hub:NAME, not from {path}")
     if path.suffix == ".parquet":
         source = str(path) if len(paths) == 1 else f"{path.parent}#{SHARD.sub('', path.stem)}"
-        return Reader(source, partial(_rows, partial(read_parquet, paths), source))
-    return Reader(str(path), partial(_of_text, path))
+        return SplitReader(source, partial(_rows, partial(read_parquet, paths), source))
+    return SplitReader(str(path), partial(_of_text, path))
 
 
-def _of_saved(folder: Path) -> Reader:
-    return Reader(str(folder), partial(_rows, partial(read_saved, folder), str(folder)))
+def _of_saved(folder: Path) -> SplitReader:
+    return SplitReader(str(folder), partial(_rows, partial(read_saved, folder), str(folder)))
 
 
 def _of_text(path: Path) -> Rows:
@@ -219,7 +219,7 @@ def _of_text(path: Path) -> Rows:
     return Rows(found.rows, str(path), found.lines)
 
 
-def _of_folder(folder: Path) -> dict[str, Reader]:
+def _of_folder(folder: Path) -> dict[str, SplitReader]:
     """The splits that `save_to_disk` wrote, else the files in the folder, else the files in its folder `data`.
 
     Of the files of rows, only the files that are named after a split (`SPLIT`) are taken, or all if no file has such a
@@ -240,7 +240,7 @@ def _of_folder(folder: Path) -> dict[str, Reader]:
     )
 
 
-def _by_name(files: list[Path]) -> dict[str, Reader]:
+def _by_name(files: list[Path]) -> dict[str, SplitReader]:
     found: dict[str, list[Path]] = {}
     for path in files:
         found.setdefault(SHARD.sub("", path.stem), []).append(path)

@@ -9,7 +9,7 @@ from agentrl.files import read_json
 STATE, SPLITS = "state.json", "dataset_dict.json"  # files that `save_to_disk` writes beside the tables
 
 
-class Table(Sequence[Mapping[str, Any]]):
+class ArrowTable(Sequence[Mapping[str, Any]]):
     """An Arrow table as a sequence of rows."""
 
     def __init__(self, table: Any) -> None:
@@ -29,7 +29,7 @@ class Table(Sequence[Mapping[str, Any]]):
             yield from batch.to_pylist()
 
 
-def read_parquet(paths: Sequence[Path]) -> Table:
+def read_parquet(paths: Sequence[Path]) -> ArrowTable:
     """The rows of Parquet files with the same columns, one after another.
 
     Raises:
@@ -47,10 +47,10 @@ def read_parquet(paths: Sequence[Path]) -> Table:
             tables.append(pyarrow.parquet.ParquetFile(path).read())
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path} is no Parquet file: {str(error).partition(chr(10))[0]}") from None
-    return Table(_joined(tables, paths))
+    return ArrowTable(_joined(tables, paths))
 
 
-def read_saved(folder: Path) -> Table:
+def read_saved(folder: Path) -> ArrowTable:
     """The rows of a folder that `Dataset.save_to_disk` wrote.
 
     Raises:
@@ -75,7 +75,7 @@ def read_saved(folder: Path) -> Table:
         except (pyarrow.ArrowException, OSError) as error:
             why = str(error).partition("\n")[0]
             raise ValueError(f"{path} is no table of a saved data set ({why}): copy {folder} again") from None
-    return Table(_joined(tables, paths) if tables else pyarrow.table({}))
+    return ArrowTable(_joined(tables, paths) if tables else pyarrow.table({}))
 
 
 def saved_splits(folder: Path) -> list[str]:

@@ -1,9 +1,4 @@
-from .checkpoint import Stored as Stored
-from .checks import (
-    check_beginning as check_beginning,
-    dry_run_notes as dry_run_notes,
-    leak_note as leak_note,
-)
+from .checkpoint import StoredState as StoredState
 from .event_loop import Loop as Loop
 from .folder import (
     TASK_KINDS as TASK_KINDS,
@@ -30,9 +25,9 @@ from .metrics import (
 from .policies import Policies as Policies
 from .progress import (
     Bar as Bar,
+    EpisodeCounts as EpisodeCounts,
     Now as Now,
     Progress as Progress,
-    Tally as Tally,
 )
 from .rollouts import Rollouts as Rollouts
 from .run import (
@@ -42,6 +37,11 @@ from .run import (
     open_run as open_run,
 )
 from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
+from .start_checks import (
+    check_beginning as check_beginning,
+    dry_run_notes as dry_run_notes,
+    leak_note as leak_note,
+)
 from .training_batches import OnEpisode as OnEpisode
 from .vocabulary import (
     Vocabulary as Vocabulary,

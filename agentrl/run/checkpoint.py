@@ -67,7 +67,7 @@ class RunState:
         self.actions += int(metrics["actions"])
 
 
-class Stored(NamedTuple):
+class StoredState(NamedTuple):
     """A checkpoint without the state of the learners: the position of the run, and the state of each part by name."""
 
     progress: RunState
@@ -132,7 +132,7 @@ def _why(error: Exception) -> str:
     return text
 
 
-def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
+def read(path: Path, learners: Mapping[str, Learner]) -> StoredState:
     """Load the state of the run's learners from one of the run's checkpoints; returns the rest of the checkpoint.
 
     Raises:
@@ -146,7 +146,7 @@ def read(path: Path, learners: Mapping[str, Learner]) -> Stored:
             learner.load_state_dict(states[name], path / f"{name}.parts")
         except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise of_another_run(path / f"{name}.optimiser.pt", error) from None
-    return Stored(progress, parts)
+    return StoredState(progress, parts)
 
 
 def read_progress(path: Path) -> RunState:

@@ -48,7 +48,7 @@ PLAY = ("success_rate", "mean_reward", "mean_steps", "invalid_share", "tokens", 
 
 
 @dataclass(kw_only=True)
-class Past:
+class MetricHistory:
     """The rows of metrics.jsonl that a run has written so far, by stage. `last` is the newest row of all stages."""
 
     train: list[Row] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Past:
         return {str(row["mode"]): row for row in self.evaluations if row.get("name") == name}
 
 
-Rule = Callable[[Past], str]  # returns the sentence; empty if nothing is wrong
+Rule = Callable[[MetricHistory], str]  # returns the sentence; empty if nothing is wrong
 
 
 def mean(rows: Sequence[Row], name: str) -> float:
@@ -74,7 +74,7 @@ def mean(rows: Sequence[Row], name: str) -> float:
     return sum(float(row.get(name, math.nan)) for row in rows) / max(1, len(rows))
 
 
-def not_finite(past: Past) -> str:
+def not_finite(past: MetricHistory) -> str:
     """A loss or gradient that is not a finite number."""
     if past.last["stage"] == "eval":
         return ""
@@ -88,7 +88,7 @@ def not_finite(past: Past) -> str:
     return f"the update is not finite ({what}): lower {section}, and continue from an earlier checkpoint"
 
 
-def unchanged(past: Past) -> str:
+def unchanged(past: MetricHistory) -> str:
     """The policy plays exactly as before the warm-up or, at the end of training, exactly as before training."""
     name = str(past.last.get("name", ""))
     worked = past.clone if name == "clone" else past.train if name == "end" else []
@@ -113,7 +113,7 @@ def unchanged(past: Past) -> str:
     )
 
 
-def flat_reward(past: Past) -> str:
+def flat_reward(past: MetricHistory) -> str:
     """The mean reward stays the same, and no rollout earns more than another rollout of its group."""
     rows = past.train[-WINDOW:]
     if past.last["stage"] != "train" or len(rows) < WINDOW or mean(rows, "success") >= SOLVED:
@@ -130,7 +130,7 @@ def flat_reward(past: Past) -> str:
     )
 
 
-def constant_groups(past: Past) -> str:
+def constant_groups(past: MetricHistory) -> str:
     """Nearly all groups are constant."""
     rows = past.train[-WINDOW:]
     share, success = mean(rows, "constant_groups"), mean(rows, "success")
@@ -145,7 +145,7 @@ def constant_groups(past: Past) -> str:
     )
 
 
-def episodes_cut(past: Past) -> str:
+def episodes_cut(past: MetricHistory) -> str:
     """One limit ends nearly every episode of an evaluation."""
     row = past.last
     endings: Mapping[str, int] = row.get("endings", {}) if row["stage"] == "eval" else {}
@@ -158,7 +158,7 @@ def episodes_cut(past: Past) -> str:
     return ""
 
 
-def invalid(past: Past) -> str:
+def invalid(past: MetricHistory) -> str:
     """At least half of the answers have no valid action."""
     rows = [past.last] if past.last["stage"] == "eval" else past.train[-SHORT:]
     share = mean(rows, "invalid_share") if rows else 0.0
@@ -170,7 +170,7 @@ def invalid(past: Past) -> str:
     )
 
 
-def unknown_words(past: Past) -> str:
+def unknown_words(past: MetricHistory) -> str:
     """Observations differ only in words that the model does not know."""
     share = float(past.last.get("unknown_share", 0.0))
     if share < UNKNOWN:
@@ -182,7 +182,7 @@ def unknown_words(past: Past) -> str:
     )
 
 
-def unlisted(past: Past) -> str:
+def unlisted(past: MetricHistory) -> str:
     """An expert plays actions that the environment does not list, so the model cannot answer with them."""
     share = float(past.last.get("unlisted_share", 0.0))
     if share < UNLISTED:
@@ -193,7 +193,7 @@ def unlisted(past: Past) -> str:
     )
 
 
-def never_won(past: Past) -> str:
+def never_won(past: MetricHistory) -> str:
     """Only the best episodes are cloned, and no episode is better than another: all were lost with equal returns."""
     shares = [float(row.get("cloned_share", math.nan)) for row in past.clone]
     if past.last["stage"] != "clone" or len(shares) < WINDOW or any(not share <= 0 for share in shares):
@@ -205,7 +205,7 @@ def never_won(past: Past) -> str:
     )
 
 
-def cloned(past: Past) -> str:
+def cloned(past: MetricHistory) -> str:
     """The warm-up continues although its loss is nearly zero."""
     rows, left = past.clone[-WINDOW:], int(past.last.get("updates_left", 0))
     if past.last["stage"] != "clone" or len(rows) < WINDOW or left < 2 * WINDOW:
@@ -221,7 +221,7 @@ def cloned(past: Past) -> str:
     )
 
 
-def memorised(past: Past) -> str:
+def memorised(past: MetricHistory) -> str:
     """Training tasks are solved, and held-out tasks are not."""
     row, rows = past.last, [one for one in past.train if "success" in one][-SHORT:]
     if row["stage"] != "eval" or len(rows) < SHORT or row["success_rate"] >= SOLVED:
@@ -240,7 +240,7 @@ def memorised(past: Past) -> str:
     )
 
 
-def faults(past: Past) -> str:
+def faults(past: MetricHistory) -> str:
     """Faults of the environment, of a service or of a score end many episodes."""
     row = past.last
     share = float(row.get("env_error_share", 0.0))
@@ -253,7 +253,7 @@ def faults(past: Past) -> str:
     return f"{share:.0%} of the episodes ended with a fault{told}: run agentrl check on the environment"
 
 
-def entropy_gone(past: Past) -> str:
+def entropy_gone(past: MetricHistory) -> str:
     """The policy has become deterministic before it solves its tasks."""
     rows = past.train[-SHORT:]
     if past.last["stage"] != "train" or len(past.train) <= SHORT or mean(rows, "success") >= SOLVED:
@@ -269,7 +269,7 @@ def entropy_gone(past: Past) -> str:
     return ""
 
 
-def success_gone(past: Past) -> str:
+def success_gone(past: MetricHistory) -> str:
     """Success in training has fallen to a small share of its best."""
     rows = [
         row for row in past.train if "success" in row
@@ -288,7 +288,7 @@ def success_gone(past: Past) -> str:
     )
 
 
-def no_progress(past: Past) -> str:
+def no_progress(past: MetricHistory) -> str:
     """At the end of training, success is not clearly above the success of the first iterations."""
     rows = [row for row in past.train if "success" in row]
     first, last = rows[:WINDOW], rows[-WINDOW:]
@@ -361,7 +361,7 @@ class Health:
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self._past = Past()
+        self._past = MetricHistory()
         self.found: list[Finding] = []
         for row in rows:
             self.add(row)

@@ -11,7 +11,7 @@ LOCK = ".lock"
 ZOMBIE = -1  # stands for the start time of a zombie (see `is_alive`)
 
 
-class Holder(NamedTuple):
+class RunHolder(NamedTuple):
     """The process that holds, or held, a run.
 
     Attributes:
@@ -30,7 +30,7 @@ def write_holder(lock: IO[bytes]) -> None:
     """Write the id, machine and start time of this process into the locked file. Errors of the disk are ignored."""
     with suppress(OSError):
         lock.truncate(0)
-        own = Holder(os.getpid(), platform.node(), _started(os.getpid()))
+        own = RunHolder(os.getpid(), platform.node(), _started(os.getpid()))
         lock.write(json.dumps(own._asdict()).encode())
         lock.flush()
 
@@ -41,17 +41,17 @@ def clear_holder(lock: IO[bytes]) -> None:
         lock.truncate(0)
 
 
-def read_holder(run: Path) -> Holder | None:
+def read_holder(run: Path) -> RunHolder | None:
     """The process that a run's lock file names; None if that process closed the run, or if the file names none."""
     try:
         table: dict[str, Any] = json.loads((run / LOCK).read_text("utf-8"))
-        found = Holder(int(table["pid"]), str(table["host"]), int(table["started"]))
+        found = RunHolder(int(table["pid"]), str(table["host"]), int(table["started"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if found.pid > 0 else None
 
 
-def is_alive(holder: Holder) -> bool | None:
+def is_alive(holder: RunHolder) -> bool | None:
     """Does the process run? None if it is a process of another machine, which cannot be seen from here.
 
     If a process has this id and one of the two start times is not known, it counts as the holder. A zombie, which is a

@@ -7,12 +7,12 @@ from agentrl.chat import Chat
 from agentrl.engines import Launcher, Sampling, Serving, stopping
 from agentrl.model import Weights
 from agentrl.rollout import Actor, PolicyActor
-from agentrl.run.speakers import EngineSpeaker
+from agentrl.run.policy_clients import EngineClient
 from agentrl.settings import Settings
 
 
 class InferenceEngines:
-    """One engine per policy of a recipe. It gives actors to rollouts, and speakers to scores.
+    """One engine per policy of a recipe. It gives actors to rollouts, and policy_clients to scores.
 
     Args:
         settings: the run's settings.
@@ -90,11 +90,11 @@ class InferenceEngines:
             for name, agent in self._agents.items()
         }
 
-    def speakers(self) -> dict[str, EngineSpeaker]:
+    def policy_clients(self) -> dict[str, EngineClient]:
         """The policies that a score may ask, by name of the agent, with the weights that were loaded last."""
         trained = {agent.policy for agent in self._agents.values() if agent.trained}
         return {
-            agent.name: EngineSpeaker(
+            agent.name: EngineClient(
                 self.engines[agent.policy],
                 self.chats[agent.policy],
                 {"agent": agent.name, "version": self.version if agent.policy in trained else 0},

@@ -144,7 +144,7 @@ class Policies:
         for name, learner in self.learners.items():
             checkpoint.write_learner(part, name, learner)
 
-    def restore(self, at: Path) -> checkpoint.Stored:
+    def restore(self, at: Path) -> checkpoint.StoredState:
         """Load the learners' state from a checkpoint, and return the rest of the checkpoint."""
         return checkpoint.read(at, self.learners)
 

@@ -155,7 +155,7 @@ def in_words(success: float, mean_return: float) -> str:
     return f"success {success:.2f}" + (f", return {mean_return:.3g}" if abs(mean_return - success) > 1e-9 else "")
 
 
-class Tally:
+class EpisodeCounts:
     """Counts the episodes of one piece of work, their successes and their returns.
 
     Args:
@@ -196,7 +196,7 @@ class Bar:
             total: number of episodes that the work will play; 0 if it is not known.
             step: whether each episode advances the bar by one unit.
         """
-        tally = Tally(total)
+        tally = EpisodeCounts(total)
 
         def ended(record: EpisodeRecord) -> None:
             tally.add(record)

@@ -18,19 +18,19 @@ from agentrl.model import Weights
 from agentrl.rollout import (
     Actor,
     Collected,
-    Crew,
     Demonstrate,
     EpisodeRecord,
     ExpertActor,
     Player,
+    PlayerFactory,
     build_graph,
     expert_actor,
     play,
 )
-from agentrl.run.checks import check_disjoint, held_out_tasks
 from agentrl.run.event_loop import Loop
 from agentrl.run.inference_engines import InferenceEngines, free
 from agentrl.run.stages import CLONE, EVALUATE, GUIDE, TRAIN
+from agentrl.run.start_checks import check_disjoint, held_out_tasks
 from agentrl.run.training_batches import Batches, OnEpisode
 from agentrl.run.vocabulary import look_alike
 from agentrl.scoring import ScoreStage
@@ -81,7 +81,7 @@ class Rollouts:
         self.pools = [*pools.values(), self._pool(settings.eval_env, tables.limits)]
         admissible = settings.engine.config.actions != "free"
         self.crews = {
-            where: Crew(
+            where: PlayerFactory(
                 self.agents,
                 {**pools, self.main.name: own},
                 admissible=admissible,
@@ -112,7 +112,7 @@ class Rollouts:
             ValueError: an engine does not take the weights, or cannot be started.
         """
         self.inference.load(weights, version)
-        self.scores.speakers = self.inference.speakers()
+        self.scores.policy_clients = self.inference.policy_clients()
 
     def batch(self, iteration: int, on_episode: OnEpisode = None, *, pauses: bool = False) -> Collected:
         """A batch of training rollouts of the current policies.

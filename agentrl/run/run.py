@@ -18,14 +18,14 @@ from agentrl.files import read_toml, write_atomically
 from agentrl.graph import StepGraph, write_graph
 from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
-from agentrl.run.checks import division_note, leak_note, leaves_report
-from agentrl.run.decisions import Decisions
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
 from agentrl.run.metrics import Metrics, MetricsSink, Stopwatch, check_lines, read_metrics, rewind
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
+from agentrl.run.start_checks import division_note, leak_note, leaves_report
+from agentrl.run.stored_decisions import Decisions
 from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored

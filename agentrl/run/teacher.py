@@ -41,7 +41,7 @@ class Teacher:
     def __init__(self, teaching: Teaching, settings: Settings, policies: Policies) -> None:
         self.settings, self.policies = settings, policies
         self._model: Any = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: TeacherServer | None = None
         if teaching.source == "folder":
             config = ModelConfig.model_validate(
                 {"path": teaching.path, "dtype": teaching.dtype, "device": teaching.device}
@@ -51,7 +51,7 @@ class Teacher:
             loaded.model.requires_grad_(False)
             self._model = network(loaded.model)
         elif teaching.source == "endpoint":
-            self._endpoint = Endpoint(teaching)
+            self._endpoint = TeacherServer(teaching)
 
     def read(self, graph: StepGraph, taught: Taught | None) -> StepGraph:
         """The annotated graph of a batch with the column `teacher_logprob` [S] added.
@@ -89,7 +89,7 @@ class Teacher:
         return said
 
 
-class Endpoint:
+class TeacherServer:
     """A server that returns log-probs of the tokens of a prompt: POST URL/completions with echo and logprobs."""
 
     def __init__(self, teaching: Teaching) -> None:

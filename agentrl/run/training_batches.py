@@ -15,11 +15,11 @@ from agentrl.rollout import (
     Demonstrate,
     EpisodeRecord,
     Follower,
+    LessonGuide,
     Player,
     Provision,
     Replay,
     Sampler,
-    Teacher,
     collect,
     taught,
     with_demonstrations,
@@ -116,7 +116,7 @@ class Batches:
 
     def lesson(self) -> StepGraph | None:
         """The demonstrations that the guide wants the policies to imitate now; None if there are none."""
-        return self.plan.guide.lesson() if isinstance(self.plan.guide, Teacher) else None
+        return self.plan.guide.lesson() if isinstance(self.plan.guide, LessonGuide) else None
 
     def state_dict(self) -> dict[str, Any]:
         """The state of sampler, guide, replay, signals and the second judge, for a checkpoint."""

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.chat import CHAT_TEMPLATE, kept_together
-from agentrl.env import RANDOM, Prompt, Shown, pool_within, rewords, tasks_of
+from agentrl.env import RANDOM, Prompt, ShownTools, pool_within, rewords, tasks_of
 from agentrl.files import write_atomically
 from agentrl.graph import StepGraph
-from agentrl.rollout import Agent, Crew, EpisodeRecord, expert_actor, play
+from agentrl.rollout import Agent, EpisodeRecord, PlayerFactory, expert_actor, play
 from agentrl.run.event_loop import Loop
 from agentrl.run.stages import VOCABULARY
 from agentrl.settings import Settings
@@ -116,7 +116,7 @@ def _episodes(settings: Settings, players: Mapping[str, Agent], episodes: int) -
         for name, agent in agents.items()
     }
     admissible = settings.engine.config.actions != "free"
-    crew = Crew(agents, pools, admissible=admissible, seed=tables.run.seed)
+    crew = PlayerFactory(agents, pools, admissible=admissible, seed=tables.run.seed)
     actors = {name: expert_actor(agent) for name, agent in players.items()}
     drawn = [draw.task for draw in sampler.draw(min(episodes, len(tasks)))]
     try:
@@ -171,7 +171,7 @@ def opening(prompt: Prompt, observation: Observation) -> str:
     """All text that the template may write before an episode's first answer: system message, tools, first message."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    shown: Shown = prompt.show(observation, None) if hasattr(prompt, "show") else Shown(prompt.system)
+    shown: ShownTools = prompt.show(observation, None) if hasattr(prompt, "show") else ShownTools(prompt.system)
     tools: Any = list(observation.tools) if shown.system != prompt.system else None
     said = {"system": shown.system, "user": prompt.first(observation)}
     chat = [{"role": role, "content": words} for role, words in said.items() if words]

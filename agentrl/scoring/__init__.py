@@ -1,37 +1,37 @@
 """The score stage, between rollout and rewards: rules or models give the played chains named signals."""
 
-from agentrl.scoring.chains import Chain, Turn, chains_of
+from agentrl.scoring.chain_steps import Chain, ChainStep, chains_of
 from agentrl.scoring.entry import (
-    Desk,
+    JudgeClient,
     Paid,
+    PolicyClient,
     ScoreFault,
     ScoreFile,
     ScoreOptions,
     Scorer,
     Signals,
-    Speaker,
     resolve_scores,
 )
 from agentrl.scoring.paid_calls import BudgetSpent, PaidAnswers
 from agentrl.scoring.second_judge import Disagreement
-from agentrl.scoring.stage import Scored, ScoreStage
+from agentrl.scoring.stage import ScoredGraph, ScoreStage
 
 __all__ = [
     "BudgetSpent",
     "Chain",
-    "Desk",
+    "ChainStep",
     "Disagreement",
+    "JudgeClient",
     "Paid",
     "PaidAnswers",
+    "PolicyClient",
     "ScoreFault",
     "ScoreFile",
     "ScoreOptions",
     "ScoreStage",
-    "Scored",
+    "ScoredGraph",
     "Scorer",
     "Signals",
-    "Speaker",
-    "Turn",
     "chains_of",
     "resolve_scores",
 ]

@@ -6,8 +6,8 @@ The file offers a frozen pydantic `Config`, preferably a subclass of `ScoreOptio
     def signals(config: Config) -> Sequence[str]    # the names of the signals that the scorer returns
 
 With `SCOPE = "group"` a scorer gets all chains of a group in one call; by default it gets one chain. A scorer that asks
-a model or another paid service asks through the `Desk`, an argument of the call. The desk caches, counts and limits the
-paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
+a model or another paid service asks through the `JudgeClient`, an argument of the call. The client caches, counts and
+limits the paid answers. If a scorer has `state_dict` and `load_state_dict`, its state is part of the run's checkpoints.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import Entry, resolve
-from agentrl.scoring.chains import Chain
+from agentrl.scoring.chain_steps import Chain
 from agentrl.types import EnvFault, Generation, Message
 
 Signals = Mapping[str, float | Sequence[float]]
@@ -58,7 +58,7 @@ Ask = Callable[[], Awaitable[Paid]]
 """Asks a question and pays for the answer."""
 
 
-class Speaker(Protocol):
+class PolicyClient(Protocol):
     """A policy of the run, which a score may ask.
 
     Attributes:
@@ -72,7 +72,7 @@ class Speaker(Protocol):
         ...
 
 
-class Desk(Protocol):
+class JudgeClient(Protocol):
     """What a scorer may use: paid answers and policies of the run.
 
     Attributes:
@@ -96,7 +96,7 @@ class Desk(Protocol):
         """Add a value to the mean that metrics report as `score_NAME`."""
         ...
 
-    def speaker(self, agent: str) -> Speaker:
+    def policy_client(self, agent: str) -> PolicyClient:
         """The policy of an agent of the recipe.
 
         Raises:
@@ -108,7 +108,7 @@ class Desk(Protocol):
 class Scorer(Protocol):
     """Scores chains. Many calls of `score` run at once."""
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals | EnvFault]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals | EnvFault]:
         """For each chain, in order: its signals, or a fault if this chain cannot be scored.
 
         `chains` holds one chain, or with `SCOPE = "group"` all chains of a group that the scored agent played.
@@ -148,7 +148,7 @@ class Closable(Protocol):
 
 
 @dataclass
-class Tally:
+class MetricMeans:
     """Collects values by name during an iteration; the metrics are their means.
 
     An example is the share of a judge's verdicts that depended on the order of the answers.

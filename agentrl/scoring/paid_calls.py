@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.files import read_jsonl
-from agentrl.scoring.entry import Ask, Paid, ScoreFault, Speaker, Tally
+from agentrl.scoring.entry import Ask, MetricMeans, Paid, PolicyClient, ScoreFault
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.secret import scrubbed_values
 
@@ -24,7 +24,7 @@ class BudgetSpent(ValueError):
 
 
 @dataclass
-class Cost:
+class JudgeCost:
     """The costs of paid answers: their number, their tokens, and their price in USD."""
 
     answers: int = 0
@@ -85,8 +85,8 @@ class PaidAnswers:
     def __init__(self, config: ScoringConfig, file: Path | None = None) -> None:
         self.config, self.file = config, file
         self.iteration = 0
-        self.batch = Cost()  # of the answers that this iteration needed and no earlier iteration had paid for
-        self.spent = Cost()  # of all answers of the run
+        self.batch = JudgeCost()  # of the answers that this iteration needed and no earlier iteration had paid for
+        self.spent = JudgeCost()  # of all answers of the run
         self._known: dict[str, Paid] | None = None
         self._at: dict[str, int] = {}
         self._counted: set[str] = set()
@@ -95,7 +95,7 @@ class PaidAnswers:
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration: its costs are counted from 0, and no answer is under way."""
-        self.iteration, self.batch = iteration, Cost()
+        self.iteration, self.batch = iteration, JudgeCost()
         self._counted, self._under_way = set(), {}
         self._window = _Window(self.config.concurrency)
 
@@ -175,9 +175,9 @@ class PaidAnswers:
                 _drop_cut_line(self.file)
                 for number, line in read_jsonl(self.file, "file of paid answers"):
                     self._add_line(number, line)
-            self._begun = Cost(self.spent.answers, self.spent.tokens, self.spent.price)
+            self._begun = JudgeCost(self.spent.answers, self.spent.tokens, self.spent.price)
         elif not self._window.asked:
-            self._begun = Cost(self.spent.answers, self.spent.tokens, self.spent.price)
+            self._begun = JudgeCost(self.spent.answers, self.spent.tokens, self.spent.price)
         return self._known
 
     def _add_line(self, number: int, line: Any) -> None:
@@ -217,34 +217,34 @@ def _drop_cut_line(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class PaidDesk:
-    """The desk of one score in a run (see `agentrl.scoring.Desk`).
+class PaidClient:
+    """The client of one score in a run (see `agentrl.scoring.JudgeClient`).
 
     Attributes:
         entry: name of the score and its options, as JSON values.
         paid: the answers of the run.
-        speakers: the policies of the run that a score may ask, by name of the agent.
+        policy_clients: the policies of the run that a score may ask, by name of the agent.
         tally: collects the values that `count` adds.
     """
 
     entry: Mapping[str, Any]
     paid: PaidAnswers
-    speakers: Mapping[str, Speaker]
-    tally: Tally
+    policy_clients: Mapping[str, PolicyClient]
+    tally: MetricMeans
 
     async def answer(self, values: Mapping[str, Any], ask: Ask) -> Any:
         """See `PaidAnswers.answer`."""
         return await self.paid.answer(values, ask)
 
     def count(self, name: str, value: float) -> None:
-        """See `Desk`."""
+        """See `JudgeClient`."""
         self.tally.add(name, value)
 
-    def speaker(self, agent: str) -> Speaker:
-        """See `Desk`."""
-        if agent not in self.speakers:
+    def policy_client(self, agent: str) -> PolicyClient:
+        """See `JudgeClient`."""
+        if agent not in self.policy_clients:
             raise ValueError(
                 f"a score cannot ask the agent {agent!r} here, because the run's models are not loaded: let the score "
                 "ask a served model"
             )
-        return self.speakers[agent]
+        return self.policy_clients[agent]

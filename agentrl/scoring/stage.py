@@ -12,15 +12,15 @@ import numpy as np
 from agentrl.config import Entry
 from agentrl.credit import SIGNAL
 from agentrl.graph import StepGraph
-from agentrl.scoring.chains import Chain, chains_of
-from agentrl.scoring.entry import Closable, ScoreFault, ScoreFile, Scorer, Signals, Speaker, Tally
-from agentrl.scoring.paid_calls import PaidAnswers, PaidDesk
+from agentrl.scoring.chain_steps import Chain, chains_of
+from agentrl.scoring.entry import Closable, MetricMeans, PolicyClient, ScoreFault, ScoreFile, Scorer, Signals
+from agentrl.scoring.paid_calls import PaidAnswers, PaidClient
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.types import EnvFault, Stateful, Status, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class ScoredGraph:
     """The result of scoring a graph.
 
     Attributes:
@@ -48,19 +48,19 @@ class ScoreStage:
         config: section [scoring].
         main: name of the agent that gets the tasks.
         file: where paid answers are stored; None keeps them only in memory.
-        speakers: policies of the run that a score may ask, by name of the agent.
+        policy_clients: policies of the run that a score may ask, by name of the agent.
     """
 
     entries: Sequence[Entry[ScoreFile]]
     config: ScoringConfig
     main: str
     file: Path | None = None
-    speakers: Mapping[str, Speaker] = field(default_factory=dict)
+    policy_clients: Mapping[str, PolicyClient] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.paid = PaidAnswers(self.config, self.file)
         self._scorers: list[Scorer] = []
-        self._tally, self._chains, self._faults = Tally(), 0, 0
+        self._tally, self._chains, self._faults = MetricMeans(), 0, 0
 
     @property
     def names(self) -> list[str]:
@@ -70,10 +70,10 @@ class ScoreStage:
     def begin(self, iteration: int) -> None:
         """Begin the counts of an iteration."""
         self.paid.begin(iteration)
-        self._tally, self._chains, self._faults = Tally(), 0, 0
+        self._tally, self._chains, self._faults = MetricMeans(), 0, 0
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the iteration: share of chains that could not be scored, costs, and the means of `Desk.count`."""
+        """Metrics of the iteration: share of unscored chains, costs, and the means of `JudgeClient.count`."""
         if not self.entries:
             return {}
         cost = self.paid.batch
@@ -82,7 +82,7 @@ class ScoreStage:
         failed = {"score_failed_share": self._faults / max(1, self._chains)}
         return {**failed, **(asked if cost.answers else {}), **counted}
 
-    async def score(self, graph: StepGraph, tasks: Mapping[str, Task]) -> Scored:
+    async def score(self, graph: StepGraph, tasks: Mapping[str, Task]) -> ScoredGraph:
         """The signals of every chain of a graph.
 
         Args:
@@ -107,7 +107,7 @@ class ScoreStage:
             for column in columns.values():
                 column[row] = math.nan
         self._faults += len(faults)
-        return Scored(columns=columns, faults=dict(sorted(faults.items())))
+        return ScoredGraph(columns=columns, faults=dict(sorted(faults.items())))
 
     def state_dict(self) -> dict[str, Any]:
         """The states of the scorers that have one. A key is the scorer's place in the recipe and its name."""
@@ -160,11 +160,11 @@ class ScoreStage:
         faults: dict[int, str],
     ) -> None:
         """Score chains in one call. Write the signals into `columns`, and the faults of chains into `faults`."""
-        desk = PaidDesk(
-            {"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.speakers, self._tally
+        client = PaidClient(
+            {"name": entry.name, **entry.config.model_dump(mode="json")}, self.paid, self.policy_clients, self._tally
         )
         try:
-            found = await scorer.score(chains, desk)
+            found = await scorer.score(chains, client)
             if len(found) != len(chains):
                 raise ValueError(
                     f"score {entry.name}: the scorer returned {len(found)} results for {len(chains)} chains: return "

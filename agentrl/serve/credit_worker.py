@@ -24,7 +24,7 @@ from agentrl import catalogue
 from agentrl.config import Entry, parse_value
 from agentrl.credit import Credit, CreditMethod, assign, parse_options
 from agentrl.graph import StepGraph, read_graph
-from agentrl.report import Asked, credit_data, search, token_words
+from agentrl.report import SearchConditions, credit_data, search, token_words
 
 STORED = "as trained"  # name of the credit that the run used and stored with its steps
 MOST_FOUND = 200  # largest number of episodes in the answer to a search
@@ -115,7 +115,7 @@ class CreditWorker:
         return head.startswith(b"ok"), data
 
 
-class Reader:
+class GraphReader:
     """Reads graphs and the words of a run's tokens. The `keep` graphs that were read last stay in memory."""
 
     def __init__(self, keep: int = 2) -> None:
@@ -205,7 +205,7 @@ def _as_trained(graph: StepGraph) -> Credit:
     return Credit.of(np.where(assigned, given, 0.0), assigned=assigned, weight=weight)
 
 
-def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
+def page(reader: GraphReader, request: Mapping[str, Any]) -> dict[str, Any]:
     """The data of the credit page for one stored graph.
 
     Two entries are for the command `agentrl branch`, which the page shows: `episode` has the number of the episode of
@@ -230,7 +230,7 @@ def page(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
+def found(reader: GraphReader, request: Mapping[str, Any]) -> dict[str, Any]:
     """The episodes that a search finds in stored graphs, each with the key of its graph.
 
     The graphs are searched one after the other, at least one per request. After `MOST_FOUND` episodes or after
@@ -254,19 +254,19 @@ def found(reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
                 raise
             answer["unread"].append(key)
             continue
-        episodes = search(graph, Asked(**request["asked"]))
+        episodes = search(graph, SearchConditions(**request["asked"]))
         answer["episodes"] += [{"source": key, **one.model_dump(mode="json")} for one in islice(episodes, left)]
         answer["more"] += sum(1 for _ in episodes)
         answer["of"] += len(np.unique(graph.episode))
     return {**answer, "sources": len(files)}
 
 
-ANSWERS: Mapping[str, Callable[[Reader, Mapping[str, Any]], dict[str, Any]]] = {"page": page, "found": found}
+ANSWERS: Mapping[str, Callable[[GraphReader, Mapping[str, Any]], dict[str, Any]]] = {"page": page, "found": found}
 
 
 def work(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until the input ends."""
-    reader = Reader()
+    reader = GraphReader()
     for line in requests:
         request = json.loads(line)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from agentrl import catalogue
 from agentrl.credit import CreditMethod
 from agentrl.http import Refusal
-from agentrl.report import EVALUATION, TRAINING, Asked, Source, sources
+from agentrl.report import EVALUATION, TRAINING, SearchConditions, StoredGraph, sources
 from agentrl.run import read_metrics
 from agentrl.runs import read_config, setting, status_of
 from agentrl.secret import scrubbed
@@ -107,11 +107,11 @@ class InspectedRun:
         if success not in ("", "yes", "no"):
             raise Refusal(400, f"success={success!r:.40}: write yes or no")
         succeeded = {"yes": True, "no": False}.get(success)
-        asked = Asked(task=_one(query, "task"), ending=ending, succeeded=succeeded, text=_one(query, "text"))
+        asked = SearchConditions(task=_one(query, "task"), ending=ending, succeeded=succeeded, text=_one(query, "text"))
         files = [(source.key, str(source.path)) for source in self._places(query)]
         return {"do": "found", "files": files, "asked": asked._asdict(), "seconds": SEARCH_S}
 
-    def _places(self, query: Query) -> list[Source]:
+    def _places(self, query: Query) -> list[StoredGraph]:
         """The stored graphs in which a search looks, in order."""
         within = _one(query, "within")
         if not within:
@@ -126,7 +126,7 @@ class InspectedRun:
             raise Refusal(404, f"from={begin!r:.80}: the run has stored no such steps")
         return found[at[0] :]
 
-    def _branch(self, source: Source) -> str:
+    def _branch(self, source: StoredGraph) -> str:
         """The command `agentrl branch` for an iteration, without the options that choose the step.
 
         Empty for an evaluation, because `agentrl branch` does not take its steps.
@@ -135,7 +135,7 @@ class InspectedRun:
             return ""
         return f"agentrl branch {shlex.quote(str(self.path))} --iteration {source.name}"
 
-    def _source(self, query: Query) -> Source:
+    def _source(self, query: Query) -> StoredGraph:
         """The stored graph whose key a request names. No text from a request becomes a part of a path."""
         key = _one(query, "source")
         by_key = {source.key: source for source in sources(self.path)}

@@ -56,11 +56,11 @@ def serve_inspector(run: Path, *, host: str = "127.0.0.1", port: int = 0, second
     inspected.check()
     token = secrets.token_urlsafe(18)
     worker = CreditWorker(seconds)
-    server = _Server(host, port, _handler(inspected, worker, token), worker)
+    server = _InspectorServer(host, port, _handler(inspected, worker, token), worker)
     return Inspector(server, f"{server.url}/{token}/")
 
 
-class _Server(HttpServer):
+class _InspectorServer(HttpServer):
     def __init__(self, host: str, port: int, handler: type[HttpHandler], worker: CreditWorker) -> None:
         # If the port is in use, the base class calls `server_close`, which needs `_worker`. So it is set before.
         self._worker = worker
@@ -87,11 +87,11 @@ class _Server(HttpServer):
         self._worker.close()
 
 
-def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type["_Handler"]:
+def _handler(inspected: InspectedRun, worker: CreditWorker, token: str) -> type["_InspectorHandler"]:
     page = inspector_page(f"{inspected.path.name}: inspector")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     asked = _Asked(inspected, worker, token, page.encode(), policy)
-    return type("Handler", (_Handler,), {"asked": asked})
+    return type("Handler", (_InspectorHandler,), {"asked": asked})
 
 
 class _Asked(NamedTuple):
@@ -104,7 +104,7 @@ class _Asked(NamedTuple):
     policy: str
 
 
-class _Handler(HttpHandler):
+class _InspectorHandler(HttpHandler):
     """Answers one request; `asked` is set by `_handler`."""
 
     asked: _Asked

@@ -1,7 +1,7 @@
 """Tools: the protocol of a tool, and functions that write, read, check and carry out calls of tools."""
 
 from agentrl.tool import action, calls
-from agentrl.tool.action import Turn
+from agentrl.tool.action import ActionContent
 from agentrl.tool.calls import (
     Call,
     Calls,
@@ -31,6 +31,7 @@ from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
 from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, inlined, tool_spec, tool_specs
 
 __all__ = [
+    "ActionContent",
     "Call",
     "Calls",
     "CodeResult",
@@ -49,7 +50,6 @@ __all__ = [
     "ToolFile",
     "ToolSpec",
     "Toolbox",
-    "Turn",
     "action",
     "as_words",
     "calls",

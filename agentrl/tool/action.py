@@ -20,7 +20,7 @@ from agentrl.tool.calls._strict_json import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class ActionContent:
     """The content of an action.
 
     Attributes:
@@ -75,7 +75,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
+def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> ActionContent:
     """The content of an action; never raises.
 
     A text that is no canonical action is a call if it begins as a Python call of a tool in `schemas`, else a final
@@ -90,17 +90,17 @@ def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> Turn:
     return turn or _typed(action, schemas)
 
 
-def _canonical(value: Mapping[str, Any]) -> Turn | None:
+def _canonical(value: Mapping[str, Any]) -> ActionContent | None:
     kind = set(value) - {"text"}
     text = value.get("text", "")
     if not isinstance(text, str):
         return None
     if kind == {"answer"} and isinstance(value["answer"], str):
-        return Turn(answer=value["answer"], text=text)
+        return ActionContent(answer=value["answer"], text=text)
     if kind != {"calls"} or not isinstance(value["calls"], list) or not value["calls"]:
         return None
     items = [_read_item(item) for item in value["calls"]]
-    return None if None in items else Turn(items=tuple(item for item in items if item), text=text)
+    return None if None in items else ActionContent(items=tuple(item for item in items if item), text=text)
 
 
 def _read_item(item: Any) -> Call | Malformed | None:
@@ -114,11 +114,11 @@ def _read_item(item: Any) -> Call | Malformed | None:
     return Call(name=name, arguments=arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
 
 
-def _typed(action: str, schemas: Sequence[Mapping[str, Any]]) -> Turn:
+def _typed(action: str, schemas: Sequence[Mapping[str, Any]]) -> ActionContent:
     name, bracket, _ = action.strip().partition("(")
     if bracket and name in [function_of(schema)["name"] for schema in schemas]:
         try:
-            return Turn(items=(read_expression(action, schemas),), text=action)
+            return ActionContent(items=(read_expression(action, schemas),), text=action)
         except ValueError as error:
-            return Turn(items=(Malformed(message=f"{error}: write {name}(argument=value)"),), text=action)
-    return Turn(answer=action.strip(), text=action)
+            return ActionContent(items=(Malformed(message=f"{error}: write {name}(argument=value)"),), text=action)
+    return ActionContent(answer=action.strip(), text=action)

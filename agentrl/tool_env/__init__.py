@@ -3,11 +3,11 @@
 from agentrl.rows import read_rows
 from agentrl.tool_env.definition import Hooks, environment
 from agentrl.tool_env.instance import Done, SnapshotToolEnv, ToolEnv
+from agentrl.tool_env.learning_notes import trial_notes
 from agentrl.tool_env.listed import Listed
-from agentrl.tool_env.prompt import Compact, ToolWords, template_fit
-from agentrl.tool_env.setup import Setup, ToolConfig
+from agentrl.tool_env.setup import ToolConfig, ToolEnvSetup
 from agentrl.tool_env.tasks import Division, PartRows, RowTasks, naming_column, share_of_key
-from agentrl.tool_env.trial import trial_notes
+from agentrl.tool_env.tools_prompt import Compact, ToolWords, template_fit
 
 __all__ = [
     "Compact",
@@ -17,10 +17,10 @@ __all__ = [
     "Listed",
     "PartRows",
     "RowTasks",
-    "Setup",
     "SnapshotToolEnv",
     "ToolConfig",
     "ToolEnv",
+    "ToolEnvSetup",
     "ToolWords",
     "environment",
     "naming_column",

@@ -24,9 +24,9 @@ from agentrl.rows import Row
 from agentrl.tool import calls, random_action
 from agentrl.tool_env.choices import canonical
 from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
-from agentrl.tool_env.prompt import Compact, ToolWords
-from agentrl.tool_env.rewards import pick, takes
-from agentrl.tool_env.setup import Rows, Setup, ToolConfig, ToolSource
+from agentrl.tool_env.reward_signals import pick, takes
+from agentrl.tool_env.setup import Rows, ToolConfig, ToolEnvSetup, ToolSource
+from agentrl.tool_env.tools_prompt import Compact, ToolWords
 from agentrl.types import Observation, Task
 
 EXPERTS = ("expert", "careless", "random")  # names of experts if the class has `_expert`
@@ -160,13 +160,13 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-class _Environment(Setup):
+class _Environment(ToolEnvSetup):
     """A setup with the hooks `make` and `prompt`."""
 
     def sourced_functions(self) -> None:
         """Check methods and functions when the module is imported, before any rollout; ValueError if one is wrong."""
         functions = [source for source in self.sources if not isinstance(source, str | Mapping)]
-        checked = Setup(**{**vars_of(self), "sources": tuple(functions)})
+        checked = ToolEnvSetup(**{**vars_of(self), "sources": tuple(functions)})
         checked.sourced(ToolConfig(), [])
 
     def make(self, config: ToolConfig) -> "ToolEnv":
@@ -218,6 +218,6 @@ class Make:
         return OwnExpert(env, name, seed)
 
 
-def vars_of(setup: Setup) -> dict[str, Any]:
+def vars_of(setup: ToolEnvSetup) -> dict[str, Any]:
     """The arguments with which a setup was made, by name."""
-    return {name: getattr(setup, name) for name in Setup.__dataclass_fields__ if not name.startswith("_")}
+    return {name: getattr(setup, name) for name in ToolEnvSetup.__dataclass_fields__ if not name.startswith("_")}

@@ -10,25 +10,25 @@ from typing import Any, NamedTuple
 from agentrl.catalogue import nearest
 from agentrl.env import Verdict, raised_at
 from agentrl.tool import (
+    ActionContent,
     Call,
     Calls,
     Malformed,
     ToolError,
     ToolFault,
     ToolSpec,
-    Turn,
     action as tool_action,
     as_words,
     run_all,
     settled,
 )
 from agentrl.tool_env.choices import canonical
-from agentrl.tool_env.rewards import STEP, TERMINAL, Scored, pick, score, takes
-from agentrl.tool_env.setup import Setup, ToolConfig
+from agentrl.tool_env.reward_signals import STEP, TERMINAL, RewardSignals, pick, score, takes
+from agentrl.tool_env.setup import ToolConfig, ToolEnvSetup
 from agentrl.types import Message, Observation, Status, StepResult, Task
 
 OVER = "The episode is over."
-NOTHING = Turn()
+NOTHING = ActionContent()
 ERROR_CHARS = 2000  # largest number of characters of an exception's message in a result
 # Exceptions of a tool's code that become the call's result. All others (such as an expired time limit) and ToolFault
 # leave `step`.
@@ -56,7 +56,7 @@ class ToolEnv:
         lists: if True, the observations of a running episode list the actions that the object's `_actions()` returns.
     """
 
-    def __init__(self, setup: Setup, config: ToolConfig) -> None:
+    def __init__(self, setup: ToolEnvSetup, config: ToolConfig) -> None:
         self.setup, self.config = setup, config
         self.lists = setup.lists
         self._stateful: list[Any] | None = None  # tools that keep state; None while no tools are made
@@ -139,7 +139,7 @@ class ToolEnv:
         scored = self._score(STEP, {"calls": now})
         if self.over:
             last = self._score(TERMINAL, {})
-            scored = Scored({**scored.signals, **last.signals}, scored.reward + last.reward)
+            scored = RewardSignals({**scored.signals, **last.signals}, scored.reward + last.reward)
             self._judge(last)
         if scored.signals:
             info["signals"] = scored.signals
@@ -154,7 +154,7 @@ class ToolEnv:
         self._judge(last)
         return Verdict(last.reward, {"success": self.success, **({"signals": last.signals} if last.signals else {})})
 
-    def _score(self, kind: Any, values: Mapping[str, Any]) -> Scored:
+    def _score(self, kind: Any, values: Mapping[str, Any]) -> RewardSignals:
         rewards = self.setup.scoring(self.instance, kind)
         return score(rewards, {**self._values(), **values}, self.setup.weights)
 
@@ -163,7 +163,7 @@ class ToolEnv:
         facts = {"answer": self.answer, "calls": tuple(self.log), "turns": len(self.texts), "texts": tuple(self.texts)}
         return {"seed": self.task.seed, **self.task.params, **facts}
 
-    def _judge(self, last: Scored) -> None:
+    def _judge(self, last: RewardSignals) -> None:
         """Set `success` from the class's `success`. Without it: True if the first signal of `last` is at least 1."""
         success = getattr(self.instance, "success", None)
         if callable(success):
@@ -216,7 +216,7 @@ class ToolEnv:
         values = run_all([work for _, work in waiting]) if waiting else []
         return [self._call(call, _giving(value)) for (call, _), value in zip(waiting, values, strict=True)]
 
-    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
+    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: ActionContent = NOTHING) -> Observation:
         """An observation. Its state key is the class's `state_key`.
 
         Without `state_key`, the key is the beginning of the text, and a digest of the task's key and of all actions and
@@ -299,7 +299,7 @@ class SnapshotToolEnv(ToolEnv):
         self._seen = observation
         return observation
 
-    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: Turn = NOTHING) -> Observation:
+    def _observe(self, text: str, messages: tuple[Message, ...] = (), *, done: ActionContent = NOTHING) -> Observation:
         observation = self._seen = super()._observe(text, messages, done=done)
         return observation
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, field_validator
 from agentrl.config import merge, resolve
 from agentrl.rows import Row, plain, read_rows
 from agentrl.tool import Toolbox, ToolFile, ToolSpec, calls, tool_spec, tool_specs
-from agentrl.tool_env.rewards import TERMINAL, is_reward, pick, signal_of, takes
+from agentrl.tool_env.reward_signals import TERMINAL, is_reward, pick, signal_of, takes
 from agentrl.tool_env.tasks import RowTasks, Split, complaint, naming_column
 
 NOT_TOOLS = ("reset", "close", "success", "state_key")  # public methods of a class that are no tools
@@ -63,7 +63,7 @@ class ToolConfig(BaseModel, frozen=True, extra="forbid"):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Setup:
+class ToolEnvSetup:
     """The arguments of `agentrl.tool_env.environment`; all instances of one environment share them.
 
     Attributes:
@@ -248,7 +248,7 @@ class Setup:
         return {**rewards, **(self.rewards if kind == TERMINAL else {})}
 
 
-def _bound_setup(module: str, name: str) -> Setup:
+def _bound_setup(module: str, name: str) -> ToolEnvSetup:
     """The setup that a module binds to a name, in this process."""
     setup = _held(getattr(importlib.import_module(module), name, None))
     if setup is None:
@@ -256,16 +256,16 @@ def _bound_setup(module: str, name: str) -> Setup:
     return setup
 
 
-def _bound_name(setup: Setup) -> str:
+def _bound_name(setup: ToolEnvSetup) -> str:
     """The name to which the setup's module binds it, as its `make` or as the value of `environment(...)`."""
     names = [name for name, value in vars(sys.modules.get(setup.module)).items() if _held(value) is setup]
     return names[0] if names else "make"
 
 
-def _held(value: object) -> Setup | None:
+def _held(value: object) -> ToolEnvSetup | None:
     """The setup in a hook `make`, or in `Hooks` that hold such a `make`; None if `value` is neither."""
     found = getattr(value, "setup", None) or getattr(getattr(value, "make", None), "setup", None)
-    return found if isinstance(found, Setup) else None
+    return found if isinstance(found, ToolEnvSetup) else None
 
 
 def _public(owner: type | None) -> list[str]:

@@ -30,7 +30,7 @@ class Annotated(NamedTuple):
     metrics: dict[str, float]
 
 
-class Reader:
+class LearnerReader:
     """A learner's policy as fillers see it (`agentrl.graph.PolicyReader`).
 
     Args:
@@ -107,7 +107,7 @@ def annotate(
         new = Columns(steps=values.steps, tokens={**columns, **values.tokens})
     graph = graph.with_all(new if mine is None else _mine(graph, mine, new))
     for filler in fillers:
-        graph = graph.with_all(filler.columns(graph, Reader(learner, temperature, config.max_tokens)))
+        graph = graph.with_all(filler.columns(graph, LearnerReader(learner, temperature, config.max_tokens)))
     return Annotated(graph, metrics)
 
 

@@ -38,17 +38,17 @@ class LearnerParts(Protocol):
     ranks: Ranks
 
 
-class Kind(NamedTuple):
+class TensorType(NamedTuple):
     """Type and shape of a stored tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
 
 
-class Table(Protocol):
+class TensorTable(Protocol):
     """Stored tensors."""
 
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, TensorType]:
         """Type and shape of each stored tensor, by name."""
         ...
 
@@ -63,8 +63,8 @@ class _Whole:
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
 
-    def kinds(self) -> Mapping[str, Kind]:
-        return {name: Kind(x.dtype, tuple(x.shape)) for name, x in self._tensors.items()}
+    def kinds(self) -> Mapping[str, TensorType]:
+        return {name: TensorType(x.dtype, tuple(x.shape)) for name, x in self._tensors.items()}
 
     @torch.no_grad()
     def fill(self, targets: Mapping[str, Tensor]) -> None:
@@ -91,9 +91,9 @@ class _Parts:
         self._folder, self._group = folder, group
         self._reader = HuggingFaceStorageReader(str(folder))
 
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, TensorType]:
         found: dict[str, Any] = self._reader.read_metadata().state_dict_metadata
-        return {name: Kind(one.properties.dtype, tuple(one.size)) for name, one in found.items()}
+        return {name: TensorType(one.properties.dtype, tuple(one.size)) for name, one in found.items()}
 
     def fill(self, targets: Mapping[str, Tensor]) -> None:
         from torch.distributed.checkpoint.api import CheckpointException
@@ -171,7 +171,7 @@ def load(learner: LearnerParts, state: Mapping[str, Any], parts: Path | None) ->
     """
     if "divided" in state:
         assert parts is not None, "the tensors of a divided learner are in a folder of their own"
-        table: Table = _Parts(parts, learner.ranks.messages)
+        table: TensorTable = _Parts(parts, learner.ranks.messages)
     else:
         table = _Whole(_named(learner, state))
     kinds = table.kinds()
@@ -251,7 +251,7 @@ def _optimised(learner: LearnerParts) -> Iterator[tuple[str, Optimisers, dict[in
 
 
 def _blank_states(
-    prefix: str, optimisers: Optimisers, names: Mapping[int, str], kinds: Mapping[str, Kind]
+    prefix: str, optimisers: Optimisers, names: Mapping[int, str], kinds: Mapping[str, TensorType]
 ) -> dict[str, Tensor]:
     """Give the optimisers a tensor of zeros for each stored tensor of their states. Returns the new tensors by name."""
     made: dict[str, Tensor] = {}

@@ -22,7 +22,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
 from agentrl.chat import first_tagged
-from agentrl.env import Parsed, Past, Prompt
+from agentrl.env import Parsed, PastTurn, Prompt
 from agentrl.rollout import Ask, History
 from agentrl.types import Observation, Status
 
@@ -101,7 +101,7 @@ class Planned:
         """The environment's message of a turn."""
         return self._prompt.turn(observation)
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The environment's window of the history, and the instruction."""
         return f"{self._prompt.window(first, past, done, observation)}\n{self._config.instruction}"
 

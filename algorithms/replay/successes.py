@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentrl.rollout import Fresh, Joins, ReplayOptions, Stored
+from agentrl.rollout import Fresh, Joins, ReplayOptions, StoredRollout
 
 PAPER = "RLEP, arXiv:2507.07451"
 
@@ -34,12 +34,12 @@ class Config(ReplayOptions, frozen=True):
     statistics: bool = True
 
 
-def worth(config: Config, rollout: Stored) -> bool:
+def worth(config: Config, rollout: StoredRollout) -> bool:
     """Only successful rollouts are stored."""
     return rollout.succeeded
 
 
-def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
+def retrieve(config: Config, fresh: Fresh, stored: Sequence[StoredRollout], rng: np.random.Generator) -> list[int]:
     """The indices of at most `copies` stored successes, drawn at random."""
     if config.when == "failed" and fresh.succeeded.any():
         return []

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from agentrl.rollout import Fresh, Joins, ReplayOptions, Stored
+from agentrl.rollout import Fresh, Joins, ReplayOptions, StoredRollout
 
 
 class Config(ReplayOptions, frozen=True):
@@ -31,7 +31,7 @@ class Config(ReplayOptions, frozen=True):
     copies: int = Field(8, ge=1)
 
 
-def retrieve(config: Config, fresh: Fresh, stored: Sequence[Stored], rng: np.random.Generator) -> list[int]:
+def retrieve(config: Config, fresh: Fresh, stored: Sequence[StoredRollout], rng: np.random.Generator) -> list[int]:
     """The indices of the `copies` latest stored rollouts."""
     return [*range(max(0, len(stored) - config.copies), len(stored))]
 

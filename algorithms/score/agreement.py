@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agentrl.chat import first_tagged
-from agentrl.scoring import Chain, Desk, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, ScoreOptions, Signals
 from agentrl.tool import action as tool_action
 
 SCOPE = "group"
@@ -53,7 +53,7 @@ class Agreement:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals]:
         """See `Scorer`."""
         answers = [final_answer(chain.turns[-1].action) for chain in chains]
         paid, share = majority(answers, tie=self.config.tie, min_share=self.config.min_share)

@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 
 from agentrl.chat import shorten
 from agentrl.engines.openai import endpoint_of, from_word
-from agentrl.scoring import Chain, Desk, Paid, ScoreFault, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, Paid, ScoreFault, ScoreOptions, Signals
 from agentrl.secret import scrubbed
 from agentrl.types import NO_ANSWER, EnvFault, Generation, Message, Observation, Request
 
@@ -125,13 +125,13 @@ class Judge:
         if config.model:
             self._policy = from_word(config.model, config.endpoint, max_tokens=config.max_tokens)
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals | EnvFault]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals | EnvFault]:
         """See `Scorer`."""
         config = self.config
         if config.share < 1 and _fraction(config.seed, chains[0].task.key) >= config.share:
             return [{config.signal: [math.nan] * len(chain.turns)} for chain in chains]
         if config.mode == "pointwise":
-            grades = await asyncio.gather(*(self._grade(chain, desk) for chain in chains), return_exceptions=True)
+            grades = await asyncio.gather(*(self._grade(chain, client) for chain in chains), return_exceptions=True)
             found: list[Signals | EnvFault] = []
             for grade in grades:
                 if isinstance(grade, BaseException) and not isinstance(grade, EnvFault):
@@ -139,7 +139,7 @@ class Judge:
                 found.append(grade if isinstance(grade, EnvFault) else {config.signal: grade})
             return found
         pairs = opponents(len(chains), config.opponents)
-        wins = await asyncio.gather(*(self._compare(chains[i], chains[j], desk) for i, j in pairs))
+        wins = await asyncio.gather(*(self._compare(chains[i], chains[j], client) for i, j in pairs))
         return [{config.signal: share} for share in won_share(len(chains), pairs, wins)]
 
     async def close(self) -> None:
@@ -147,16 +147,16 @@ class Judge:
         if self._policy is not None:
             await self._policy.close()
 
-    async def _grade(self, chain: Chain, desk: Desk) -> float:
+    async def _grade(self, chain: Chain, client: JudgeClient) -> float:
         """The grade of a chain, scaled to 0..1."""
         low, high = self.config.lowest, self.config.highest
         mark = _mark(self.config.seed, chain.content())
         task = f"Grade the work with a whole number from {low} (worst) to {high} (best)."
         messages = self._messages(chain, {"WORK": self._shown(chain)}, mark, task, f"{mark} NUMBER")
-        number = await self._verdict(messages, mark, [str(n) for n in range(low, high + 1)], desk)
+        number = await self._verdict(messages, mark, [str(n) for n in range(low, high + 1)], client)
         return (int(number) - low) / (high - low)
 
-    async def _compare(self, a: Chain, b: Chain, desk: Desk) -> float:
+    async def _compare(self, a: Chain, b: Chain, client: JudgeClient) -> float:
         """1 if a is better than b in both orders, 0 if b is better than a in both orders, else one half."""
         mark = _mark(self.config.seed, [a.content(), b.content()])
         task = "Which work is better? Answer FIRST, SECOND or TIE. The order means nothing."
@@ -165,10 +165,10 @@ class Judge:
             for first, second in ((a, b), (b, a))
         ]
         words = ["FIRST", "SECOND", "TIE"]
-        said = await asyncio.gather(*(self._verdict(prompt, mark, words, desk) for prompt in prompts))
+        said = await asyncio.gather(*(self._verdict(prompt, mark, words, client) for prompt in prompts))
         worth = {"FIRST": 1.0, "SECOND": 0.0, "TIE": 0.5}
         forth, back = worth[said[0]], 1.0 - worth[said[1]]
-        desk.count("position_bias", float(forth != back))
+        client.count("position_bias", float(forth != back))
         return forth if forth == back else 0.5
 
     def _shown(self, chain: Chain) -> str:
@@ -207,39 +207,41 @@ class Judge:
         shown = "\n".join(f"{mark} BEGIN {name}\n{text}\n{mark} END {name}" for name, text in data)
         return Message("system", rules), Message("user", shown)
 
-    async def _verdict(self, messages: tuple[Message, ...], mark: str, known: Sequence[str], desk: Desk) -> str:
+    async def _verdict(
+        self, messages: tuple[Message, ...], mark: str, known: Sequence[str], client: JudgeClient
+    ) -> str:
         """The verdict of the judge, one of `known`.
 
         Raises:
             ScoreFault: the judge gave no answer, or no verdict of `known` in any of its answers.
         """
-        who = self._who(desk)
+        who = self._who(client)
         for attempt in range(self.config.retries + 1):
             key = {"judge": who, "messages": [[m.role, m.content] for m in messages], "attempt": attempt}
             noise = (self.config.seed, attempt, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16))
 
             async def ask(noise: tuple[int, ...] = noise) -> Paid:
-                return self._paid(await self._ask(messages, noise, desk))
+                return self._paid(await self._ask(messages, noise, client))
 
-            said = await desk.answer(key, ask)
+            said = await client.answer(key, ask)
             verdict = read_verdict(str(said), mark, known)
             if verdict is not None:
-                desk.count("judge_requests", attempt + 1.0)
+                client.count("judge_requests", attempt + 1.0)
                 return verdict
         raise ScoreFault(
             f"no verdict in {self.config.retries + 1} answers of the judge, the last one {str(said)[-80:]!r}"
         )
 
-    def _who(self, desk: Desk) -> dict[str, Any]:
+    def _who(self, client: JudgeClient) -> dict[str, Any]:
         """What the judge's answers depend on besides the messages and the attempt, without secrets."""
         limit = self.config.max_tokens
         if self._policy is None:
-            return {**desk.speaker(self.config.judge).key, "max_tokens": limit}
+            return {**client.policy_client(self.config.judge).key, "max_tokens": limit}
         return {**self._policy.describe(), "max_tokens": limit}
 
-    async def _ask(self, messages: tuple[Message, ...], noise: tuple[int, ...], desk: Desk) -> Generation:
+    async def _ask(self, messages: tuple[Message, ...], noise: tuple[int, ...], client: JudgeClient) -> Generation:
         if self._policy is None:
-            answer = await desk.speaker(self.config.judge).reply(messages, self.config.max_tokens, noise)
+            answer = await client.policy_client(self.config.judge).reply(messages, self.config.max_tokens, noise)
         else:
             request = Request(
                 session=0,

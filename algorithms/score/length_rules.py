@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from agentrl.scoring import Chain, Desk, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, ScoreOptions, Signals
 
 SCOPE = "group"
 PAPER = "arXiv:2501.12599, arXiv:2503.14476, arXiv:2502.03373"
@@ -59,7 +59,7 @@ class LengthRules:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals]:
         """See `Scorer`."""
         config = self.config
         length = np.array([_length(chain, config.unit) for chain in chains], np.float64)  # [E]

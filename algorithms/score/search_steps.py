@@ -32,7 +32,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from agentrl.chat import first_tagged, tagged
-from agentrl.scoring import Chain, Desk, ScoreFault, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, ScoreFault, ScoreOptions, Signals
 from agentrl.tool import Call, action as tool_action
 
 PAPER = "arXiv:2505.15107"
@@ -76,7 +76,7 @@ class SearchSteps:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals]:
         """See `Scorer`."""
         return [self._one(chain) for chain in chains]
 

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from agentrl.scoring import Chain, Desk, ScoreFault, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, ScoreFault, ScoreOptions, Signals
 from agentrl.tool import Call, action as tool_action
 
 PAPER = "arXiv:2504.13958"
@@ -69,7 +69,7 @@ class ToolMatch:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals]:
         """See `Scorer`.
 
         Raises:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past, action_line, without_thought
+from agentrl.env import Parsed, PastTurn, action_line, without_thought
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -56,7 +56,7 @@ class VerlAgent:
         """Observation, admissible actions, format."""
         return f"{_now('Your current observation is', observation)}\n\n{_FORMAT}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """Role and task, the last turns (each observation before its action), the current one."""
         if not done:
             return self.first(observation)
@@ -143,7 +143,7 @@ class Compact:
         """The observation, then the task."""
         return f"{self.say(observation.text)}\n{observation.task}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The last turns as observation and "> action" lines, the observation, the task."""
         if not done:
             return self.first(observation)

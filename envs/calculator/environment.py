@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.env import Asked, Parsed, Prompt, action_line
+from agentrl.env import Parsed, Prompt, RowQuestion, action_line
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -111,7 +111,7 @@ def tasks(config: Config) -> RowTasks:
     return RowTasks(rows, "calculator", config.split, config.test_share, column)
 
 
-def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """Story and answer of a row of a file; ValueError names a column that the row lacks or leaves empty."""
     absent = [column for column in ("story", "target") if column not in row]
     if absent:
@@ -119,7 +119,7 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
     for column in ("story", "target"):
         if row[column] is None or not str(row[column]).strip():
             raise ValueError(f"{where} has nothing in column {column!r}: fill it in, or remove the row")
-    return Asked(str(row["story"]), (str(row["target"]),))
+    return RowQuestion(str(row["story"]), (str(row["target"]),))
 
 
 class _Generated(Sequence[Mapping[str, Any]]):

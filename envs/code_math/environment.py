@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Asked, Bare, Env, Move, Parsed, Past, Prompt, action_line
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
@@ -45,7 +45,7 @@ class CodeMath(Listed):
 class Compact(Bare):
     """Few words: `run 12 * 7` and `answer 84`."""
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The question, and the last runs with their results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [f"{self.answer(p.action)} = {text}" for p, text in zip(past, seen, strict=True)]
@@ -100,10 +100,10 @@ def tasks(config: Config) -> RowTasks:
     return RowTasks(rows, "code_math", config.split, config.test_share, rows.column)
 
 
-def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """Question and answer of a row of a file; ValueError says what the row lacks."""
     found = read(row, where)
-    return Asked(found["question"], (found["target"],))
+    return RowQuestion(found["question"], (found["target"],))
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):

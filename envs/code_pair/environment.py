@@ -16,7 +16,7 @@ from agentrl.envs.code_repair.workspace import runner_of
 from agentrl.envs.code_test.environment import EXPERTS
 from agentrl.tool import Call, action as tool_action
 from agentrl.tool_env import Listed, RowTasks, SnapshotToolEnv
-from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
 
 __all__ = ["EXPERTS", "CodePair", "agents", "expert", "prompt", "tasks"]
 
@@ -45,10 +45,10 @@ class CodePair(Listed):
             return result
         self._waiting = result
         key = f"{self.inner.task.key}/{len(writer._heard)}"
-        errand = Errand(TESTER, Task(key=key, env="code_test", params=writer._question()))
+        errand = AgentCall(TESTER, Task(key=key, env="code_test", params=writer._question()))
         return result._replace(info={**result.info, "errands": (errand,)})
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         """Put the tester's report in the place of the call's result."""
         assert self._waiting is not None, "nobody was asked"
         result, self._waiting = self._waiting, None
@@ -61,7 +61,7 @@ class CodePair(Listed):
         return result._replace(observation=self._listed(seen))
 
 
-def finding(reply: Reply) -> str:
+def finding(reply: AgentReply) -> str:
     """The result of `ask_tester`: the tester's report in words, or that the tester failed or came to no conclusion."""
     if reply.status == Status.ENV_ERROR:
         return "The tester failed."

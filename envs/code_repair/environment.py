@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, Past, Prompt
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt
 from agentrl.envs.code_repair.tasks import changes, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
@@ -57,7 +57,7 @@ class Compact(Bare):
 
     edit = "replace"  # the tool that changes a file
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The first observation (files and failures), the last actions, and the present observation."""
         lines = [f"> {self.answer(p.action)}" for p in past]
         return "\n".join([first.text, *lines, observation.text] if done else [first.text])

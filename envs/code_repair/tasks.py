@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Asked
+from agentrl.env import RowQuestion
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
@@ -125,14 +125,14 @@ def _file_rows(config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """The question of a row of a file (its statement and its files) and its solution.
 
     Raises:
         ValueError: the row lacks columns, or they cannot be used.
     """
     made = _checked(dict(row), "", config.mode, where)
-    return Asked(f"{made['statement']}\n{sorted(dict(made['files']).items())}", tuple(map(str, made["fixes"])))
+    return RowQuestion(f"{made['statement']}\n{sorted(dict(made['files']).items())}", tuple(map(str, made["fixes"])))
 
 
 def _checked(row: dict[str, Any], name: str, mode: str, where: str) -> dict[str, Any]:

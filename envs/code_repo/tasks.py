@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Asked
+from agentrl.env import RowQuestion
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_repair.mutate import apply
 from agentrl.envs.code_repair.workspace import unique_edit
@@ -145,14 +145,14 @@ def _own_rows(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """The question of a row of a file (its statement and its files) and its fixes.
 
     Raises:
         ValueError: the row lacks columns, or they cannot be used.
     """
     made = _read(row, where)
-    return Asked(f"{made['statement']}\n{sorted(made['files'].items())}", tuple(map(str, made["fixes"])))
+    return RowQuestion(f"{made['statement']}\n{sorted(made['files'].items())}", tuple(map(str, made["fixes"])))
 
 
 def _read(row: Mapping[str, Any], where: str) -> dict[str, Any]:

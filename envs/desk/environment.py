@@ -15,7 +15,7 @@ from agentrl.envs.desk.people import Case
 from agentrl.envs.desk.prompts import Compact, Instruct
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import PartRows, RowTasks, SnapshotToolEnv
-from agentrl.types import Errand, Message, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
 
 USER = "user"
 SILENCE = "(The customer says nothing.)"
@@ -52,10 +52,10 @@ class Desk(Worded):
         key = f"{self.inner.task.key}/{len(counter._said)}"
         params: dict[str, Any] = {"instruction": counter._case.instruction, "goal": dict(counter._case.goal)}
         params["said"] = [list(pair) for pair in counter._said]
-        errand = Errand(USER, Task(key=key, env="desk_user", seed=self.inner.task.seed, params=params))
+        errand = AgentCall(USER, Task(key=key, env="desk_user", seed=self.inner.task.seed, params=params))
         return result._replace(info={**result.info, "errands": (errand,)})
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         """The result of the turn with the customer's reply in it; a customer whose episode failed says nothing."""
         assert self._waiting is not None, "nobody was asked"
         result, self._waiting = self._waiting, None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.env import Parsed, Shown
+from agentrl.env import Parsed, ShownTools
 from agentrl.envs._worded import OneLine, cached, unread, written
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
 from agentrl.tool import Call, Calls, Malformed, action as tool_action
@@ -28,9 +28,9 @@ class Instruct(OneLine):
             f"{policy}\n\nReply with one line only: `say WORDS` to speak to the customer, or one call of a tool."
         )
 
-    def show(self, observation: Observation, chat: Any) -> Shown:
+    def show(self, observation: Observation, chat: Any) -> ShownTools:
         """The system message with the tools of the observation."""
-        return Shown(f"{self.system} Tools:\n{described(observation.tools)}" if observation.tools else self.system)
+        return ShownTools(f"{self.system} Tools:\n{described(observation.tools)}" if observation.tools else self.system)
 
     def answer(self, action: str) -> str:
         """`say WORDS`, or the call as in Python."""

@@ -1,4 +1,4 @@
-"""Plays tasks of inspect_ai in the Python that has it; see `agentrl.foreign.foreign`. No import of agentrl here.
+"""Plays tasks of inspect_ai in the Python that has it; see `agentrl.foreign.adapter_client`. No import of agentrl here.
 
 In inspect_ai, the solvers of a task ask a model to generate. Here such a request becomes an observation, and the action
 is returned to the solvers as the model's reply. Dataset, solvers, tools and scorers are inspect_ai's own.

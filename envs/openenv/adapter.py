@@ -1,4 +1,4 @@
-"""Plays the environment of an OpenEnv server; see `agentrl.foreign.foreign`. No import of agentrl here.
+"""Plays the environment of an OpenEnv server; see `agentrl.foreign.adapter_client`. No import of agentrl here.
 
 The package's own client speaks to the server, over one WebSocket per episode. The server's schema decides which of
 three forms the actions have: calls of tools (MCP), the value of one field, or a JSON object.

@@ -1,4 +1,4 @@
-"""Plays reasoning_gym in the Python that has it; see `agentrl.foreign.foreign`. No import of agentrl here."""
+"""Plays reasoning_gym in the Python that has it; see `agentrl.foreign.adapter_client`. No import of agentrl here."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ An action is `<search>query</search>` or `<answer>words</answer>`, with its tags
 from collections.abc import Sequence
 
 from agentrl.chat import first_tagged
-from agentrl.env import Parsed, Past, Prompt, action_line
+from agentrl.env import Parsed, PastTurn, Prompt, action_line
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
@@ -72,7 +72,7 @@ class SearchR1:
         """The results, without further words."""
         return observation.text
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The question, the last turns in their order, and the newest results."""
         told = [self.first(first)]
         for i, step in enumerate(past, done - len(past)):
@@ -105,7 +105,7 @@ class Compact:
         """The results."""
         return observation.text
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """Question, the last actions, the results."""
         lines = [first.task, *(f"> {self.answer(step.action)}" for step in past)]
         return "\n".join([*lines, observation.text] if done else lines)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agentrl.env import Asked
+from agentrl.env import RowQuestion
 from agentrl.envs.search_qa import data
 from agentrl.envs.search_qa.config import Config
 from agentrl.envs.search_qa.data import Row, rows
@@ -65,10 +65,10 @@ def find(config: Config, key: str) -> Task:
     return _task(config, match["split"], number, found[number])
 
 
-def read_row(config: Config, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """Question and answers of a row; ValueError says what the row lacks."""
     found = data.read_row(row, 0, where)
-    return Asked(found.question, found.answers)
+    return RowQuestion(found.question, found.answers)
 
 
 def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:

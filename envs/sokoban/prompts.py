@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import Bare, Parsed, Past, action_line, without_thought
+from agentrl.env import Bare, Parsed, PastTurn, action_line, without_thought
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -43,7 +43,7 @@ class VerlAgent:
         """Grid, format."""
         return f"The current grid is:\n{observation.text}\n\n{self._format}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """Role and rules, the last turns (each grid before its action), the current grid."""
         if not done:
             return self.first(observation)
@@ -82,7 +82,7 @@ class VerlAgent:
 class Compact(Bare):
     """The bare grid, and the bare move as answer."""
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The last moves on one line, then the grid."""
         return "\n".join([*([" ".join(turn.action for turn in past)] if past else []), observation.text])
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.env import Asked
+from agentrl.env import RowQuestion
 from agentrl.rows import read_rows
 from agentrl.tool_env import share_of_key
 
@@ -109,10 +109,10 @@ def _read(path: Path) -> Sequence[Mapping[str, Any]]:
     return read
 
 
-def read_row(config: object, row: Mapping[str, Any], where: str) -> Asked:
+def read_row(config: object, row: Mapping[str, Any], where: str) -> RowQuestion:
     """The question of a row, with its database and evidence, and the right query; see `check_row` for ValueError."""
     check_row(row, where)
-    return Asked(f"{row['db_id']}: {row['question']} {row.get('evidence') or ''}".strip(), (_gold(row),))
+    return RowQuestion(f"{row['db_id']}: {row['question']} {row.get('evidence') or ''}".strip(), (_gold(row),))
 
 
 def _gold(told: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Plays games of TextArena in the Python that has it; see `agentrl.foreign.foreign`. No import of agentrl here."""
+"""Plays games of TextArena in the Python that has it (`agentrl.foreign.adapter_client`); imports no agentrl."""
 
 from __future__ import annotations
 

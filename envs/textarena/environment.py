@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrl.foreign import ForeignEnv
-from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Observation, Status, StepResult, Task
 
 OPPONENT = "opponent"
 
@@ -21,7 +21,7 @@ class TextArena(ForeignEnv):
         """Carry out the move of `main`; if another player is next, the result has an errand for `opponent`."""
         return self._result(self.ask("step", action))
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         """Carry out the other player's move. If `opponent` failed or could not be called, the game ends undecided."""
         (reply,) = replies
         self.record(reply)
@@ -40,7 +40,7 @@ class TextArena(ForeignEnv):
         turn = Task(
             key=f"{self.task.key}/{self._calls}", env="textarena", seed=self.task.seed, params={"shown": called}
         )
-        return result._replace(info={**result.info, "errands": (Errand(OPPONENT, turn),)})
+        return result._replace(info={**result.info, "errands": (AgentCall(OPPONENT, turn),)})
 
 
 class Seat:

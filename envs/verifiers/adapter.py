@@ -1,4 +1,4 @@
-"""Plays environments of verifiers 0.4 in the Python that has it (`agentrl.foreign.foreign`); imports no agentrl.
+"""Plays environments of verifiers 0.4 in the Python that has it (`agentrl.foreign.adapter_client`); imports no agentrl.
 
 verifiers runs an agent's program, which asks an OpenAI-compatible endpoint for the model's replies. Here the program is
 a chat loop in this process (`_loop`), and the endpoint is `Endpoint`: a request becomes an observation, and the action

@@ -7,7 +7,7 @@ the sources; the sentences are agentrl's own.
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, Past, Plain, Prompt, action_line, without_thought
+from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, without_thought
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -64,7 +64,7 @@ class Compact(Plain):
         """The page."""
         return observation.text
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """Task, the last actions, the page."""
         lines = [first.task, *(f"> {self.answer(p.action)}" for p in past), observation.text]
         return "\n".join(lines)
@@ -109,7 +109,7 @@ class Instruct(Plain):
         listed = f"\nPossible actions: {', '.join(observation.actions)}" if self.lists else ""
         return f"{observation.text}{listed}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """Task, the last actions, the page."""
         return "\n".join([f"Task: {first.task}", *(f"> {p.action}" for p in past), self.turn(observation)])
 
@@ -135,12 +135,12 @@ class VerlAgent:
         """Page and actions, for contexts that keep the whole chat."""
         return f"{self._page(observation)}\nYour admissible actions are:\n{self._actions(observation)}\n{self._FORMAT}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The prompt with history; without history if the prompt would be too long."""
         text = self._write(first, observation, past, done)
         return text if len(text) <= LONGEST_WITH_HISTORY else self._write(first, observation, (), 0)
 
-    def _write(self, first: Observation, observation: Observation, past: Sequence[Past], done: int) -> str:
+    def _write(self, first: Observation, observation: Observation, past: Sequence[PastTurn], done: int) -> str:
         lines = [f"You are an expert shopping agent on the WebShop site. Your task is: {first.task}."]
         if done and past:
             start = done - len(past) + 1

@@ -9,7 +9,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.rollout import EpisodeRecord
 from agentrl.rollout.records import StepRecord
-from agentrl.run import Tally, progress
+from agentrl.run import EpisodeCounts, progress
 from agentrl.types import Generation, Observation, Status, Task
 
 WALK = "tests.toys.walk"
@@ -66,7 +66,7 @@ def record(reward: float, ending: Status = Status.DONE) -> EpisodeRecord:
 
 
 def test_the_running_line_says_how_far_and_how_well():
-    tally = Tally(4)
+    tally = EpisodeCounts(4)
     assert str(tally) == ""
     for reward, ending in ((1.0, Status.DONE), (0.0, Status.TURN_LIMIT), (0.0, Status.ENV_ERROR)):
         tally.add(record(reward, ending))

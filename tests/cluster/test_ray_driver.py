@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agentrl.cli import main
-from agentrl.cluster.ray_driver import OtherWeights, Shard, Worker
+from agentrl.cluster.ray_driver import OtherWeights, RolloutWorker, Shard
 from agentrl.config import merge
 from agentrl.graph import StepGraph, read_graph
 from agentrl.model import Mark, Weights, load_model
@@ -37,7 +37,7 @@ def test_a_worker_plays_its_groups_as_the_whole_batch_is_played_and_refuses_othe
     rollouts.load(weights, 3)
     batch = rollouts.batch(5)
     tasks = {group: record.task for group, record in ((r.group, r) for r in batch.records)}
-    worker = Worker(settings.dump(), tokenizers, weights.copy(), Mark(1, 0))
+    worker = RolloutWorker(settings.dump(), tokenizers, weights.copy(), Mark(1, 0))
 
     async def ask():
         again = Shard(iteration=0, mark=Mark(2, 0), copies=3, draws={2: Draw(task=tasks[2])})
@@ -135,7 +135,7 @@ def test_a_worker_killed_while_it_plays_leaves_the_graphs_of_an_undisturbed_run(
     assert '"retried_shards"' not in (calm / "metrics.jsonl").read_text()
 
 
-def slow_down(worker: Worker) -> None:
+def slow_down(worker: RolloutWorker) -> None:
     """Let every answer of this worker wait, so that it can be killed while it plays."""
     for engine in worker._rollouts.inference.engines.values():
         generate = engine.generate

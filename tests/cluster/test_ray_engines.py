@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from agentrl.cluster import ray_cluster
-from agentrl.cluster.ray_engines import EngineActor, Letter, OtherWeights, Setup, Team, TeamEngine
+from agentrl.cluster.ray_engines import EngineActor, EngineSetup, Letter, StaleActor, Team, TeamEngine
 from agentrl.config import merge
 from agentrl.engines import HfEngine, Sampling, vllm as entry
 from agentrl.model import Mark, Weights
@@ -27,7 +27,7 @@ from tests.cluster.test_ray_driver import BATCH, graphs, loaded, run, same
 from tests.run.test_overlap import TABLES
 
 ROOT = Path(__file__).parents[2]
-SETUP = Setup("policy", Sampling(max_tokens=4), False, False)
+SETUP = EngineSetup("policy", Sampling(max_tokens=4), False, False)
 LOCAL = {"address": "local", "workers": 0, "engines": 2}
 
 
@@ -60,7 +60,7 @@ def test_an_actor_answers_as_the_embedded_engine_and_refuses_requests_for_later_
         own = plain(weights, tokenizers["policy"])
         first = await answers(one, Letter("a", SETUP, Mark(1, 0), (), asked, ()))
         expected = {number: await own.generate(each) for number, each in asked.items()}
-        with pytest.raises(OtherWeights, match="has load 1, the letter is for 2"):
+        with pytest.raises(StaleActor, match="has load 1, the letter is for 2"):
             await answers(one, Letter("a", SETUP, Mark(2, 0), (), asked, ()))
         await one.load(weights.state(), Mark(2, 1))
         newer = await answers(one, Letter("b", SETUP, Mark(2, 1), [(0,), (9, 1, 2)], asked, ()))
@@ -93,7 +93,7 @@ def test_the_engine_of_an_evaluation_that_is_over_is_forgotten():
     one, _ = actor()
     greedy = SETUP._replace(sampling=Sampling(max_tokens=4, temperature=0.0))
 
-    async def ask(setup: Setup, client: str, *events: tuple[int, ...]) -> set[Setup]:
+    async def ask(setup: EngineSetup, client: str, *events: tuple[int, ...]) -> set[EngineSetup]:
         await answers(one, Letter(client, setup, Mark(1, 0), (), {0: request(0, 4, 5, 6)}, ()))
         await answers(one, Letter(client, setup, Mark(1, 0), events, {}, ()))
         return set(one._engines)
@@ -118,7 +118,7 @@ class FakeActor:
         try:
             async for part in self.one.answer(letter):
                 yield _ready(part)
-        except OtherWeights as error:
+        except StaleActor as error:
             raise TaskError(error) from None
 
     async def _load(self, state: Any, mark: Mark) -> None:
@@ -267,7 +267,7 @@ def slow_down(one: EngineActor) -> None:
     """Let every answer of this actor wait, so that it can be killed while it generates."""
     found = one._engine
 
-    def slow(setup: Setup) -> Any:
+    def slow(setup: EngineSetup) -> Any:
         engine = found(setup)
         if not hasattr(engine, "slow"):
             generate, engine.slow = engine.generate, True

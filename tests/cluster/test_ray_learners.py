@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from agentrl.cli import main
 from agentrl.cluster import ray_cluster
 from agentrl.cluster.learner_group import LearnerGroup
-from agentrl.cluster.ray_cluster import Holder
+from agentrl.cluster.ray_cluster import ReservedCard
 from agentrl.config import merge
 from agentrl.graph import read_graph
 from agentrl.run import Progress
@@ -174,7 +174,7 @@ def test_the_gpu_of_rank_0_is_the_one_that_ray_gave(visible, card, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert Holder().card() == card
+    assert ReservedCard().card() == card
 
 
 @pytest.mark.ray
@@ -232,7 +232,7 @@ def test_actors_of_one_machine_read_a_graph_without_a_copy(tmp_path):
 
     found = ray_cluster.connect(ClusterSection(address="local", workers=1), LearnerConfig())
     try:
-        actor = ray.remote(Holder).remote()
+        actor = ray.remote(ReservedCard).remote()
         writeable, owned, total = ray.get(actor.__ray_call__.remote(look, ray.put(graph)))
     finally:
         ray_cluster.release(found)

@@ -17,7 +17,7 @@ from agentrl import catalogue
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.env import EnvironmentFile, Limits, continues, make_pool, tasks_of
-from agentrl.rollout import Actor, Crew, ExpertActor, PolicyActor, Random, play
+from agentrl.rollout import Actor, ExpertActor, PlayerFactory, PolicyActor, Random, play
 from agentrl.settings import agent_sections, resolve_agents
 from agentrl.types import Generation, Message
 from tests.chat.chats import chat
@@ -76,7 +76,7 @@ def conversations(name: str, prompt: str, words: Chat, thought: str = "") -> lis
     agents = resolve_agents(entry, resolve("context", {"name": "full"}), limits, "expert", agent_sections(entry, {}))
     pools = {agent: make_pool(one.env, timeout_s=120) for agent, one in agents.items()}
     try:
-        crew = Crew(agents, pools, admissible=False, seed=0)
+        crew = PlayerFactory(agents, pools, admissible=False, seed=0)
         actors = {}
         for agent, one in agents.items():
             expert = ExpertActor("expert", one.prompt, words)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agentrl import catalogue
-from agentrl.env import Limits, Past, Plain, prompt_of
+from agentrl.env import Limits, PastTurn, Plain, prompt_of
 from agentrl.graph import PLAYED, StepGraph
 from agentrl.rollout import Ask, History, Random, build_graph, lost
 from agentrl.types import Message, Observation, Status, Task
@@ -136,7 +136,7 @@ def conversation(name: str, with_chat: bool) -> list[tuple[int, Ask, int]]:
             assert policy.rewritten is not None, "a policy that asks for a memory takes it"
             policy.rewritten(config, history, text)
         assert asked.rewrites is None, "a policy that rewrites without end never acts"
-        history.past.append(Past(room, "look"))
+        history.past.append(PastTurn(room, "look"))
     return asks
 
 

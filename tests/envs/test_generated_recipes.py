@@ -11,7 +11,7 @@ from agentrl.env import tasks_of
 from agentrl.envs.desk.environment import case_of
 from agentrl.envs.sql.database import problem_of
 from agentrl.graph import read_graph
-from agentrl.run.checks import check_disjoint, held_out_tasks
+from agentrl.run.start_checks import check_disjoint, held_out_tasks
 from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"

@@ -19,7 +19,7 @@ import pytest
 from agentrl.config import resolve
 from agentrl.env import ThreadPool
 from agentrl.foreign import ForeignEnv, ForeignProgram
-from agentrl.foreign.foreign import WORKER, close_hosts
+from agentrl.foreign.adapter_client import WORKER, close_hosts
 from agentrl.types import EnvFault, Task
 
 ADAPTER = """

@@ -11,16 +11,16 @@ import pytest
 
 from agentrl.graph import CALLED
 from agentrl.programs import arrange, share_outcome
-from agentrl.programs.chains import Call
+from agentrl.programs.chains import AnsweredRequest
 from agentrl.rollout import EpisodeRecord, StepRecord, TooManyFaults, build_graph, stop_on_faults
 from agentrl.types import Generation, Message, Observation, Status, Task
 
 BOTH = "ab", "ba"  # in which order two answers came
 
 
-def calls(*asked: tuple) -> list[Call]:
+def calls(*asked: tuple) -> list[AnsweredRequest]:
     """The requests in the order of their answers. Requests of one name (up to its dot) have the same prompt."""
-    made: dict[str, Call] = {}
+    made: dict[str, AnsweredRequest] = {}
     for name, begun, ended, *after in asked:
         extends = bool(after) and not after[0].startswith("~")
         above = made[after[0]].step if extends else None
@@ -40,7 +40,7 @@ def calls(*asked: tuple) -> list[Call]:
             status=Status.OK,
             asked=(*before, Message("user", prompt)),
         )
-        made[name] = Call(step, above, prompt.encode(), int(number or 0), begun, ended)
+        made[name] = AnsweredRequest(step, above, prompt.encode(), int(number or 0), begun, ended)
     return sorted(made.values(), key=lambda call: call.ended)
 
 

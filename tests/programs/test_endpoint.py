@@ -16,9 +16,9 @@ from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Limits
 from agentrl.graph import Tokens
 from agentrl.http import Refusal
-from agentrl.programs import Endpoint, Recorder
+from agentrl.programs import ProgramEndpoint, Recorder
 from agentrl.programs.arrivals import Arrivals
-from agentrl.programs.protocol import Asked, read_chat
+from agentrl.programs.requests import ChatRequest, read_chat
 from agentrl.rollout import EpisodeRecord, PolicyActor, build_graph
 from agentrl.types import Generation, Message, Request, Status, Task
 from tests.toys.language_model import language_model
@@ -59,7 +59,7 @@ class Open:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
         actor = PolicyActor(policy, Chat(tokenizer), 512)
         self.recorder = Recorder(actor, None, Limits(**{"turns": 9, "turn_tokens": 8, **limits}), 0, (1, 2))
-        self.endpoint = Endpoint("toy")
+        self.endpoint = ProgramEndpoint("toy")
         asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()
         self.key = self.endpoint.enter(self.recorder)
 
@@ -173,8 +173,8 @@ def test_a_deterministic_engine_goes_on_when_one_of_two_requests_of_a_program_is
     actor = PolicyActor(waits, Chat(loaded.tokenizer), 512)
     recorder = Recorder(actor, None, Limits(turns=9, turn_tokens=8), 0, (1, 2), lockstep=lockstep)
 
-    def asked(words: str, most: int) -> Asked:
-        return Asked((Message("user", words),), max_tokens=most)
+    def asked(words: str, most: int) -> ChatRequest:
+        return ChatRequest((Message("user", words),), max_tokens=most)
 
     async def play() -> list[int]:
         waits.open(0)
@@ -222,7 +222,7 @@ def test_a_request_that_waits_when_the_program_ends_is_refused(loaded):
     recorder = Recorder(PolicyActor(told, Chat(loaded.tokenizer), 512), None, Limits(turns=9, turn_tokens=8), 0, (1, 2))
 
     async def play() -> None:
-        late = asyncio.create_task(recorder.answer(Asked((Message("user", "2 + 2?"),))))
+        late = asyncio.create_task(recorder.answer(ChatRequest((Message("user", "2 + 2?"),))))
         await asyncio.sleep(0)
         recorder.close()
         with pytest.raises(Refusal, match="has ended with its program"):

@@ -8,7 +8,7 @@ import tomli_w
 
 from agentrl.cli import main
 from agentrl.model import save_model
-from agentrl.programs import Contestant
+from agentrl.programs import EvaluatedPolicy
 from tests.rollout.playing import WALK
 from tests.toys.runs import tiny_model
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_run_of_a_version_with_fewer_options_gets_their_defaults(run):
-    contestant = Contestant.of(str(run), "alfworld")
+    contestant = EvaluatedPolicy.of(str(run), "alfworld")
     assert contestant.tables["engine"] == {"name": "hf", "max_slots": 256, "max_context": 1024, "actions": "free"}
     assert contestant.env_options["split"] == "train"
 

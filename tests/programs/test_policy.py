@@ -5,8 +5,8 @@ import asyncio
 from agentrl.chat import Chat
 from agentrl.env import Limits
 from agentrl.graph import read_graph
-from agentrl.programs.policy import Guests
-from agentrl.programs.protocol import Asked
+from agentrl.programs.requests import ChatRequest
+from agentrl.programs.served import Guests
 from agentrl.rollout import PolicyActor
 from agentrl.types import Message
 from tests.programs.test_endpoint import Told
@@ -32,8 +32,8 @@ def test_an_answer_that_comes_after_the_end_is_no_step_of_the_episode(tmp_path):
     async def play():
         policy.gate = asyncio.Event()
         recorder = guests.admit("a")
-        await recorder.answer(Asked((Message("user", "2 + 2?"),)))
-        late = asyncio.create_task(recorder.answer(Asked((Message("user", "2 + 3?"),))))
+        await recorder.answer(ChatRequest((Message("user", "2 + 2?"),)))
+        late = asyncio.create_task(recorder.answer(ChatRequest((Message("user", "2 + 3?"),))))
         await asyncio.sleep(0)
         assert guests.end("a", {"task": "sum", "reward": 1.0}) == {"task": "sum", "steps": 1}
         policy.gate.set()
@@ -72,10 +72,10 @@ def test_sub_agents_at_the_same_time_are_called_agents_of_the_episode_in_any_ord
         policy.other, policy.last = asyncio.Event(), last
         recorder = guests.admit(key)
         main = (Message("user", "four"),)
-        (said,) = await recorder.answer(Asked(main))
-        asked = [Asked((Message("user", words),)) for words in ("right", "left")]
+        (said,) = await recorder.answer(ChatRequest(main))
+        asked = [ChatRequest((Message("user", words),)) for words in ("right", "left")]
         await asyncio.gather(*map(recorder.answer, asked))
-        await recorder.answer(Asked((*main, said.message, Message("user", "five"))))
+        await recorder.answer(ChatRequest((*main, said.message, Message("user", "five"))))
         assert [step.action for step in recorder.steps][1:3] == (
             ["left", "right"] if last == "right" else ["right", "left"]
         )

@@ -10,8 +10,8 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
-| agentrl/foreign/foreign_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
-| agentrl/gym/check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
+| agentrl/foreign/adapter_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
+| agentrl/gym/env_check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, settings/programs.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name |
   names of the configuration or of our own classes, never of data |
 | envs/alfworld/wheel.py | `runpy` on two files of the installed `alfworld` package | a tool of ours; as an import |
@@ -40,7 +40,7 @@ UNPICKLERS = {"pickle", "marshal", "yaml", "shelve", "dill", "cloudpickle", "job
 IMPORTERS = {  # of modules that can run what a file says; their calls are on the list below
     ("agentrl/env/processes.py", "pickle"),
     ("agentrl/env/worker.py", "pickle"),
-    ("agentrl/gym/check.py", "pickle"),
+    ("agentrl/gym/env_check.py", "pickle"),
     ("agentrl/tool_env/instance.py", "pickle"),
     ("agentrl/run/checkpoint.py", "pickle"),  # for the name of an error
     ("tools/_sandbox/kernel.py", "marshal"),
@@ -51,11 +51,11 @@ KNOWN = {
     ("agentrl/cli/__init__.py", "import_module"),
     ("agentrl/cli/_stop.py", "exec"),
     ("agentrl/cli/serve.py", "import_module"),
-    ("agentrl/foreign/foreign_worker.py", "exec_module"),
-    ("agentrl/foreign/foreign_worker.py", "spec_from_file_location"),
+    ("agentrl/foreign/adapter_worker.py", "exec_module"),
+    ("agentrl/foreign/adapter_worker.py", "spec_from_file_location"),
     ("agentrl/env/processes.py", "loads:pickle"),
     ("agentrl/env/worker.py", "loads:pickle"),
-    ("agentrl/gym/check.py", "loads:pickle"),
+    ("agentrl/gym/env_check.py", "loads:pickle"),
     ("agentrl/programs/definition.py", "import_module"),
     ("agentrl/run/checkpoint.py", "load:torch"),
     ("agentrl/settings/shipped.py", "import_module"),

@@ -18,7 +18,7 @@ SERVERS = {
     "agentrl/engines/vllm/process.py": "a port is only tried; the vLLM server is told --host 127.0.0.1, or on another "
     "machine of a cluster (cluster.engines) that machine's address, as docs/scaling.md says",
     "agentrl/http.py": "the base of three servers, which are each told their address",
-    "agentrl/programs/endpoint.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
+    "agentrl/programs/server.py": "127.0.0.1 in a run; --host of `serve policy`, 127.0.0.1",
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `report --serve` changes",
     "agentrl/foreign/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/foreign/openenv.py": "--host of `serve openenv`, 127.0.0.1",

@@ -12,7 +12,7 @@ from agentrl.report.run_about import recipe_difference
 from agentrl.report.run_against import first_difference
 from agentrl.report.run_curve import AT_MOST, health_data, thinned
 from agentrl.report.run_failures import failures_of_graphs, failures_of_outcomes
-from agentrl.report.run_parts import Budget
+from agentrl.report.run_parts import PageLimits
 from agentrl.report.run_schema import PlayedStep, StepLink
 from agentrl.run import RULES, RULES_IN_WORDS
 from agentrl.run.health import INVALID
@@ -210,7 +210,7 @@ def groups(names):
 def test_a_part_shows_a_won_a_lost_and_the_widest_group_and_tells_what_is_credited(tmp_path):
     run = make_run(tmp_path / "r", graphs=0)
     write_graph(stored(groups(["m0", "w1", "w2", "l3", "l4", "m5"])), run / "graphs" / "000004.safetensors")
-    (part,) = run_data(run, budget=Budget(last=36)).parts
+    (part,) = run_data(run, budget=PageLimits(last=36)).parts
     assert [g.name for g in part.data.groups] == ["m0", "w1", "l3"]
     assert part.reasons == ["among the widest spreads of credit", "all copies succeeded", "all copies failed"]
     assert [m.name for m in part.data.methods] == ["gigpo", "grpo"] and "2505.10978); here" in part.methods["gigpo"]
@@ -272,7 +272,7 @@ def test_stored_held_out_episodes_are_shown_those_that_failed_first(tmp_path):
     run = make_run(tmp_path / "r")
     graph = held_out_graph({"t0": "won", "t1": "detour", "t2": "won", "t3": "lost"})
     write_graph(graph, run / "evaluations" / "end-sampled.safetensors")
-    data = run_data(run, budget=Budget(evaluation=7))
+    data = run_data(run, budget=PageLimits(evaluation=7))
     part = data.parts[-1]
     assert part.kind == "evaluation" and part.title == "held-out, end, sampled" and part.data.methods == []
     assert [g.name for g in part.data.groups] == ["t0", "t3"] and part.reasons == ["succeeded", "failed"]

@@ -9,10 +9,10 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import resolve
 from agentrl.engines import HfEngine, Sampling
-from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
+from agentrl.env import Limits, PastTurn, make_pool, prompt_of, tasks_of
 from agentrl.rollout import Ask, History, Player, Point, PolicyActor, Random, Scripted, TooManyFaults, build_graph, play
 from agentrl.rollout.branch import go_back
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 from tests.rollout.playing import FAULTY, WALK, entry
 from tests.toys.boss import ACTIONS, Boss
 from tests.toys.runs import tiny_model
@@ -164,10 +164,10 @@ def test_replies_are_replayed_on_the_way_back_to_a_branch_point():
         handle = player.pool.acquire()
         task = tasks_of(entry(BOSS))[0]
         first = await handle.reset(task)
-        reply = Reply("right", Status.DONE, 1.0)
+        reply = AgentReply("right", Status.DONE, 1.0)
         await handle.step("walk")
         now = (await handle.step((reply,))).observation
-        history = History(chat=None, first=first, now=now, past=[Past(first, "walk", (reply,))])
+        history = History(chat=None, first=first, now=now, past=[PastTurn(first, "walk", (reply,))])
         replayed = await go_back(handle, task, Point(history=history, session=0, sampled=0))
         assert replayed == 1
         return (await handle.step("done")).info["answer"]

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl.env import Limits, Past, Slot, make_pool, tasks_of
+from agentrl.env import Limits, PastTurn, Slot, make_pool, tasks_of
 from agentrl.env.pool import InlinePool
 from agentrl.rollout import Branch, History, Point, StateMismatch
 from agentrl.rollout.branch import go_back, own_copy
@@ -82,7 +82,7 @@ def test_points_keep_their_history_while_the_chain_goes_on():
     seen = Observation(text="a")
     history = History(chat=None, first=seen, now=seen, messages=[Message("user", "hi")])
     kept = own_copy(history)
-    history.past.append(Past(seen, "go"))
+    history.past.append(PastTurn(seen, "go"))
     history.messages.append(Message("assistant", "go"))
     history.now = Observation(text="b")
     assert kept.past == [] and kept.now == seen and kept.messages == [Message("user", "hi")]
@@ -95,7 +95,7 @@ def test_a_replay_that_ends_early_is_no_way_back():
         first = await handle.reset(task)
         result = await handle.step("right")
         history = History(
-            chat=None, first=first, now=result.observation, past=[Past(first, "right")], path=np.zeros(0, np.int64)
+            chat=None, first=first, now=result.observation, past=[PastTurn(first, "right")], path=np.zeros(0, np.int64)
         )
         with pytest.raises(StateMismatch, match="ended the episode at turn 1"):
             await go_back(handle, task, Point(history=history, session=0, sampled=0))

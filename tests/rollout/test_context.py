@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve
-from agentrl.env import Past, Plain
+from agentrl.env import PastTurn, Plain
 from agentrl.rollout import History
 from agentrl.types import Message, Observation
 from tests.chat.chats import chat
@@ -19,7 +19,7 @@ class Spoken(Plain):
 
 def history(words=None, past: int = 0) -> History:
     seen = [FIRST, NEXT, NEXT, NEXT]
-    steps = [Past(seen[i], f"act {i}") for i in range(past)]
+    steps = [PastTurn(seen[i], f"act {i}") for i in range(past)]
     made = History(chat=words, first=FIRST, now=seen[past], past=steps)
     if past:
         made.messages = [Message("user", "hello"), Message("assistant", "act 0")]

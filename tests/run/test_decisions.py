@@ -7,8 +7,8 @@ import pytest
 from agentrl.exchange import steps_graph
 from agentrl.graph import write_graph
 from agentrl.run import RunFolder
-from agentrl.run.decisions import Decisions
 from agentrl.run.health import Health, decided_before, read_findings
+from agentrl.run.stored_decisions import Decisions
 
 TAKE, GO = ([("A", "take mug", "C")], False), ([("A", "go b", "B")], True)
 

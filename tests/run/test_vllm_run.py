@@ -18,7 +18,7 @@ from agentrl.config import merge
 from agentrl.graph import read_graph
 from agentrl.model import Weights, load_tokenizer, publish, save_model
 from agentrl.model.weights import WeightFolder
-from agentrl.programs.evaluated_policy import Contestant
+from agentrl.programs.evaluated_policy import EvaluatedPolicy
 from agentrl.run import Progress, Rollouts
 from agentrl.run.metrics import read_metrics
 from agentrl.settings import Settings
@@ -79,7 +79,7 @@ def test_a_run_on_a_server_resumes_and_is_evaluated(fake, tmp_path):
     again = train(Settings(tables(fake, tmp_path)), resume=True, progress=Progress(quiet=True))
     graph = read_graph(again.folder.graph_path(1))
     assert set(graph.columns["version_newest"].tolist()) == {1}
-    contestant = Contestant.of(str(again.folder.path), "tests.toys.walk")
+    contestant = EvaluatedPolicy.of(str(again.folder.path), "tests.toys.walk")
     assert contestant.tables["engine"]["name"] == "vllm"
     before = len(fake.bodies)
     assert main(["eval", "tests.toys.walk", "--policy", str(again.folder.path), "--tasks", "1"]) == 0

@@ -10,7 +10,7 @@ import pytest
 from agentrl.chat import ENTITY, Chat, build_word_tokenizer, kept_together
 from agentrl.env import RANDOM, pool_within, tasks_of
 from agentrl.graph import StepGraph
-from agentrl.rollout import Crew, build_graph, expert_actor, play
+from agentrl.rollout import PlayerFactory, build_graph, expert_actor, play
 from agentrl.run.event_loop import Loop
 from agentrl.run.vocabulary import look_alike, vocabularies
 from agentrl.settings import Settings
@@ -44,7 +44,9 @@ def played(settings: Settings, expert: str, tasks: int = 12) -> tuple[StepGraph,
     agent = next(iter(settings.agents.values()))
     agent = replace(agent, expert=expert or agent.expert)
     pool = pool_within(settings.eval_env, agent.limits, "inline", 1)
-    crew = Crew({agent.name: agent}, {agent.name: pool}, admissible=settings.engine.config.actions != "free", seed=5)
+    crew = PlayerFactory(
+        {agent.name: agent}, {agent.name: pool}, admissible=settings.engine.config.actions != "free", seed=5
+    )
     actors = {agent.name: expert_actor(agent, chat, 100_000)}
     try:
         with Loop() as loop:

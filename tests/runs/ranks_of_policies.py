@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from agentrl.cluster.learner_group import Place, joined
+from agentrl.cluster.learner_group import RankPlace, joined
 from agentrl.config import merge
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
@@ -88,7 +88,7 @@ def changed(ranks: Ranks) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    place = Place(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
+    place = RankPlace(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
     store = dist.FileStore(sys.argv[1], place.size)  # type: ignore[attr-defined]
     ranks = joined(torch.device("cpu"), place, store)
     found = changed(ranks)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from agentrl.cli import main
-from agentrl.cluster.learner_group import Message, Place, check_group
+from agentrl.cluster.learner_group import RankMessage, RankPlace, check_group
 from agentrl.credit import Credit, PathCredit
 from agentrl.graph import Paths, graph_to_bytes
 from agentrl.run import Progress
@@ -54,8 +54,8 @@ def test_a_message_arrives_as_it_was_sent():
     parts, token_parts = {"return_high": np.arange(n) / 3}, {"token_return": np.arange(4.0)}
     credit = Credit.of(np.linspace(-1, 1, n), returns=np.ones(n), parts=parts, token_parts=token_parts)
     credit = Credit(**{**vars(credit), "on_paths": on, "assigned": np.arange(n) % 2 == 0})
-    sent = Message(call="improve", values={"iteration": 3, "spent": 0.25}, graph=graph, credit=credit)
-    got = Message.decoded(sent.encoded())
+    sent = RankMessage(call="improve", values={"iteration": 3, "spent": 0.25}, graph=graph, credit=credit)
+    got = RankMessage.decoded(sent.encoded())
     assert (got.call, got.values) == ("improve", {"iteration": 3, "spent": 0.25})
     assert got.graph is not None and graph_to_bytes(got.graph) == graph_to_bytes(graph)
     assert all(x.flags.writeable for x in got.graph.columns.values())
@@ -66,24 +66,24 @@ def test_a_message_arrives_as_it_was_sent():
     np.testing.assert_array_equal(got.credit.token_parts["token_return"], token_parts["token_return"])
     for a, b in zip((*got.credit.on_paths.on, *got.credit.on_paths[1:]), (*on.on, *on[1:]), strict=True):
         np.testing.assert_array_equal(a, b)
-    bare = Message.decoded(Message(call="weights").encoded())
+    bare = RankMessage.decoded(RankMessage(call="weights").encoded())
     assert bare.graph is None and bare.credit is None
 
 
 def test_places_come_from_torchruns_variables():
-    assert Place.found({}) is None
-    assert Place.found({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == Place(3, 8, 1)
+    assert RankPlace.found({}) is None
+    assert RankPlace.found({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == RankPlace(3, 8, 1)
     with pytest.raises(ValueError, match="not to whole numbers: start the run with torchrun, or unset them"):
-        Place.found({"RANK": "x", "WORLD_SIZE": "8"})
+        RankPlace.found({"RANK": "x", "WORLD_SIZE": "8"})
 
 
 def test_what_cannot_work_is_refused_before_the_run(path, monkeypatch):
     two = settings(path, "learner.processes=2")
     with pytest.raises(ValueError, match=r"torchrun started 4 processes, and learner.processes is 2: set learner.proc"):
-        check_group(two, Place(0, 4, 0))
+        check_group(two, RankPlace(0, 4, 0))
     with pytest.raises(ValueError, match=r"torchrun started 2 processes, and learner.processes is 1"):
-        check_group(settings(path), Place(1, 2, 1))
-    assert check_group(two, Place(0, 2, 0)).type == "cpu"
+        check_group(settings(path), RankPlace(1, 2, 1))
+    assert check_group(two, RankPlace(0, 2, 0)).type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)

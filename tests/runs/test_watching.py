@@ -16,7 +16,7 @@ from agentrl.cli import main, watch
 from agentrl.cli._watch_frame import WIDTH, sparkline
 from agentrl.evaluate import wilson
 from agentrl.run import Now, Progress, RunFolder, read_metrics
-from agentrl.run.holder import Holder, read_holder
+from agentrl.run.holder import RunHolder, read_holder
 from agentrl.runs import Curve, frame, spell, status_of, thinned
 from agentrl.settings import Settings
 from agentrl.train import train
@@ -25,7 +25,7 @@ from tests.toys.stored_run import append, evaluated, store, stored_run
 
 
 def held_by(run, pid: int, host: str = platform.node(), started: int = 0) -> None:
-    (run / ".lock").write_text(json.dumps(Holder(pid, host, started)._asdict()))
+    (run / ".lock").write_text(json.dumps(RunHolder(pid, host, started)._asdict()))
 
 
 def gone() -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from agentrl.graph import StepGraph
 from agentrl.rollout import EpisodeRecord, build_graph
-from agentrl.scoring import Chain, PaidAnswers, Scored, ScoreStage, Turn, resolve_scores
-from agentrl.scoring.entry import Tally
-from agentrl.scoring.paid_calls import PaidDesk
+from agentrl.scoring import Chain, ChainStep, PaidAnswers, ScoredGraph, ScoreStage, resolve_scores
+from agentrl.scoring.entry import MetricMeans
+from agentrl.scoring.paid_calls import PaidClient
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.types import Task
 from tests.rollout.test_records import A, B, episode, step
@@ -34,18 +34,18 @@ def tasks_of(records: Sequence[EpisodeRecord]) -> dict[str, Task]:
     return {record.task.key: record.task for record in records}
 
 
-def scored(by: ScoreStage, records: Sequence[EpisodeRecord], iteration: int = 0) -> tuple[StepGraph, Scored]:
+def scored(by: ScoreStage, records: Sequence[EpisodeRecord], iteration: int = 0) -> tuple[StepGraph, ScoredGraph]:
     graph = build_graph(records)
     by.begin(iteration)
     return graph, asyncio.run(by.score(graph, tasks_of(records)))
 
 
-def turn(answer: str = "", observation: str = "", action: str | None = None, **more: Any) -> Turn:
+def turn(answer: str = "", observation: str = "", action: str | None = None, **more: Any) -> ChainStep:
     said = answer if action is None else action
-    return Turn(**{"observation": observation, "answer": answer, "action": said, "signals": {}, **more})
+    return ChainStep(**{"observation": observation, "answer": answer, "action": said, "signals": {}, **more})
 
 
-def chain(*turns: Turn, success: bool = False, number: int = 0, **params: Any) -> Chain:
+def chain(*turns: ChainStep, success: bool = False, number: int = 0, **params: Any) -> Chain:
     task = Task(key="toy/0", env="toy", params=params)
     return Chain(
         task=task, agent="agent", group=0, number=number, turns=list(turns), rows=range(len(turns)), success=success
@@ -56,11 +56,11 @@ def signals_of(table: Mapping[str, Any], *chains: Chain, paid: PaidAnswers | Non
     """What a score says of chains, which it sees as one group or one by one."""
     (entry,) = resolve_scores(table)
     answers = paid or PaidAnswers(ScoringConfig())
-    desk = PaidDesk({"name": entry.name}, answers, {}, Tally())
+    client = PaidClient({"name": entry.name}, answers, {}, MetricMeans())
     scorer = entry.hooks.make(entry.config)
     groups = [list(chains)] if entry.hooks.scope == "group" else [[one] for one in chains]
 
     async def run() -> list[dict[str, Any]]:
-        return [dict(one) for group in groups for one in await scorer.score(group, desk)]
+        return [dict(one) for group in groups for one in await scorer.score(group, client)]
 
     return asyncio.run(run())

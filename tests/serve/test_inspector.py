@@ -18,7 +18,7 @@ from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import read_graph, write_graph
 from agentrl.serve import serve_inspector
-from agentrl.serve.credit_worker import Reader, found
+from agentrl.serve.credit_worker import GraphReader, found
 from tests.cli.bad_words import complaint, written
 from tests.toys.stored_run import graph, store, stored_run
 
@@ -152,18 +152,18 @@ def test_a_long_search_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
     files = [(f"iteration:{i}", str(run / "graphs" / f"{i:06d}.safetensors")) for i in (1, 0)]
     asked = {"task": "", "ending": "", "succeeded": None, "text": ""}
     request = {"files": files, "asked": asked, "seconds": 0.0}
-    first = found(Reader(), request)  # one graph at least
+    first = found(GraphReader(), request)  # one graph at least
     assert (first["searched"], first["next"], len(first["episodes"]), first["of"]) == (1, "iteration:0", 3, 3)
     monkeypatch.setattr("agentrl.serve.credit_worker.MOST_FOUND", 2)
-    few = found(Reader(), {**request, "seconds": 60.0})
+    few = found(GraphReader(), {**request, "seconds": 60.0})
     assert (few["searched"], few["next"], len(few["episodes"]), few["more"]) == (1, "iteration:0", 2, 1)
     (tmp_path / "bad.safetensors").write_bytes(b"damaged")
     broken = [("iteration:2", str(tmp_path / "bad.safetensors")), *files]
     monkeypatch.undo()
-    rest = found(Reader(), {**request, "files": broken, "seconds": 60.0})
+    rest = found(GraphReader(), {**request, "files": broken, "seconds": 60.0})
     assert (rest["unread"], rest["searched"], len(rest["episodes"]), rest["next"]) == (["iteration:2"], 3, 6, "")
     with pytest.raises(ValueError, match="is not a step graph"):
-        found(Reader(), {**request, "files": broken[:1]})
+        found(GraphReader(), {**request, "files": broken[:1]})
 
 
 @pytest.mark.parametrize(

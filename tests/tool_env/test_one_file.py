@@ -9,7 +9,7 @@ import pytest
 from agentrl.config import resolve
 from agentrl.env import EnvironmentFile, Limits, make_pool, prompt_of, tasks_of
 from agentrl.gym import check_env
-from agentrl.rollout import Agent, ContextPolicy, Crew, expert_actor, play
+from agentrl.rollout import Agent, ContextPolicy, PlayerFactory, expert_actor, play
 from agentrl.run import Loop
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, environment
@@ -126,7 +126,7 @@ def test_its_demonstrator_plays_in_threads(name, won):
         limits=Limits(turns=8),
         expert=name,
     )
-    crew = Crew({"agent": agent}, {"agent": pool}, admissible=False, seed=0)
+    crew = PlayerFactory({"agent": agent}, {"agent": pool}, admissible=False, seed=0)
     with Loop() as loop:
         records = loop.run(play(crew.player({"agent": expert_actor(agent)}), list(tasks_of(ENTRY)), copies=2))
     pool.close()

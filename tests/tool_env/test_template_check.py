@@ -6,7 +6,7 @@ from agentrl.chat import Chat, build_word_tokenizer
 from agentrl.env import Plain, prompt_of
 from agentrl.tool import load_format
 from agentrl.tool_env import template_fit
-from agentrl.tool_env.prompt import ToolWords, broken_turn, conversation
+from agentrl.tool_env.tools_prompt import ToolWords, broken_turn, conversation
 from tests.chat.chats import TEMPLATES, tokenizer
 from tests.tool_env.test_prompt import ON, PLAIN, QWEN
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl.env import Limits, Past, make_pool, prompt_of, tasks_of
+from agentrl.env import Limits, PastTurn, make_pool, prompt_of, tasks_of
 from agentrl.env.pool import InlinePool
 from agentrl.evaluate.evaluation import outcome
 from agentrl.gym import check_env
@@ -511,7 +511,7 @@ def test_a_branch_does_not_share_a_tools_state_with_its_trunk(tmp_path, monkeypa
         trunk, task = pool.acquire(), hooks.tasks(hooks.Config())[0]
         history = History(chat=None, first=await trunk.reset(task), now=await trunk.reset(task))
         said = await trunk.step("note('x')")
-        history.past.append(Past(history.now, "note('x')", ()))
+        history.past.append(PastTurn(history.now, "note('x')", ()))
         history.now = said.observation
         point = await Point.mark(trunk, history, 0, 0)
         assert point.snapshot is None

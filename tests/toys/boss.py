@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Observation, Status, StepResult, Task
 
 ACTIONS = ("walk", "both", "boss", "broken", "done")  # and `stranger`, who is in no recipe
 
@@ -31,19 +31,19 @@ class Boss:
     def observe(self) -> Observation:
         return Observation(text=self.words, actions=ACTIONS)
 
-    def errands(self, action: str) -> tuple[Errand, ...]:
+    def errands(self, action: str) -> tuple[AgentCall, ...]:
         corridor = Task(key=f"{self.task.key}/corridor", env="walk", seed=self.task.seed)
         match action:
             case "walk":
-                return (Errand("walker", corridor),)
+                return (AgentCall("walker", corridor),)
             case "both":
-                return (Errand("walker", corridor), Errand("walker", corridor))
+                return (AgentCall("walker", corridor), AgentCall("walker", corridor))
             case "boss":
-                return (Errand("boss", self.task),)
+                return (AgentCall("boss", self.task),)
             case "broken":
-                return (Errand("faulty", Task(key="broken", env="faulty", params={"fault": "raise", "at": 0})),)
+                return (AgentCall("faulty", Task(key="broken", env="faulty", params={"fault": "raise", "at": 0})),)
             case "stranger":
-                return (Errand("nobody", corridor),)
+                return (AgentCall("nobody", corridor),)
         return ()
 
     def step(self, action: str) -> StepResult:
@@ -53,7 +53,7 @@ class Boss:
         info = {"errands": errands} if errands else {"success": reward > 0, "answer": f"worth {reward:g}"}
         return StepResult(self.observe(), reward, done, False, info)
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         told = ["failed" if r.status == Status.ENV_ERROR else f"{r.status.name.lower()} {r.text}" for r in replies]
         self.words, self.reward = "; ".join(told), replies[-1].reward
         return StepResult(self.observe(), 0.0, False, False, {"success": False})

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentrl.env import Env, Move
-from agentrl.types import Errand, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, Observation, Status, StepResult, Task
 
 ACTIONS = ("send", "done")
 EXPERTS = ("straight",)
@@ -29,11 +29,11 @@ class Foreman:
     def step(self, action: str) -> StepResult:
         seen = Observation(text="Well?", actions=ACTIONS)
         if action == "send":
-            errand = Errand("walker", Task(key=f"{self.task.key}/walk", env="walk", seed=self.task.seed))
+            errand = AgentCall("walker", Task(key=f"{self.task.key}/walk", env="walk", seed=self.task.seed))
             return StepResult(seen, 0.0, False, False, {"errands": (errand,)})
         return StepResult(seen, float(self.arrived), True, False, {"success": self.arrived})
 
-    def returned(self, replies: tuple[Reply, ...]) -> StepResult:
+    def returned(self, replies: tuple[AgentReply, ...]) -> StepResult:
         self.arrived = replies[0].status == Status.DONE and replies[0].reward > 0
         words = "The walker arrived." if self.arrived else "The walker is lost."
         return StepResult(Observation(text=words, actions=ACTIONS), 0.0, False, False, {"success": False})

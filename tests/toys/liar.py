@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentrl.env import Parsed, Plain
-from agentrl.types import Errand, Observation, Status, StepResult, Task
+from agentrl.types import AgentCall, Observation, Status, StepResult, Task
 from tests.toys import walk
 from tests.toys.walk import EXPERTS, Snapshot, Straight, Walk
 
@@ -57,7 +57,7 @@ class Liar(Walk):
         if lie == "reward":
             reward = float("nan")
         if lie == "errands":
-            info = {"errands": (Errand("nobody", Task(key="errand", env="liar")),)}
+            info = {"errands": (AgentCall("nobody", Task(key="errand", env="liar")),)}
         if lie == "refuses":
             info = {"status": Status.TOOL_ERROR}
         return StepResult(seen, reward, terminated, truncated, info)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrl.scoring import Chain, Desk, Paid, ScoreFault, ScoreOptions, Signals
+from agentrl.scoring import Chain, JudgeClient, Paid, ScoreFault, ScoreOptions, Signals
 
 
 class Config(ScoreOptions, frozen=True):
@@ -27,7 +27,7 @@ class Opinions:
     def __init__(self, config: Config) -> None:
         self.config, self.said = config, 0
 
-    async def score(self, chains: Sequence[Chain], desk: Desk) -> Sequence[Signals]:
+    async def score(self, chains: Sequence[Chain], client: JudgeClient) -> Sequence[Signals]:
         (chain,) = chains
         if chain.number in self.config.lost:
             raise ScoreFault("no opinion")
@@ -41,10 +41,10 @@ class Opinions:
             Opinions.asked += 1
             return Paid(value=words, tokens=self.config.tokens, price=0.5)
 
-        value = await desk.answer({"score": desk.entry, **chain.content()}, ask)
+        value = await client.answer({"score": client.entry, **chain.content()}, ask)
         self.said += 1
-        desk.count("surprise", float(value % 2))
-        desk.count("said", float(self.said))
+        client.count("surprise", float(value % 2))
+        client.count("said", float(self.said))
         return {
             "": [{self.config.signal: float(value)}],
             "nan": [{self.config.signal: float("nan")}],

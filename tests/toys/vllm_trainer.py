@@ -11,7 +11,7 @@ import torch
 import vllm.distributed.weight_transfer.nccl_engine as real
 
 from agentrl.engines.vllm import transfer as vllm_transfer
-from agentrl.engines.vllm.client import Server
+from agentrl.engines.vllm.client import VllmServer
 from tests.toys.vllm_server import FakeServer
 
 
@@ -45,7 +45,7 @@ def main() -> None:
 
     real.open_trainer_endpoint = lambda info: SimpleNamespace(destroy=lambda: None)
     real.packed_nccl_broadcast_producer = produce
-    server = Server(fake.url, {}, 10.0)
+    server = VllmServer(fake.url, {}, 10.0)
     transfer = vllm_transfer.NcclTransfer("0.32.0")
     equal = []
     for _ in range(2):

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from agentrl.cluster.learner_group import Place, joined
+from agentrl.cluster.learner_group import RankPlace, joined
 from agentrl.config import resolve
 from agentrl.credit import Credit
 from agentrl.model import adapters
@@ -236,7 +236,7 @@ def play_all(ranks: Ranks, out: Path, names: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    place = Place(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
+    place = RankPlace(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[2]))
     store = dist.FileStore(sys.argv[1], place.size)  # type: ignore[attr-defined]
     play_all(joined(torch.device("cpu"), place, store), Path(sys.argv[4]), sys.argv[5:])
     dist.destroy_process_group()

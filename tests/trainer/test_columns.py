@@ -14,14 +14,14 @@ from agentrl.rollout import RolloutMethod
 from agentrl.run import checkpoint
 from agentrl.settings.fits import check_columns, filled_columns
 from agentrl.trainer import Learner, annotate
-from agentrl.trainer.annotation import Reader
+from agentrl.trainer.annotation import LearnerReader
 from agentrl.trainer.sections import CriticConfig, OptimConfig, UpdateConfig
 from agentrl.types import Status
 from tests.graph.graphs import Row, build, loaded, tiny_model, trees, windows
 from tests.toys.entries import credit_method
 
 
-class Ids(Reader):
+class Ids(LearnerReader):
     """A reader whose texts are ids."""
 
     def encode(self, text: str) -> np.ndarray:
@@ -122,7 +122,7 @@ def test_tasks_without_a_known_answer_have_no_gold_logprob():
 
 
 def test_information_gain_trains_from_them(monkeypatch):
-    monkeypatch.setattr(Reader, "encode", Ids.encode)
+    monkeypatch.setattr(LearnerReader, "encode", Ids.encode)
     learner = Learner(loaded(tiny_model()), OptimConfig())
     graph = annotate(answered(two_prompts(), a="5", b="2"), learner, UpdateConfig(), 1.0, [GoldAnswer()]).graph
     credit = assign(credit_method("info_gain"), graph)

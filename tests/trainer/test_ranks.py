@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from agentrl.cluster.learner_group import Place, joined
+from agentrl.cluster.learner_group import RankPlace, joined
 from agentrl.trainer import LearnerConfig, Ranks
 from tests.trainer.ranks_of_learners import CASES, Case, play_all
 
@@ -37,7 +37,7 @@ def shared(tmp_path: Path, size: int, names: tuple[str, ...], out: Path) -> Iter
         for rank in range(1, size)
     ]
     try:
-        yield joined(torch.device("cpu"), Place(0, size, 0), dist.FileStore(str(store), size))
+        yield joined(torch.device("cpu"), RankPlace(0, size, 0), dist.FileStore(str(store), size))
         for other in others:
             said = other.communicate(timeout=600)[1]
             assert other.returncode == 0, said[-2000:]

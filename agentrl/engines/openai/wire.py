@@ -11,7 +11,7 @@ from agentrl.types import Message, Request, ToolCall
 THOUGHTS = ("reasoning_content", "reasoning")  # where servers put the reasoning of a thinking model
 
 
-class Reply(NamedTuple):
+class Completion(NamedTuple):
     """The content of a completion.
 
     Attributes:
@@ -70,7 +70,7 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def read_completion(completion: Any) -> Reply:
+def read_completion(completion: Any) -> Completion:
     """The content of a completion; ValueError if it is not a chat completion."""
     choices: Any = getattr(completion, "choices", None)
     message = getattr(choices[0], "message", None) if choices and isinstance(choices, list) else None
@@ -81,7 +81,7 @@ def read_completion(completion: Any) -> Reply:
         raise ValueError(f"the answer's content is of type {type(text).__name__}, not text")
     thought = next((said for name in THOUGHTS if isinstance(said := getattr(message, name, None), str) and said), "")
     refusal = getattr(message, "refusal", None)
-    return Reply(
+    return Completion(
         content=sendable(text),
         calls=_calls(getattr(message, "tool_calls", None)),
         thought=sendable(thought),
@@ -104,7 +104,7 @@ def _calls(given: Any) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-def written(reply: Reply) -> str:
+def written(reply: Completion) -> str:
     """The answer as text: its content, then each call in the format `hermes`, which prompts can read."""
     texts = [reply.content] if reply.content else []
     return "\n".join([*texts, *map(_written_call, reply.calls)])

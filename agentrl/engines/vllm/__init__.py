@@ -23,7 +23,7 @@ from agentrl.engines.entry import Demands, EngineOptions, Serving
 from agentrl.engines.vllm.process import (
     ON_A_CPU,
     Command,
-    Process,
+    LocalServer,
     WatchedServer,
     cpu_variables,
     free_port,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentrl.engines.vllm.engine import VllmEngine
     from agentrl.engines.vllm.servers import Servers
 
-__all__ = ["Command", "Config", "Process", "WatchedServer", "free_port", "make"]
+__all__ = ["Command", "Config", "LocalServer", "WatchedServer", "free_port", "make"]
 
 WEIGHTS = True
 FOLDERS = True

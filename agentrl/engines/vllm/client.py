@@ -39,7 +39,7 @@ def _library() -> ModuleType:
     return module
 
 
-class Server:
+class VllmServer:
     """A vLLM server.
 
     Attributes:
@@ -225,7 +225,7 @@ class Server:
             return None
 
 
-def connected(server: Server) -> None:
+def connected(server: VllmServer) -> None:
     """Check that a run can use a server.
 
     Raises:
@@ -247,7 +247,7 @@ def connected(server: Server) -> None:
         ) from None
 
 
-def check_context(server: Server, max_context: int) -> None:
+def check_context(server: VllmServer, max_context: int) -> None:
     """Raises ValueError if a server takes only sequences of fewer than `max_context` tokens."""
     models = (server.get("/v1/models") or {}).get("data") or [{}]
     longest = models[0].get("max_model_len")

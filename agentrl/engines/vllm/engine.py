@@ -17,9 +17,9 @@ from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.hf.forwards import evaluating
 from agentrl.engines.policy import AnswerCounts
 from agentrl.engines.sampling import Sampling
-from agentrl.engines.vllm.client import Refused, Server, Unreachable
+from agentrl.engines.vllm.client import Refused, Unreachable, VllmServer
 from agentrl.engines.vllm.servers import EngineLost, Servers
-from agentrl.engines.vllm.wire import SEEDS, Asked, Reply, Token, WrongAnswer, body, entropy, read
+from agentrl.engines.vllm.wire import SEEDS, Token, TokenReply, TokenRequest, WrongAnswer, body, entropy, read
 from agentrl.model import Mark
 from agentrl.types import Generation, Request
 
@@ -153,7 +153,7 @@ class VllmEngine:
         versions: list[int] = []
         while answer.finish is None:
             options = answer.options()
-            asked = Asked(
+            asked = TokenRequest(
                 ids=answer.tokens[: answer.length].tolist(),
                 allowed=None if options is None else options.tolist(),
                 tokens=answer.limit - answer.drawn if options is None else 1,
@@ -168,7 +168,7 @@ class VllmEngine:
         answer.oldest = min(versions, default=self.version)
         return answer.generation(max(versions, default=self.version), entropies=self.entropies)
 
-    def prove(self, server: Server, model: Any) -> None:
+    def prove(self, server: VllmServer, model: Any) -> None:
         """Compare the server's log-probabilities of a few tokens with those of the model.
 
         Raises:
@@ -180,7 +180,7 @@ class VllmEngine:
         rng = np.random.default_rng(0)
         prompt = rng.integers(0, self.vocabulary, min(12, self.max_context - PROVED)).tolist()
         hot = Sampling(temperature=0.7, max_tokens=PROVED)
-        asked = Asked(prompt, None, PROVED, seed=1)
+        asked = TokenRequest(prompt, None, PROVED, seed=1)
         salt = self.servers.label(self.servers.mark)
         model_name, size = salt if self.servers.adapters else "", self.vocabulary
         try:
@@ -205,7 +205,7 @@ class VllmEngine:
         """End the servers that were started for this engine, and remove the files of the weights."""
         self.servers.close()
 
-    async def _reply(self, server: Server, asked: Asked, versions: list[int]) -> Reply:
+    async def _reply(self, server: VllmServer, asked: TokenRequest, versions: list[int]) -> TokenReply:
         """The answer to one request, which is sent again after a failure; adds its weights' versions to `versions`."""
         fault = ""
         for attempt in range(self.servers.retries + 1):
@@ -246,7 +246,7 @@ class VllmEngine:
             f"the vLLM server at {server.shown} gave no usable answer (tries: {self.servers.retries + 1}): {fault}"
         )
 
-    def _versions(self, reply: Reply, sent: Mark, server: Server) -> list[int] | None:
+    def _versions(self, reply: TokenReply, sent: Mark, server: VllmServer) -> list[int] | None:
         """The versions of the weights that sampled an answer; None if the answer cannot be used.
 
         An answer cannot be used if a token is from weights that this run loaded before `sent`, or that no run loaded.

@@ -121,7 +121,7 @@ class WatchedServer(ABC):
             time.sleep(LOOK_S)
 
 
-class Process(WatchedServer):
+class LocalServer(WatchedServer):
     """A server on this machine; see `WatchedServer`.
 
     Args:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from agentrl.engines.entry import Launcher
-from agentrl.engines.vllm.client import Refused, Server, Unreachable, connected
-from agentrl.engines.vllm.process import Command, Process, ServerFailed, WatchedServer, free_port
+from agentrl.engines.vllm.client import Refused, Unreachable, VllmServer, connected
+from agentrl.engines.vllm.process import Command, LocalServer, ServerFailed, WatchedServer, free_port
 from agentrl.model import Mark, WeightFolder, publish, publish_adapter
 
 CLOSE_S = 30.0  # longest time in seconds that `close` waits for another thread's load or recovery
@@ -34,15 +34,15 @@ class EngineLost(ConnectionError):
 class Transfer(Protocol):
     """Sends weights to servers without files; see `agentrl.engines.vllm.transfer`."""
 
-    def admit(self, server: Server) -> None:
+    def admit(self, server: VllmServer) -> None:
         """Raises ValueError if the server cannot receive weights from this process."""
         ...
 
-    def send(self, server: Server, model: Any) -> None:
+    def send(self, server: VllmServer, model: Any) -> None:
         """Send the weights of a model to a paused server."""
         ...
 
-    def drop(self, server: Server) -> None:
+    def drop(self, server: VllmServer) -> None:
         """Forget a server that is lost."""
         ...
 
@@ -99,7 +99,7 @@ class Servers:
         self._transfer, self._model = transfer, None  # the object that sends weights, and the model that it sends
         self._launcher, self._count = launcher, count if launcher is None else launcher.count
         self._place = _place(folder, self.run)
-        self.servers = [Server(url.rstrip("/"), headers, timeout_s) for url in urls]
+        self.servers = [VllmServer(url.rstrip("/"), headers, timeout_s) for url in urls]
         self._given = bool(urls)
         self._headers, self._timeout_s = headers, timeout_s
         self.mark = Mark(0, 0)
@@ -145,7 +145,7 @@ class Servers:
                 self._forget(before)
             self.mark = mark
 
-    def recover(self, server: Server, epoch: int, fault: str) -> None:
+    def recover(self, server: VllmServer, epoch: int, fault: str) -> None:
         """Bring a failed server back to the current weights, unless another caller has already done so.
 
         Args:
@@ -194,7 +194,7 @@ class Servers:
         try:
             for number in range(self._count):
                 process = self._process(number, None if self._port is None else self._port + number)
-                self.servers.append(Server(process.url, self._headers, self._timeout_s, process, number))
+                self.servers.append(VllmServer(process.url, self._headers, self._timeout_s, process, number))
             for server in self.servers:
                 self._wait(server)
                 self._connected(server)
@@ -206,19 +206,19 @@ class Servers:
             self.servers.clear()
             raise
 
-    def _connected(self, server: Server) -> None:
+    def _connected(self, server: VllmServer) -> None:
         connected(server)
         if self._transfer is not None:
             self._transfer.admit(server)
 
-    def _renew(self, server: Server) -> None:
+    def _renew(self, server: VllmServer) -> None:
         """Give a running server the current weights."""
         try:
             self._push(server, fresh=False)
         except Unreachable as error:
             self._recover(server, str(error))
 
-    def _push(self, server: Server, *, fresh: bool) -> None:
+    def _push(self, server: VllmServer, *, fresh: bool) -> None:
         """Give a server the current weights; `fresh`: the server has just started with the weights in the folder."""
         current = self._current
         assert current is not None
@@ -239,7 +239,7 @@ class Servers:
                 "and set engine.folder to a folder that it can read"
             ) from None
 
-    def _push_whole(self, server: Server, label: str, *, fresh: bool) -> None:
+    def _push_whole(self, server: VllmServer, label: str, *, fresh: bool) -> None:
         current, model, transfer = self._current, self._model, self._transfer
         assert current is not None
         if transfer is None or model is None:
@@ -249,7 +249,7 @@ class Servers:
         else:
             server.receive(lambda: transfer.send(server, model), label)
 
-    def _recover(self, server: Server, fault: str) -> None:
+    def _recover(self, server: VllmServer, fault: str) -> None:
         if self._closing.is_set():
             raise EngineLost("the run is ending")
         current = self._current
@@ -277,7 +277,7 @@ class Servers:
             raise EngineLost(f"the vLLM server at {server.shown} was lost ({fault}), and {error}") from None
         server.epoch += 1
 
-    def _start_again(self, server: Server) -> None:
+    def _start_again(self, server: VllmServer) -> None:
         assert server.process is not None and self._current is not None
         server.process.end()
         server.process = self._process(server.number, int(server.url.rpartition(":")[2]))
@@ -290,12 +290,12 @@ class Servers:
         assert self._current is not None
         folder = self._current.folder
         if self._launcher is None:
-            return Process(self._command(number, [self._place]), folder, free_port(port))
+            return LocalServer(self._command(number, [self._place]), folder, free_port(port))
         # Nothing for the guard to remove, because this process needs the files even if the server's machine is lost.
         started: WatchedServer = self._launcher.start(number, self._command(number, []), folder)
         return started
 
-    def _wait(self, server: Server) -> None:
+    def _wait(self, server: VllmServer) -> None:
         """Wait until a server answers."""
         if server.process is not None:
             server.process.wait(server.healthy, self._closing)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from agentrl.engines.vllm.client import Refused, Server, Unreachable
+from agentrl.engines.vllm.client import Refused, Unreachable, VllmServer
 from agentrl.engines.vllm.process import LOCAL, free_port
 from agentrl.model import whole_state
 
@@ -56,7 +56,7 @@ class StateSource:
 class SyncClient:
     """The routes of one server that vLLM's trainer side calls (`VLLMWeightSyncClient`)."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: VllmServer) -> None:
         self._server = server
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
@@ -115,9 +115,9 @@ class NcclTransfer:
 
     def __init__(self, version: str, make: MakeLink | None = None) -> None:
         self._own, self._make = version, make or _vllm_link
-        self._links: dict[Server, tuple[Link, StateSource]] = {}
+        self._links: dict[VllmServer, tuple[Link, StateSource]] = {}
 
-    def admit(self, server: Server) -> None:
+    def admit(self, server: VllmServer) -> None:
         """Raises ValueError if the server runs another version of vLLM, whose wire format may differ."""
         theirs = str((server.get("/version") or {}).get("version", ""))
         if self._own != theirs:
@@ -127,10 +127,11 @@ class NcclTransfer:
                 f"has {self._own}: install the same version, {HINT}"
             )
 
-    def send(self, server: Server, model: Any) -> None:
+    def send(self, server: VllmServer, model: Any) -> None:
         """Send the weights of a model with its adapters merged.
 
-        The caller, `Server.receive`, pauses the server before this call and gives the new weights their label after it.
+        The caller, `VllmServer.receive`, pauses the server before this call and gives the new weights their label after
+        it.
 
         Raises:
             Unreachable: the transfer failed. The server may then have a mixture of old and new weights.
@@ -151,7 +152,7 @@ class NcclTransfer:
             words = " ".join(str(error).split())[:200]
             raise Unreachable(f"the transfer over NCCL failed: {type(error).__name__}: {words}") from error
 
-    def drop(self, server: Server) -> None:
+    def drop(self, server: VllmServer) -> None:
         """Leave the process group of a server that was lost, or to which a transfer failed."""
         link, _ = self._links.pop(server, (None, None))
         if link is not None:
@@ -163,7 +164,7 @@ class NcclTransfer:
         for server in list(self._links):
             self.drop(server)
 
-    def _open(self, server: Server) -> tuple[Link, StateSource]:
+    def _open(self, server: VllmServer) -> tuple[Link, StateSource]:
         workers = int(server.get("/get_world_size")["world_size"])
         source = StateSource()
         place = Rendezvous(*_own_address(server.url), 1 + workers)

@@ -20,7 +20,7 @@ TOP = 10  # number of tokens from which an entropy is computed, see `agentrl.eng
 SEEDS = 2**63  # seeds are 0 to SEEDS - 1
 
 
-class Asked(NamedTuple):
+class TokenRequest(NamedTuple):
     """One request for tokens.
 
     Attributes:
@@ -53,7 +53,7 @@ class Token(NamedTuple):
     top: np.ndarray
 
 
-class Reply(NamedTuple):
+class TokenReply(NamedTuple):
     """What a server returned: tokens, why the answer ended (`stop`, `length`, `abort`), and labels of the weights."""
 
     tokens: Sequence[Token]
@@ -66,7 +66,14 @@ class WrongAnswer(Exception):
 
 
 def body(
-    asked: Asked, sampling: Sampling, *, end_ids: Sequence[int], salt: str, model: str, entropies: bool, vocabulary: int
+    asked: TokenRequest,
+    sampling: Sampling,
+    *,
+    end_ids: Sequence[int],
+    salt: str,
+    model: str,
+    entropies: bool,
+    vocabulary: int,
 ) -> dict[str, Any]:
     """The JSON of a request.
 
@@ -106,7 +113,7 @@ def body(
     return {"token_ids": list(asked.ids), "sampling_params": params, "cache_salt": salt, **named}
 
 
-def _returned(asked: Asked, sampling: Sampling, entropies: bool) -> int:
+def _returned(asked: TokenRequest, sampling: Sampling, entropies: bool) -> int:
     """How many of the most probable tokens the server returns with each token."""
     support = 0
     if sampling.truncates:
@@ -115,7 +122,7 @@ def _returned(asked: Asked, sampling: Sampling, entropies: bool) -> int:
     return max(support, top if entropies else 0)
 
 
-def read(answer: Any, asked: Asked, sampling: Sampling) -> Reply:
+def read(answer: Any, asked: TokenRequest, sampling: Sampling) -> TokenReply:
     """The tokens of an answer.
 
     Raises:
@@ -139,10 +146,10 @@ def read(answer: Any, asked: Asked, sampling: Sampling) -> Reply:
         raise WrongAnswer(f"it has no token and ended with {finish!r}")
     if sum(end - start for _, start, end in spans) != len(ids):
         raise WrongAnswer("it does not say which weights sampled every token: the server is older than vLLM 0.32")
-    return Reply(tokens, finish, [label for label, _, _ in spans])
+    return TokenReply(tokens, finish, [label for label, _, _ in spans])
 
 
-def _token(one: Mapping[str, Any], asked: Asked, sampling: Sampling) -> Token:
+def _token(one: Mapping[str, Any], asked: TokenRequest, sampling: Sampling) -> Token:
     number, logprob = int(one["token_id"]), float(one["logprob"])
     if not (EXCLUDED < logprob < 1e-3) or math.isnan(logprob):
         raise WrongAnswer(f"token {number} has the log-probability {logprob}")

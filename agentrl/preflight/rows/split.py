@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentrl.config import Entry
-from agentrl.env import Asked, EnvironmentFile
+from agentrl.env import EnvironmentFile, RowQuestion
 from agentrl.rows import Rows, plain, split_readers
 
 NAMES = ("key", "id", "seed", "index", "task_id", "question_id", "unique_id")  # columns that only identify a row
@@ -32,7 +32,7 @@ class Split:
     source: str
     rows: Rows
     held_out: bool
-    asked: list[Asked | None] = field(default_factory=list)
+    asked: list[RowQuestion | None] = field(default_factory=list)
 
     def place(self, i: int) -> str:
         """The place of a row in words: "line 7", or "line 7 of test"."""
@@ -47,7 +47,7 @@ class Split:
         wrong: dict[str, list[int]] = {}
         read = entry.hooks.read_row if entry is not None else None
         for i, row in enumerate(self.rows):
-            found: Asked | None = None
+            found: RowQuestion | None = None
             try:
                 found = read(entry.config, row, "this row") if read is not None and entry is not None else None
                 self.asked.append(found or asked_by_name(row))
@@ -57,7 +57,7 @@ class Split:
         return wrong
 
 
-def asked_by_name(row: Mapping[str, Any]) -> Asked:
+def asked_by_name(row: Mapping[str, Any]) -> RowQuestion:
     """Question and answers of a row, from columns with usual names.
 
     If no question column has a value, the question is the whole row without the columns `NAMES`.
@@ -67,7 +67,7 @@ def asked_by_name(row: Mapping[str, Any]) -> Asked:
         question = {name: value for name, value in row.items() if name not in NAMES}
     answer = next((row[name] for name in ANSWERS if _filled(row.get(name))), ())
     answers = answer if isinstance(answer, list | tuple) else [answer]
-    return Asked(as_text(question), tuple(map(as_text, answers)))
+    return RowQuestion(as_text(question), tuple(map(as_text, answers)))
 
 
 def as_text(value: Any) -> str:

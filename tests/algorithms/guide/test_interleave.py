@@ -7,7 +7,7 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
-from agentrl.rollout import Draw, Teacher, play
+from agentrl.rollout import Draw, LessonGuide, play
 from tests.rollout.playing import entry, player, right
 
 ON = entry(goal=3, count=4)
@@ -37,7 +37,7 @@ def wanted(chosen, numbers=range(4)) -> list[str]:
 
 def test_lessons_by_hand():
     chosen = guide(episodes=2)
-    assert isinstance(chosen, Teacher)
+    assert isinstance(chosen, LessonGuide)
     chosen.observe(episodes({0: [False, False], 1: [False, True], 2: [False]}))
     assert wanted(chosen) == ["walk/0", "walk/2"]  # task 1 was solved by one copy
     chosen.shown(episodes({0: [True], 2: [False]}))

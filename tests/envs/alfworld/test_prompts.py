@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.env import Past
+from agentrl.env import PastTurn
 from agentrl.envs import alfworld
 from agentrl.envs.alfworld.prompts import Compact, Terse, VerlAgent
 from agentrl.types import Observation, Status
@@ -24,7 +24,7 @@ def test_the_first_verl_agent_prompt_states_observation_actions_and_format_once(
 
 def test_the_verl_agent_window_numbers_observations_before_their_actions():
     # Three turns played, the last two shown: they are numbers 2 and 3, and now is step 4.
-    past = [Past(DESK, "examine desk 1"), Past(Observation(text="Nothing happens."), "look")]
+    past = [PastTurn(DESK, "examine desk 1"), PastTurn(Observation(text="Nothing happens."), "look")]
     lines = VerlAgent().window(OPENING, past, 3, DESK).split("\n")
     assert lines[0].endswith("Your task is to: put a mug in desk.")
     assert "already taken 3 step(s)" in lines[1]
@@ -59,7 +59,7 @@ def test_answers_can_name_their_object_first_and_still_send_the_games_command(fo
 
 def test_the_window_shows_answers_as_the_model_writes_them():
     prompt = Compact(object_first=True)
-    assert prompt.window(OPENING, [Past(OPENING, "take mug 1 from bed 1")], 1, DESK) == (
+    assert prompt.window(OPENING, [PastTurn(OPENING, "take mug 1 from bed 1")], 1, DESK) == (
         "You are in a room.\n> mug 1 from bed 1 take\nYou arrive at desk 1.\nput a mug in desk."
     )
 
@@ -130,10 +130,10 @@ def test_the_compact_prompt_holds_task_and_observation_and_no_more():
     prompt = Compact()
     assert prompt.first(OPENING) == "You are in a room.\nput a mug in desk."
     assert prompt.turn(DESK) == "You arrive at desk 1.\nput a mug in desk."
-    assert prompt.window(OPENING, [Past(OPENING, "go to desk 1")], 1, DESK) == (
+    assert prompt.window(OPENING, [PastTurn(OPENING, "go to desk 1")], 1, DESK) == (
         "You are in a room.\n> go to desk 1\nYou arrive at desk 1.\nput a mug in desk."
     )
-    assert prompt.window(OPENING, [Past(DESK, "look")], 2, DESK) == (
+    assert prompt.window(OPENING, [PastTurn(DESK, "look")], 2, DESK) == (
         "You arrive at desk 1.\n> look\nYou arrive at desk 1.\nput a mug in desk."
     )
     assert not prompt.parse("  ", DESK).valid
@@ -161,7 +161,7 @@ def test_the_terse_opening_lists_the_receptacles_and_its_window_is_terse():
     room = "You are in the middle of a room. Looking quickly around you, you see a bed 1, a desk 1, and a safe 1."
     opening = Observation(text=f"{room}\n\nYour task is to: put a mug in desk.", task="put a mug in desk.")
     assert Terse().first(opening) == "in bed 1 desk 1 safe 1\nput a mug in desk."
-    window = Terse().window(opening, [Past(opening, "go to desk 1")], 1, DESK)
+    window = Terse().window(opening, [PastTurn(opening, "go to desk 1")], 1, DESK)
     assert window == "in bed 1 desk 1 safe 1\n> go to desk 1\narrive at desk 1\nput a mug in desk."
 
 

@@ -10,7 +10,7 @@ from agentrl.cli import main
 from agentrl.env import tasks_of
 from agentrl.envs.calculator.stories import Event
 from agentrl.graph import read_graph
-from agentrl.run.checks import check_disjoint, held_out_tasks
+from agentrl.run.start_checks import check_disjoint, held_out_tasks
 from agentrl.settings import Settings
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "calculator-cpu.toml"

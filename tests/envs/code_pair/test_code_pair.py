@@ -17,7 +17,7 @@ from agentrl.run import Progress
 from agentrl.settings import Settings
 from agentrl.tool import action as tool_action
 from agentrl.train import train
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "code-pair-cpu.toml"
 COMPACT = code_pair.Config(prompt="compact")
@@ -31,8 +31,8 @@ def writer():
     env.close()
 
 
-def report(passes: bool, finding: str = "") -> Reply:
-    return Reply(tool_action.call("report", passes=passes, finding=finding), Status.DONE, 1.0)
+def report(passes: bool, finding: str = "") -> AgentReply:
+    return AgentReply(tool_action.call("report", passes=passes, finding=finding), Status.DONE, 1.0)
 
 
 def test_the_tester_gets_the_code_of_now_and_the_tests_of_the_task(writer):
@@ -50,9 +50,9 @@ def test_the_tester_gets_the_code_of_now_and_the_tests_of_the_task(writer):
     [
         (report(True), "passes"),
         (report(False, "f(1) is 2"), "fails: f(1) is 2"),
-        (Reply(tool_action.call("run_tests"), Status.TURN_LIMIT), "The tester came to no conclusion."),
-        (Reply("", Status.DEPTH_LIMIT), "The tester came to no conclusion."),
-        (Reply("", Status.ENV_ERROR), "The tester failed."),
+        (AgentReply(tool_action.call("run_tests"), Status.TURN_LIMIT), "The tester came to no conclusion."),
+        (AgentReply("", Status.DEPTH_LIMIT), "The tester came to no conclusion."),
+        (AgentReply("", Status.ENV_ERROR), "The tester failed."),
     ],
 )
 def test_what_the_tester_said_is_what_the_call_brings(writer, reply, told):

@@ -19,7 +19,7 @@ from agentrl.gym import check_env
 from agentrl.run import Progress
 from agentrl.settings import Settings
 from agentrl.train import train
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 
 TINY = Config(world="tiny", prompt="compact")
 RECIPE = Path(__file__).parents[3] / "benchmarks" / "recipes" / "m-grpo-cpu.toml"
@@ -48,13 +48,13 @@ def test_what_a_searcher_found_is_told_and_what_failed_is_told_as_such():
     first = env.observation().actions[0]
     env.step(first)
     name = env.state.task.params["path"][1]
-    told = env.returned((Reply(f"<answer>{name}</answer>", Status.DONE, 1.0),))
+    told = env.returned((AgentReply(f"<answer>{name}</answer>", Status.DONE, 1.0),))
     assert told.observation.text == name and not told.terminated
     assert f"<answer>{name}</answer>" in told.observation.actions  # what was heard may be the answer
     second = next(a for a in told.observation.actions if a.startswith("<delegate>"))
     assert second != first  # nothing is asked twice
     env.step(second)
-    lost = env.returned((Reply("", Status.ENV_ERROR),))
+    lost = env.returned((AgentReply("", Status.ENV_ERROR),))
     assert lost.observation.text == "The searcher failed." and lost.info["failed"] == 1
 
 
@@ -75,7 +75,7 @@ def test_after_the_last_question_only_answers_are_left():
     env = make(config)
     env.reset(tasks(config)[0])
     env.step(env.observation().actions[0])
-    told = env.returned((Reply("", Status.DONE),))
+    told = env.returned((AgentReply("", Status.DONE),))
     assert all(a.startswith("<answer>") for a in told.observation.actions)
     over = env.step(f"<delegate>{ask(('birthplace',), 'Somebody Else')}</delegate>")
     assert over.terminated and over.info["signals"]["format"] == 0.0
@@ -156,7 +156,7 @@ def test_both_agents_are_paid_as_published_and_trained(run):
 
 def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
     from agentrl.env.pool import InlinePool
-    from agentrl.rollout import Crew, ExpertActor, play
+    from agentrl.rollout import ExpertActor, PlayerFactory, play
 
     settings = Settings(override(read_toml(RECIPE), ["limits.retries=0", "limits.fault_share=1.0"]))
 
@@ -168,7 +168,7 @@ def test_a_planner_whose_searcher_is_lost_is_told_and_scored():
             pass
 
     pools = {"main": make_pool(settings.env), "searcher": InlinePool(Lost)}
-    crew = Crew(settings.agents, pools, admissible=False, seed=0)
+    crew = PlayerFactory(settings.agents, pools, admissible=False, seed=0)
     actors = {name: ExpertActor("expert", agent.prompt) for name, agent in settings.agents.items()}
     (record,) = asyncio.run(play(crew.player(actors), tasks_of(settings.env)[:1]))
     assert record.ending == Status.DONE and record.steps[1].observation.text == "The searcher failed."

@@ -18,7 +18,7 @@ from agentrl.envs.desk.environment import case_of
 from agentrl.envs.desk.people import FIRST, LAST, PARTS, part_of
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 
 DOMAINS = ("retail", "bookings")
 GOAL = {
@@ -332,12 +332,12 @@ def test_what_a_customer_agent_says_and_one_who_is_lost():
     (errand,) = sent.info["errands"]
     assert errand.agent == "user" and errand.task.env == "desk_user" and errand.task.params["said"] == [["Hello.", ""]]
     assert errand.task.params["instruction"].startswith("You are ")
-    assert env.returned((Reply("Yes, do it.", Status.DONE),)).observation.text == "Yes, do it."
+    assert env.returned((AgentReply("Yes, do it.", Status.DONE),)).observation.text == "Yes, do it."
     assert env.inner.instance._agreed
     env.step(say("Well?"))
-    assert env.returned((Reply("", Status.ENV_ERROR),)).observation.text == "(The customer says nothing.)"
+    assert env.returned((AgentReply("", Status.ENV_ERROR),)).observation.text == "(The customer says nothing.)"
     env.step(say("Goodbye."))
-    over = env.returned((Reply(f"Bye. {STOP}", Status.DONE),))
+    over = env.returned((AgentReply(f"Bye. {STOP}", Status.DONE),))
     assert over.terminated and over.observation.text == "Bye." and set(over.info["signals"]) >= {"solved", "obeyed"}
 
 

@@ -10,9 +10,9 @@ from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.graph import read_graph
 from agentrl.gym import check_env
-from agentrl.rollout import Crew, PolicyActor, Random, play
+from agentrl.rollout import PlayerFactory, PolicyActor, Random, play
 from agentrl.settings import agent_sections, resolve_agents
-from agentrl.types import Reply, Status
+from agentrl.types import AgentReply, Status
 
 pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(1200)]  # processes on a busy machine
 
@@ -26,8 +26,8 @@ def started(found, index: int = 0):
     return env, env.reset(tasks_of(found)[index])
 
 
-def answer(text: str) -> tuple[Reply, ...]:
-    return (Reply(text, Status.DONE),)
+def answer(text: str) -> tuple[AgentReply, ...]:
+    return (AgentReply(text, Status.DONE),)
 
 
 @pytest.mark.parametrize("options", [{}, {"game": "GuessTheNumber-v0"}])
@@ -70,7 +70,7 @@ def test_refused_moves_of_the_opponent_win_and_its_faults_do_not(textarena):
     assert env.returned(answer("no")).reward == 1.0
     env.reset(tasks_of(found)[0])
     env.step("[0]")
-    undecided = env.returned((Reply("", Status.ENV_ERROR),))
+    undecided = env.returned((AgentReply("", Status.ENV_ERROR),))
     assert (undecided.reward, undecided.terminated, undecided.truncated) == (0.0, False, True)
 
 
@@ -93,7 +93,7 @@ def test_self_play_is_in_one_step_graph(textarena):
     assert set(agents) == {"main", "opponent"} and not agents["opponent"].trained
     pools = {name: make_pool(one.env) for name, one in agents.items()}
     try:
-        crew = Crew(agents, pools, admissible=True, seed=0)
+        crew = PlayerFactory(agents, pools, admissible=True, seed=0)
         actors = {name: PolicyActor(Random(one.prompt), None, None) for name, one in agents.items()}
         played = asyncio.run(play(crew.player(actors), tasks_of(found)))
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.config import resolve
-from agentrl.env import Parsed, Past, Snapshots
+from agentrl.env import Parsed, PastTurn, Snapshots
 from agentrl.envs import search_qa
 from agentrl.envs.search_qa.env import names_in
 from agentrl.envs.search_qa.experts import make_expert
@@ -218,7 +218,7 @@ def test_answers_are_read_as_the_released_code_reads_them(text, action, valid):
 def test_a_window_is_the_running_turn_again():
     words = SearchR1()
     first, second = Observation(text="who?", task="who?"), Observation(text="\n\n<information>i</information>\n\n")
-    past = [Past(first, "<search>q</search>")]
+    past = [PastTurn(first, "<search>q</search>")]
     text = QUESTION.format(question="who?") + "<search>q</search>" + second.text
     assert words.window(first, past, 1, second) == text
     assert words.window(first, [], 0, first) == QUESTION.format(question="who?")

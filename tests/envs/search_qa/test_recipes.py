@@ -9,7 +9,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.env import tasks_of
 from agentrl.graph import read_graph
-from agentrl.run.checks import check_disjoint, held_out_tasks
+from agentrl.run.start_checks import check_disjoint, held_out_tasks
 from agentrl.settings import Settings
 
 RECIPES = Path(__file__).parents[3] / "benchmarks" / "recipes"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.env import Past
+from agentrl.env import PastTurn
 from agentrl.envs import webshop
 from agentrl.types import Observation, Status
 
@@ -32,7 +32,7 @@ def test_compact_answers_have_no_brackets_and_both_forms_are_understood():
     assert prompt.parse("click item 1", PAGE).action == prompt.parse(" click[item 1]\n", PAGE).action == "click[item 1]"
     assert prompt.parse("search[red tea]", PAGE).action == "search[red tea]"
     assert prompt.parse("click [b]", PAGE).action == "click[[b]]"
-    text = prompt.window(INDEX, [Past(INDEX, "search[tea]")], 1, PAGE)
+    text = prompt.window(INDEX, [PastTurn(INDEX, "search[tea]")], 1, PAGE)
     assert text.splitlines()[:2] == ["buy tea", "> search tea"]
 
 
@@ -44,12 +44,12 @@ def test_verl_agent_quotes_what_follows_the_instruction():
 
 
 def test_verl_agent_history_counts_steps_and_gives_way_when_long():
-    past = [Past(INDEX, "search[tea]"), Past(PAGE, "click[next >]")]
+    past = [PastTurn(INDEX, "search[tea]"), PastTurn(PAGE, "click[next >]")]
     text = VERL.window(INDEX, past, 5, PAGE)
     assert "You have taken 5 step(s)" in text and "now at step 6" in text
     assert "[Observation 4: 'WebShop'" not in text and "[Observation 4: ''Search'', Action 4: 'search[tea]']" in text
     long = Observation(text=f"Instruction: [SEP] buy tea [SEP] {'x' * 14_000}", task="buy tea")
-    assert "step(s)" not in VERL.window(INDEX, [Past(long, "a")], 5, PAGE)
+    assert "step(s)" not in VERL.window(INDEX, [PastTurn(long, "a")], 5, PAGE)
 
 
 @pytest.mark.parametrize(

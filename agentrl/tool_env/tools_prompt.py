@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agentrl.chat import Chat, template_report
-from agentrl.env import Parsed, Past, Prompt, Shown
+from agentrl.env import Parsed, PastTurn, Prompt, ShownTools
 from agentrl.tool import (
     Call,
     Calls,
@@ -51,7 +51,7 @@ class Compact:
         """A space and the results of the tools. After a space, a word is the same token as inside a text."""
         return f" {self.plain(observation.text)}"
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The first message, and one line per past turn: its action and the results."""
         seen = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]
         lines = [f"{self.answer(p.action)} = {self.plain(text)}" for p, text in zip(past, seen, strict=True)]
@@ -216,17 +216,17 @@ class ToolWords:
             native=True,
         )
 
-    def show(self, observation: Observation, chat: Chat | None) -> Shown:
+    def show(self, observation: Observation, chat: Chat | None) -> ShownTools:
         """The tools: schemas if the chat template teaches the format, else a text in the system message.
 
         The result has neither schemas nor such a text if the prompt does not show tools, or if the server takes the
         schemas as data.
         """
         if not self._show or not self.schemas or self.native:
-            return Shown(self.system)
+            return ShownTools(self.system)
         if chat is not None and chat.teaches(self.form.marks):
-            return Shown(self.system, self.schemas)
-        return Shown("\n\n".join(part for part in (self.system, self.form.instructions(self.schemas)) if part))
+            return ShownTools(self.system, self.schemas)
+        return ShownTools("\n\n".join(part for part in (self.system, self.form.instructions(self.schemas)) if part))
 
     def first(self, observation: Observation) -> str:
         """The text of the first observation."""
@@ -236,7 +236,7 @@ class ToolWords:
         """The results of the tools as one text, for contexts that do not use the observation's messages."""
         return observation.text
 
-    def window(self, first: Observation, past: Sequence[Past], done: int, observation: Observation) -> str:
+    def window(self, first: Observation, past: Sequence[PastTurn], done: int, observation: Observation) -> str:
         """The first message, and the last turns as numbered actions with results; `observation` is the last result."""
         start = done - len(past) + 1
         results = [*(p.observation.text for p in past[1:]), observation.text][: len(past)]

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from agentrl.cluster.learner_group import LearnerGroup, Message
+from agentrl.cluster.learner_group import LearnerGroup, RankMessage
 from agentrl.credit import Credit
 from agentrl.graph import StepGraph
 from agentrl.model import Weights
-from agentrl.run import Policies, Stored, Vocabulary
+from agentrl.run import Policies, StoredState, Vocabulary
 from agentrl.settings import Settings
 from agentrl.trainer import Annotated, Ranks
 
@@ -62,7 +62,7 @@ class LeadingPolicies(Policies):
         self._tell("save", part=str(part.absolute()))
         super().save(part)
 
-    def restore(self, at: Path) -> Stored:
+    def restore(self, at: Path) -> StoredState:
         self._tell("restore", at=str(at.absolute()))
         return super().restore(at)
 
@@ -75,14 +75,14 @@ class LeadingPolicies(Policies):
 
     def _tell(self, call: str, graph: StepGraph | None = None, credit: Credit | None = None, **values: Any) -> None:
         if self._ranks.size > 1:
-            self._group.tell(Message(call=call, values=values, graph=graph, credit=credit))
+            self._group.tell(RankMessage(call=call, values=values, graph=graph, credit=credit))
 
 
 def follow(ranks: Ranks) -> None:
     """Hold this rank's parts of the policies and carry out the messages of rank 0, until the message `end` arrives."""
     policies: Policies | None = None
     while True:
-        message = Message.decoded(ranks.broadcast())
+        message = RankMessage.decoded(ranks.broadcast())
         if message.call == "end":
             return
         if message.call == "begin":
@@ -111,7 +111,7 @@ def begun(values: Mapping[str, Any], ranks: Ranks) -> Policies:
     return Policies(settings, words, None if at is None else Path(at), ranks)
 
 
-def carry_out(policies: Policies, message: Message) -> None:
+def carry_out(policies: Policies, message: RankMessage) -> None:
     """Call the method that the message names on this rank's parts of the policies."""
     values, graph = message.values, message.graph
     match message.call:

@@ -1,4 +1,4 @@
-"""Runs in the Python interpreter of a foreign environment; `agentrl.foreign.foreign` starts it there.
+"""Runs in the Python interpreter of a foreign environment; `agentrl.foreign.adapter_client` starts it there.
 
 This file imports the standard library only, and needs Python 3.9 or later. Its process calls the adapter's `load` once,
 which imports the package. Each episode runs in a process forked from this one. So nothing that an episode changes in

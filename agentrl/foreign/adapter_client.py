@@ -2,7 +2,7 @@
 
 A package may pin dependencies that conflict with those of agentrl, so its environment never runs in this process. A
 `ForeignProgram` names an adapter file, a Python interpreter and options. A host process of that interpreter loads the
-package once (`foreign_worker.py`), and each episode runs in a process forked from the host. An adapter may import
+package once (`adapter_worker.py`), and each episode runs in a process forked from the host. An adapter may import
 its package and the standard library only:
 
     PACKAGES = {"module": "name on the package index"}
@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from agentrl.env import START_S, read_frame, write_frame
-from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentReply, EnvFault, Observation, Status, StepResult, Task
 
-WORKER = Path(__file__).with_name("foreign_worker.py")
+WORKER = Path(__file__).with_name("adapter_worker.py")
 LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
 CRASH_S = 5.0  # longest wait for the exit code of a crashed process, whose channel closes before the code is known
 FORK_S = 60.0  # longest time that a host may take to answer a request to open or end an episode's process
@@ -69,7 +69,7 @@ class ForeignProgram:
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """The value of one call to a fresh `Episode` of the adapter; ValueError if it fails."""
-        episode = Process(self)
+        episode = EpisodeProcess(self)
         try:
             return episode.call(method, *arguments)
         except EnvFault as fault:
@@ -244,7 +244,7 @@ def _read(end: socket.socket, seconds: float) -> dict[str, Any]:
     return answer
 
 
-class Process:
+class EpisodeProcess:
     """One episode's process."""
 
     def __init__(self, program: ForeignProgram) -> None:
@@ -301,15 +301,15 @@ class ForeignEnv:
         self.program = program
         _host(program)
         self.task: Task | None = None
-        self._process: Process | None = None
-        self._told: list[str | Reply] = []
+        self._process: EpisodeProcess | None = None
+        self._told: list[str | AgentReply] = []
         self._over = False
 
     def reset(self, task: Task) -> Observation:
         """Start the task in a new process."""
         self.close()
         self.task, self._told, self._over = task, [], False
-        self._process = Process(self.program)
+        self._process = EpisodeProcess(self.program)
         return observation_of(self.ask("reset", task.seed, dict(task.params)))
 
     def step(self, action: str) -> StepResult:
@@ -327,7 +327,7 @@ class ForeignEnv:
         """The value that an adapter returned from a step, as a StepResult."""
         return result_of(value)
 
-    def record(self, told: str | Reply) -> None:
+    def record(self, told: str | AgentReply) -> None:
         """Append an action, or the reply of a called agent, to the record that a pickle holds."""
         self._told.append(told)
 
@@ -357,7 +357,7 @@ def _revive(kind: type[ForeignEnv], program: ForeignProgram, task: Task | None, 
     if task is not None:
         env.reset(task)
         for one in told:
-            env.returned((one,)) if isinstance(one, Reply) else env.step(one)
+            env.returned((one,)) if isinstance(one, AgentReply) else env.step(one)
     return env  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,7 @@ from agentrl.types import Status, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class ChainStep:
     """One step of a chain.
 
     Attributes:
@@ -54,7 +54,7 @@ class Chain:
     agent: str
     group: int
     number: int
-    turns: Sequence[Turn]
+    turns: Sequence[ChainStep]
     rows: np.ndarray
     success: bool
 
@@ -106,9 +106,9 @@ def chains_of(graph: StepGraph, tasks: Mapping[str, Task]) -> list[Chain]:
     return found
 
 
-def _turn(graph: StepGraph, row: int, tokens: int) -> Turn:
+def _turn(graph: StepGraph, row: int, tokens: int) -> ChainStep:
     reported = {name: float(x[row]) for name, x in graph.columns.items() if name.startswith(SIGNAL)}
-    return Turn(
+    return ChainStep(
         observation=str(graph.texts["observation"][row]),
         answer=str(graph.texts["answer"][row]),
         action=str(graph.names["action"][int(graph.action[row])]),

@@ -26,7 +26,7 @@ from agentrl.env import (
     Delegates,
     Env,
     EnvironmentFile,
-    Past,
+    PastTurn,
     Snapshots,
     checked_observation,
     checked_result,
@@ -37,7 +37,7 @@ from agentrl.env import (
 )
 from agentrl.gym.environment import GymEnv
 from agentrl.tool import random_action
-from agentrl.types import EnvFault, Observation, Reply, Status, StepResult, Task
+from agentrl.types import AgentReply, EnvFault, Observation, Status, StepResult, Task
 
 # The parts in which findings about the same exception differ.
 PLACE_OR_ADVICE = re.compile(r"; return an observation instead| \(passive_env_checker\.py:\d+, in \w+\)")
@@ -188,7 +188,7 @@ class Walk:
                 raise EnvFault(
                     "the environment sends errands and has no method `returned(replies)` to take their replies"
                 )
-            replies = tuple(Reply("", Status.ENV_ERROR) for _ in errands)
+            replies = tuple(AgentReply("", Status.ENV_ERROR) for _ in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
         self.results.append(result)
@@ -357,7 +357,7 @@ def _check_words(walk: Walk) -> Iterator[str]:
     """Prompts are texts; `parse` reads every listed action from the text of `answer`; no text makes `parse` raise."""
     prompt = prompt_of(walk.entry)
     walk.run()
-    past = [Past(o, a) for o, a in zip(walk.observations[:-1], walk.actions, strict=True)]
+    past = [PastTurn(o, a) for o, a in zip(walk.observations[:-1], walk.actions, strict=True)]
     first = walk.observations[0]
     texts = [prompt.first(first)]
     texts += [prompt.turn(observation) for observation in walk.observations]

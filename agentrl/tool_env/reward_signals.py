@@ -10,7 +10,7 @@ from agentrl.tool import settled
 TERMINAL, STEP = "reward", "step_reward"  # names of reward methods, to which `_SIGNAL` may be added
 
 
-class Scored(NamedTuple):
+class RewardSignals(NamedTuple):
     """Signals by name, and the reward: their weighted sum."""
 
     signals: dict[str, float]
@@ -62,7 +62,9 @@ def pick(wanted: Mapping[str, bool], values: Mapping[str, Any], who: str) -> dic
     return {name: value for name, value in values.items() if name in wanted or "**" in wanted}
 
 
-def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], weights: Mapping[str, float]) -> Scored:
+def score(
+    rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], weights: Mapping[str, float]
+) -> RewardSignals:
     """The signals of all reward functions, and their weighted sum.
 
     Args:
@@ -80,7 +82,7 @@ def score(rewards: Mapping[str, Callable[..., Any]], values: Mapping[str, Any], 
             if signal in signals:
                 raise ValueError(f"two rewards give the signal {signal!r}: rename one")
             signals[str(signal)] = _number(signal, number)
-    return Scored(signals, sum(weights.get(name, 1.0) * value for name, value in signals.items()))
+    return RewardSignals(signals, sum(weights.get(name, 1.0) * value for name, value in signals.items()))
 
 
 def _number(signal: str, value: Any) -> float:

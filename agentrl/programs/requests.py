@@ -2,9 +2,9 @@
 
 The run decides how answers are sampled. Requests may contain `temperature`, `top_p`, `seed`, `stop` and similar
 options, but these options have no effect, because the log-probs of trained tokens must be those of one known
-distribution. `Asked.ignored` names the options of a request that are not in `FOLLOWED`. It leaves out options whose
-value is null or the default in `SAME`. It also leaves out `tool_choice` with the value "none", because this value has
-an effect: the model gets no tools.
+distribution. `ChatRequest.ignored` names the options of a request that are not in `FOLLOWED`. It leaves out options
+whose value is null or the default in `SAME`. It also leaves out `tool_choice` with the value "none", because this value
+has an effect: the model gets no tools.
 """
 
 import json
@@ -27,7 +27,7 @@ SAME = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty"
 NOT_SERVED = ("previous_response_id", "conversation", "prompt", "background")
 
 
-class Asked(NamedTuple):
+class ChatRequest(NamedTuple):
     """A request.
 
     Attributes:
@@ -85,7 +85,7 @@ def _finish(generation: Generation) -> str:
     return "length" if generation.finish == "length" else "stop"
 
 
-def read_chat(body: Mapping[str, Any]) -> Asked:
+def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     """A request of /v1/chat/completions; raises Refusal."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -102,7 +102,7 @@ def read_chat(body: Mapping[str, Any]) -> Asked:
     )
 
 
-def read_responses(body: Mapping[str, Any]) -> Asked:
+def read_responses(body: Mapping[str, Any]) -> ChatRequest:
     """A request of /v1/responses; raises Refusal."""
     for name in NOT_SERVED:
         if body.get(name):
@@ -125,7 +125,7 @@ def _asked(
     *,
     limit: str,
     **more: Any,
-) -> Asked:
+) -> ChatRequest:
     """The request; `limit` is the name of the key that limits the tokens of the answer."""
     n, most = body.get("n") or 1, body.get(limit)
     if not isinstance(n, int) or not 1 <= n <= MOST_CHOICES:
@@ -137,7 +137,7 @@ def _asked(
     ignored = {name for name, value in body.items() if name not in FOLLOWED and value not in (None, SAME.get(name))}
     if body.get("tool_choice") == "none":
         ignored.discard("tool_choice")
-    return Asked(
+    return ChatRequest(
         messages=messages,
         tools=tools,
         n=n,
@@ -227,7 +227,9 @@ def _tool(given: Any, function: Any) -> Mapping[str, Any]:
     return {"type": "function", "function": kept}
 
 
-def chat_body(asked: Asked, replies: Sequence[Replied], name: str, decode: Any, key: str, now: int) -> dict[str, Any]:
+def chat_body(
+    asked: ChatRequest, replies: Sequence[Replied], name: str, decode: Any, key: str, now: int
+) -> dict[str, Any]:
     """The answer of /v1/chat/completions."""
     choices = [
         {
@@ -292,7 +294,7 @@ def chat_events(body: Mapping[str, Any], with_usage: bool) -> list[dict[str, Any
     return [*chunks, {**head, "choices": [], "usage": body["usage"]}] if with_usage else chunks
 
 
-def response_body(asked: Asked, replies: Sequence[Replied], name: str, key: str, now: int) -> dict[str, Any]:
+def response_body(asked: ChatRequest, replies: Sequence[Replied], name: str, key: str, now: int) -> dict[str, Any]:
     """The answer of /v1/responses."""
     reply = replies[0]
     output: list[dict[str, Any]] = []

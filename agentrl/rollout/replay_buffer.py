@@ -87,7 +87,7 @@ class Fresh(NamedTuple):
     iteration: int
 
 
-class Stored(NamedTuple):
+class StoredRollout(NamedTuple):
     """A stored rollout.
 
     Attributes:
@@ -118,11 +118,11 @@ class ReplayFile(CatalogueFile):
 
     KIND: ClassVar[str] = "replay"
 
-    retrieve: Callable[[Any, Fresh, Sequence[Stored], np.random.Generator], Sequence[int]] = hook(
+    retrieve: Callable[[Any, Fresh, Sequence[StoredRollout], np.random.Generator], Sequence[int]] = hook(
         help="(config, fresh group, stored rollouts, rng) -> indices of the rollouts that join"
     )
     joins: Callable[[Any], Joins] = hook(help="(config) -> do joined rollouts count in statistics, are they trained?")
-    worth: Callable[[Any, Stored], bool] | None = hook("", "(config, rollout) -> is the rollout stored?", None)
+    worth: Callable[[Any, StoredRollout], bool] | None = hook("", "(config, rollout) -> is the rollout stored?", None)
     paper: str = hook("PAPER", "one line for listings", "")
 
 
@@ -139,7 +139,7 @@ class Replay:
 
     def __init__(self, entry: Entry[ReplayFile], seed: int) -> None:
         self.entry, self.seed = entry, seed
-        self.rollouts: dict[str, list[Stored]] = {}
+        self.rollouts: dict[str, list[StoredRollout]] = {}
         for run in entry.config.runs:
             stored = sorted((Path(run) / "graphs").glob("*.safetensors"))
             if not stored:
@@ -151,7 +151,7 @@ class Replay:
 
     def join(self, graph: StepGraph, iteration: int) -> StepGraph:
         """The batch with the rollouts that the rule chose; the unchanged batch if the rule chose none."""
-        config, chosen = self.entry.config, list[tuple[int, Stored]]()
+        config, chosen = self.entry.config, list[tuple[int, StoredRollout]]()
         for group, fresh in fresh_groups(graph, iteration):
             stored = self._young(fresh.task, iteration)
             if stored:
@@ -172,7 +172,7 @@ class Replay:
             in_gradient=~replayed | joins.in_gradient,
         )
 
-    def _young(self, key: str, iteration: int) -> list[Stored]:
+    def _young(self, key: str, iteration: int) -> list[StoredRollout]:
         """The stored rollouts of a task that are not too old."""
         most, stored = self.entry.config.max_age, self.rollouts.get(key, [])
         return [one for one in stored if most is None or one.iteration < 0 or iteration - one.iteration <= most]
@@ -187,7 +187,9 @@ class Replay:
         for rollout, key in _rollouts(plain):
             rows = np.flatnonzero(plain.rollout == rollout)
             first = rows[0]
-            one = Stored(extract(plain, rows), iteration, float(plain.score[first]), bool(plain.succeeded[first]))
+            one = StoredRollout(
+                extract(plain, rows), iteration, float(plain.score[first]), bool(plain.succeeded[first])
+            )
             if worth is None or worth(config, one):
                 own = self.rollouts.pop(key, [])  # moves the task to the dict's end; the first tasks are dropped below
                 self.rollouts[key] = [*own, one][-config.keep :]
@@ -216,7 +218,8 @@ class Replay:
         """Continue from a `state_dict`."""
         self.rollouts = {
             key: [
-                Stored(graph_from_bytes(bytes(data)), int(at), float(score), bool(won)) for data, at, score, won in own
+                StoredRollout(graph_from_bytes(bytes(data)), int(at), float(score), bool(won))
+                for data, at, score, won in own
             ]
             for key, own in state["rollouts"].items()
         }

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrl.http import HttpHandler, HttpServer, Refusal, json_object
-from agentrl.programs import protocol
-from agentrl.programs.protocol import Asked, Replied
+from agentrl.programs import requests
 from agentrl.programs.recorder import Recorder
+from agentrl.programs.requests import ChatRequest, Replied
 
 CHAT, RESPONSES, MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 END, ACT = "/v1/agentrl/end", "/v1/agentrl/act"
 
 
-class Endpoint:
+class ProgramEndpoint:
     """Passes each request to the recorder that the request's API key names.
 
     `open` binds the port. The endpoint may be opened again in another event loop.
@@ -60,7 +60,7 @@ class Endpoint:
         self._loop = asyncio.get_running_loop()
         if self._server is not None:
             return
-        self._server = HttpServer(self.host, self.port, type("Bound", (_Handler,), {"endpoint": self}))
+        self._server = HttpServer(self.host, self.port, type("Bound", (_ProgramHandler,), {"endpoint": self}))
         self._server.start("agentrl endpoint")
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Endpoint:
             raise Refusal(404, "this endpoint ends episodes itself", "not_found")
         return self._end(key_of(authorization), body)
 
-    def answer(self, recorder: Recorder, asked: Asked) -> list[Replied]:
+    def answer(self, recorder: Recorder, asked: ChatRequest) -> list[Replied]:
         """The replies of a recorder. The caller runs in a thread, the recorder in the event loop."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(recorder.answer(asked), self._loop).result()
@@ -124,10 +124,10 @@ def key_of(authorization: str) -> str:
     return authorization.removeprefix("Bearer ").strip()
 
 
-class _Handler(HttpHandler):
+class _ProgramHandler(HttpHandler):
     """One connection."""
 
-    endpoint: Endpoint
+    endpoint: ProgramEndpoint
 
     def get(self) -> None:
         path = self.path.partition("?")[0]
@@ -151,7 +151,7 @@ class _Handler(HttpHandler):
         if path == ACT:
             self.send(200, self.endpoint.act(recorder, body))
             return
-        asked = protocol.read_chat(body) if path == CHAT else protocol.read_responses(body)
+        asked = requests.read_chat(body) if path == CHAT else requests.read_responses(body)
         replies = self.endpoint.answer(recorder, asked)
         try:
             self._reply(path, asked, recorder, replies)
@@ -159,14 +159,14 @@ class _Handler(HttpHandler):
             self.close_connection = True
             self.endpoint.forget(recorder, replies)
 
-    def _reply(self, path: str, asked: Asked, recorder: Recorder, replies: list[Replied]) -> None:
+    def _reply(self, path: str, asked: ChatRequest, recorder: Recorder, replies: list[Replied]) -> None:
         name, key, now = asked.model or self.endpoint.name, self.endpoint.next_key(), int(time.time())
         if path == CHAT:
-            body = protocol.chat_body(asked, replies, name, recorder.chat.tokenizer.decode, key, now)
-            events = protocol.chat_events(body, asked.usage) if asked.stream else []
+            body = requests.chat_body(asked, replies, name, recorder.chat.tokenizer.decode, key, now)
+            events = requests.chat_events(body, asked.usage) if asked.stream else []
         else:
-            body = protocol.response_body(asked, replies, name, key, now)
-            events = protocol.response_events(body) if asked.stream else []
+            body = requests.response_body(asked, replies, name, key, now)
+            events = requests.response_events(body) if asked.stream else []
         if asked.stream:
             self._stream(events, done=path == CHAT)
         else:

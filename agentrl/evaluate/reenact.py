@@ -14,7 +14,7 @@ from agentrl.env import Handle, Limits, Pool
 from agentrl.evaluate.evaluation import LIMITS
 from agentrl.graph import PLAYED, StepGraph, paths
 from agentrl.rollout import joined, reply_from
-from agentrl.types import EnvFault, Errand, Reply, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, EnvFault, Status, StepResult, Task
 
 CLOSE = 1e-9  # rewards and signals that differ by no more than this count as equal
 
@@ -147,7 +147,7 @@ class _Again:
             stage.pool.release(handle, broken=broken)
         return walk
 
-    async def answer(self, errand: Errand, rows: np.ndarray) -> "_Walk":
+    async def answer(self, errand: AgentCall, rows: np.ndarray) -> "_Walk":
         """Play the chain of a called agent again; the walk's `reply` goes to the caller.
 
         A chain that an environment error had ended is not played; its reply holds only the status ENV_ERROR.
@@ -168,7 +168,7 @@ class _Walk:
             self.graph.columns.get("rewrites", np.zeros(len(self.graph))) == 1
         )  # [N] NaN counts as no rewrite
         self.differences: list[Difference] = []
-        self.reply = Reply("", Status.ENV_ERROR)
+        self.reply = AgentReply("", Status.ENV_ERROR)
 
     async def run(self, handle: Handle) -> None:
         """Carry out the actions and compare.
@@ -207,12 +207,12 @@ class _Walk:
         than in the stored rollout.
         """
         result = await handle.step(self.action(row))
-        errands: tuple[Errand, ...] = result.info.get("errands", ())
+        errands: tuple[AgentCall, ...] = result.info.get("errands", ())
         if not errands:
             return result
         chains = self.again.chains.get(row, [])
         if not chains and self.ending == Status.DEPTH_LIMIT:
-            return await handle.step(tuple(Reply("", Status.DEPTH_LIMIT) for _ in errands))
+            return await handle.step(tuple(AgentReply("", Status.DEPTH_LIMIT) for _ in errands))
         if len(chains) != len(errands):  # also if a chain ended before its first step and left no row
             self.differences.append(self.difference(turn, "the number of called agents", len(chains), len(errands)))
             return None

@@ -10,8 +10,8 @@ from agentrl.env import EnvironmentFile
 from agentrl.preflight.rows.duplicates import check_duplicates
 from agentrl.preflight.rows.fields import check_fields
 from agentrl.preflight.rows.finding import RowFinding, listed
+from agentrl.preflight.rows.row_tasks import Context, Lengths, measure, solve, unanswerable
 from agentrl.preflight.rows.split import Split
-from agentrl.preflight.rows.tasks import Context, Lengths, measure, solve, unanswerable
 from agentrl.tool_env import RowTasks, naming_column
 from agentrl.types import Task
 

@@ -45,7 +45,7 @@ class Agent:
     program: EpisodeProgram | None = None
 
 
-class Crew:
+class PlayerFactory:
     """The agents of a recipe, with a pool of environments for each.
 
     Args:

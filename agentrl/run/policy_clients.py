@@ -11,7 +11,7 @@ from agentrl.types import Generation, Message, Observation, Request
 _sessions = itertools.count(1 << 40)  # above the session numbers of rollouts
 
 
-class EngineSpeaker:
+class EngineClient:
     """Generates answers to the requests of a score, with the engine of an agent's policy.
 
     Args:

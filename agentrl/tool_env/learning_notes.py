@@ -10,7 +10,7 @@ from agentrl.config import Entry
 from agentrl.env import Env, EnvironmentFile, tasks_of
 from agentrl.tool import random_action
 from agentrl.tool_env.instance import Done, ToolEnv
-from agentrl.tool_env.setup import Setup
+from agentrl.tool_env.setup import ToolEnvSetup
 from agentrl.types import Task
 
 WALKS, STEPS = 3, 20  # number of random episodes per task, and largest number of steps of each
@@ -26,7 +26,7 @@ def trial_notes(entry: Entry[EnvironmentFile], tasks: int = 4) -> list[str]:
     arguments may never be right. Environments that are no tool environments get no notes.
     """
     setup = getattr(entry.hooks.make, "setup", None)
-    if not isinstance(setup, Setup):
+    if not isinstance(setup, ToolEnvSetup):
         return []
     notes = []
     if not setup.has_reward:
