@@ -356,7 +356,7 @@ def test_torchrun_started_by_hand_names_the_rank_that_died(path):
 def test_a_process_that_cannot_begin_is_named_with_its_last_line(path, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(path.parent))
     (path.parent / "sitecustomize.py").write_text(
-        "import os, sys\nif os.environ.get('RANK') == '1':\n    sys.exit('a broken installation')\n"
+        "import os\nif os.environ.get('RANK') == '1':\n    os.write(2, b'a broken installation')\n    os._exit(3)\n"
     )
     assert main(["train", str(path), f"run.folder={path.parent / 'runs'}", "learner.processes=2"]) == 2
     said = capsys.readouterr().err.strip().splitlines()
