@@ -16,7 +16,7 @@ from agentrl.engines import HfEngine, Sampling
 from agentrl.env import EnvironmentFile, Limits, make_pool, prompt_of, tasks_of
 from agentrl.loss import Loss
 from agentrl.model import ModelConfig, NewModel, load_model
-from agentrl.rollout import ContextPolicy, Player, PolicyActor, SamplerFile, collect
+from agentrl.rollout import BatchPlan, ContextPolicy, Player, PolicyActor, SamplerFile, collect
 from agentrl.trainer import Learner, OptimConfig, UpdateConfig, annotate, update
 
 TURNS, CONTEXT = 3, 128
@@ -31,7 +31,10 @@ async def train(iterations: int, seed: int = 0) -> list[float]:
     method = resolve(CreditMethod, {"name": "gigpo", "gamma": 0.95, "std": "none"})
     loss = resolve(Loss, {"name": "ppo_clip", "clip_high": 0.28})
     order = resolve(SamplerFile, {"name": "uniform"})
-    sampler = order.hooks.make(order.config, tasks_of(env), seed)
+    # 8 tasks x 8 copies per batch, played at once; what they share is stored once, in one graph.
+    plan = BatchPlan(
+        sampler=order.hooks.make(order.config, tasks_of(env), seed), sampler_entry=order, tasks=8, copies=8
+    )
 
     # A model that knows the words of the game, an engine that generates with its weights, a learner that changes them.
     words = ["Guess a number. It is from 1 to 2 3 4 5 6 7 8 .", "Higher. Lower. Right.", *"12345678"]
@@ -58,8 +61,7 @@ async def train(iterations: int, seed: int = 0) -> list[float]:
     )
     won = []
     for iteration in range(iterations):
-        # 8 tasks x 8 copies, played at once; what they share is stored once, in one graph.
-        batch = await collect(player, sampler, order, tasks=8, copies=8, iteration=iteration)
+        batch = await collect(player, plan, iteration=iteration)
         graph = annotate(batch.graph, learner, UpdateConfig(), 1.0).graph
         credit = assign(method, graph)
         update(learner, graph, credit, UpdateConfig(minibatches=2), loss, temperature=1.0, seed=iteration)

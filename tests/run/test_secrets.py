@@ -29,7 +29,7 @@ RECIPE = {
     "limits": {"turns": 2, "turn_tokens": 4},
     "batch": {"tasks": 2, "copies": 2},
     "credit": {"name": "grpo"},
-    "log": {"tensorboard": True},
+    "log": {"to": ["tensorboard"]},
 }
 
 

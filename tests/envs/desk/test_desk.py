@@ -10,12 +10,13 @@ from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import panel_tasks, prompt_of, tasks_of
 from agentrl.envs import desk_user
+from agentrl.envs._rows import PARTS
 from agentrl.envs.desk import Config, benchmark, expert, kind, make, situation, tasks
 from agentrl.envs.desk.booking_cases import allowed
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, TELL, say
 from agentrl.envs.desk.customer import GOODBYE, STOP, Mood, holds, reply
 from agentrl.envs.desk.environment import case_of
-from agentrl.envs.desk.people import FIRST, LAST, PARTS, part_of
+from agentrl.envs.desk.people import FIRST, LAST, part_of
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 from agentrl.types import AgentReply, Status

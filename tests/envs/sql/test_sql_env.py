@@ -11,11 +11,12 @@ from agentrl.chat import build_word_tokenizer
 from agentrl.cli import main
 from agentrl.config import resolve
 from agentrl.env import panel_tasks, prompt_of, tasks_of
+from agentrl.envs._rows import PARTS
 from agentrl.envs.sql import EXPERTS, Config, benchmark, entities, expert, gold, kind, make, situation, tasks
 from agentrl.envs.sql.database import plain_sql, problem_of
 from agentrl.envs.sql.queries import KINDS, LEVELS, candidates, kinds_of, near_misses
 from agentrl.envs.sql.questions import values_in, write_problem
-from agentrl.envs.sql.themes import ENTITIES, PARTS, THEMES, VALUES, entities_of
+from agentrl.envs.sql.themes import ENTITIES, THEMES, VALUES, entities_of
 from agentrl.gym import check_env
 from agentrl.tool import action as tool_action
 from agentrl.types import Status
