@@ -279,6 +279,7 @@ def tests(setting: Setting) -> Measured:
     files = [str(path.relative_to(ROOT)) for path in marked()]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-rA", "-p", "no:cacheprovider", *files]
     done = finished(command, setting.limit_s - GRACE_S - 3)
+    print(done.text, flush=True)
     words = ("PASSED", "FAILED", "ERROR", "SKIPPED")
     yield "lines", [line[:300] for line in done.text.splitlines() if line.startswith(words)]
     if done.code:
