@@ -108,14 +108,14 @@ trl: install .venv-trl/installed
 	@.venv-trl/bin/python -m pip install -qq --disable-pip-version-check -r requirements-trl.txt
 	@touch $@
 
-# On a machine with an NVIDIA GPU, in ten minutes: the tests marked gpu, and what only a GPU can measure, in gpu.json.
+# On a machine with an NVIDIA GPU, in nine and a half minutes: what only a GPU can answer, in $OUT/gpu.json (gpu/gpu.json).
 # GPU_PYTHON=python3 uses an environment that is there, with torch, transformers, accelerate and peft. Without a network:
 # `make gpu-wheels` here, copy the checkout with its folder .gpu-wheels, and `make gpu GPU_PYTHON=python3` there.
 GPU_PYTHON ?= $(BIN)/python
 gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),install)
 	@$(if $(wildcard .gpu-wheels/*.whl),$(GPU_PYTHON) -m pip install -qq --disable-pip-version-check --upgrade --no-deps \
 	  --no-index --find-links .gpu-wheels --target .gpu-wheels/installed -r requirements-gpu.txt)
-	@PYTHONPATH=.:.gpu-wheels/installed $(GPU_PYTHON) benchmarks/gpu.py
+	@PYTHONPATH=.gpu-wheels/installed $(GPU_PYTHON) -m benchmarks.gpu_run $(GPU_OPTIONS)
 
 # Wheels for a machine without a network, for its version of Python.
 GPU_VERSION ?= 3.12

@@ -1,8 +1,8 @@
 """`agentrl doctor [RECIPE [section.key=value ...]] [--json]`: what is installed; what a recipe lacks here.
 
-With a recipe it tries the data, the model, the device, the endpoints and the packages that the recipe names. It trains
-nothing and downloads nothing. It prints one line per thing that it finds. If things are missing, it prints one sentence
-per missing thing and returns exit code 2.
+On a GPU it compiles the attention kernel and runs it once. With a recipe it tries the data, the model, the device, the
+endpoints and the packages that the recipe names. It trains nothing and downloads nothing. It prints one line per thing
+that it finds. If things are missing, it prints one sentence per missing thing and returns exit code 2.
 """
 
 import json
@@ -39,6 +39,7 @@ def main(words: Sequence[str]) -> int:
         print(f"{name:20} {value}")
     print(f"{'cores':20} {machine['cores']}")
     print(f"{'accelerator':20} {machine['accelerator']}")
+    print(f"{'attention':20} {machine['attention']}")
     for extra, there in machine["extras"].items():
         state = "there" if there else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
         print(f"extra {extra:14} {state}")
@@ -69,14 +70,20 @@ def try_recipe(recipe: str, overrides: Sequence[str], *, as_json: bool) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """Versions of packages, number of cores, accelerator, and whether each extra is installed."""
+    """Versions of packages, cores, accelerator, does the kernel of attention run, and is each extra installed?"""
     import torch
 
-    cuda = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: models run on the CPU"
+    cuda, attention = "none: models run on the CPU", "over trees: nothing is compiled for the CPU"
+    if torch.cuda.is_available():
+        from agentrl.model import kernel_failure
+
+        cuda = torch.cuda.get_device_name(0)
+        attention = kernel_failure(torch.device("cuda")) or "over trees: the kernel ran forward and backward"
     return {
         "versions": versions(),
         "cores": os.cpu_count(),
         "accelerator": cuda,
+        "attention": attention,
         "extras": {extra: all(map(installed, packages)) for extra, packages in extras().items()},
     }
 

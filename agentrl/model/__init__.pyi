@@ -45,6 +45,10 @@ from .sections import (
     ModelConfig as ModelConfig,
     NewModel as NewModel,
 )
+from .tree_attention import (
+    KernelError as KernelError,
+    kernel_failure as kernel_failure,
+)
 from .weights import (
     Mark as Mark,
     WeightFolder as WeightFolder,

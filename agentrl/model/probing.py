@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from agentrl.model.forward import Network
 from agentrl.model.layout import Layout
 from agentrl.model.packing import Batch, Sharing
-from agentrl.model.tree_attention import attending_by
+from agentrl.model.tree_attention import LEAST_WIDTH, KernelError, attending_by
 
 TOLERANCE = 1e-3  # relative difference; in float32 or wider types, a larger difference is not rounding
 NOISE_FACTOR = 4.0  # allowed difference in half precision, as a multiple of the noise (see `_probe_noise`)
@@ -37,10 +37,12 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
     Args:
         model: a transformers causal language model, or a peft model around one.
         sharing: how the trainer shall call the model. None: on a packed trie if this function finds that the model
-            can run on it. "tree": on a packed trie, without a test. "paths": on separate paths.
+            can run on it. "tree": on a packed trie, without a test. "paths": on separate paths, without a test.
 
     Raises:
-        ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning.
+        ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning,
+            or its heads are too narrow for the kernel on CUDA.
+        KernelError: the kernel on CUDA fails. This is a ValueError too.
     """
     outer: Any = model
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
@@ -51,11 +53,12 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
     try:
         with torch.no_grad():
             _check_head(Network(model=inner, sharing="paths"))
-            reason = "" if sharing == "tree" else _why_paths(inner)
+            if sharing is None:
+                reason = _why_paths(inner)
+            else:
+                reason = "asked for" if sharing == "paths" else ""
     finally:
         inner.train(training)
-    if sharing == "paths" and not reason:
-        reason = "asked for"
     return Network(model=inner, sharing="paths" if reason else "tree", reason=reason)
 
 
@@ -72,14 +75,30 @@ def _why_paths(model: Any) -> str:
         return f"{config.model_type} carries a state from token to token"
     if not getattr(model, "_supports_attention_backend", False):
         return f"{config.model_type} does not call transformers' attention interface"
-    if model.dtype in WIDE:
+    width = _too_narrow(model)
+    if model.dtype in WIDE and not width:
         return _probe_structure(model)
     try:
         small = _shallow_copy(model)
     except Exception as error:  # noqa: BLE001  the constructor of an architecture may raise anything
         why = " ".join(str(error).split())[:200] or type(error).__name__
         return f"{config.model_type} cannot be made in float32 with {PROBED_LAYERS} layers, to be probed ({why})"
-    return _probe_structure(small) or _probe_noise(model)
+    why = _probe_structure(small)
+    if width and not why:
+        raise ValueError(
+            f"the heads of {config.model_type} have width {width}, and attention over a tree on CUDA needs at least "
+            f"{LEAST_WIDTH}: make the model with fewer heads or a larger hidden size, or set model.device=cpu"
+        )
+    return why or _probe_noise(model)
+
+
+def _too_narrow(model: Any) -> int:
+    """The width of the model's heads if it is on CUDA and its heads are too narrow for the kernel there; else 0."""
+    if Network(model=model, sharing="tree").device.type != "cuda":
+        return 0
+    config = model.config.get_text_config()
+    width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    return width if width < LEAST_WIDTH else 0
 
 
 def _shallow_copy(model: Any) -> Any:
@@ -108,6 +127,8 @@ def _probe_structure(model: Any) -> str:
     probe, kind = _Probe(model, np.arange(1, 9)), model.config.model_type
     try:
         worst = probe.apart(probe.packed(), probe.plain())
+    except KernelError:
+        raise
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return f"{kind}: {error}"
     return "" if worst < TOLERANCE else f"{kind} gives other hidden states over a tree (by {worst:.1e})"
@@ -125,6 +146,8 @@ def _probe_noise(model: Any) -> str:
     plain = probe.plain()
     try:
         worst = probe.apart(probe.packed(), plain)
+    except KernelError:
+        raise
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return f"{model.config.model_type}: {error}"
     noise = max(probe.apart(probe.plain(other_attention=True), plain), torch.finfo(model.dtype).eps)

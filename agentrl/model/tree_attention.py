@@ -6,8 +6,9 @@ FlexAttention under a block mask. The CPU computes it by at most two calls of th
 run is a longest possible piece without a branch. The other layers work on the packed tokens, without padding.
 """
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.utils.checkpoint import _StopRecomputationError
 from transformers import AttentionInterface
 
 from agentrl.model.layout import Layout
@@ -22,6 +24,21 @@ from agentrl.model.layout import Layout
 NAME = "agentrl_tree"
 BLOCK = 128  # tokens per FlexAttention block
 VARIANTS = 64  # largest number of compiled variants of the kernel per process
+LEAST_WIDTH = 16  # smallest width of a head that FlexAttention's kernels for CUDA compute
+
+# What may leave the kernel unchanged: no memory, and the signal by which checkpointing ends a recomputation early.
+_NOT_ITS_FAILURE = (torch.OutOfMemoryError, _StopRecomputationError)
+
+
+class KernelError(ValueError):
+    """The kernel for CUDA could not be compiled or run. The run must not go on with separate paths, which are slow."""
+
+    def __init__(self, error: Exception) -> None:
+        why = " ".join(str(error).split())[:300]
+        super().__init__(
+            f"FlexAttention failed on the GPU ({type(error).__name__}: {why}): install a C compiler (gcc) and the "
+            "version of triton that torch asks for, and try the kernel with agentrl doctor; or set model.device=cpu"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,6 +117,7 @@ def tree_attention(
     Raises:
         ValueError: the model uses a feature that attention over a trie does not support. `agentrl.model.network` calls
             such a model on a small tree, gets this error, and then gives the model every path as a separate sequence.
+        KernelError: the kernel for CUDA failed.
     """
     extra = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if options.get(name)]
     if extra or tree_plan is None or dropout:
@@ -113,7 +131,12 @@ def tree_attention(
         )
     if tree_plan.block_mask is not None:
         grouped = query.shape[1] != key.shape[1]
-        out = _flex()(query, key, value, block_mask=tree_plan.block_mask, scale=scaling, enable_gqa=grouped)
+        try:
+            out = _flex()(query, key, value, block_mask=tree_plan.block_mask, scale=scaling, enable_gqa=grouped)
+        except _NOT_ITS_FAILURE:
+            raise
+        except Exception as error:
+            raise KernelError(error) from error
         return out.transpose(1, 2), None
     out = _RunAttention.apply(query, key, value, tree_plan, scaling)  # type: ignore[no-untyped-call]
     return out.transpose(1, 2), None
@@ -216,9 +239,44 @@ def _flex() -> Callable[..., Tensor]:
 AttentionInterface.register(NAME, tree_attention)
 
 
-def attending_over_trees(model: nn.Module) -> AbstractContextManager[None]:
-    """Inside this `with` block a transformers model uses `tree_attention`; afterwards it attends as before."""
-    return attending_by(NAME, model)
+@contextmanager
+def attending_over_trees(model: nn.Module) -> Iterator[None]:
+    """Inside this `with` block a transformers model uses `tree_attention`; afterwards it attends as before.
+
+    Raises:
+        KernelError: the kernel's backward pass could not be compiled, which torch does in the first backward pass.
+    """
+    with attending_by(NAME, model):
+        try:
+            yield
+        except Exception as error:
+            if _of_compilation(error):
+                raise KernelError(error) from error
+            raise
+
+
+def _of_compilation(error: Exception) -> bool:
+    dynamo: Any = sys.modules.get("torch._dynamo.exc")  # it is loaded when a kernel is compiled
+    return dynamo is not None and isinstance(error, dynamo.TorchDynamoException)
+
+
+def kernel_failure(device: torch.device) -> str:
+    """Why attention over a tree fails on this device, from one forward and backward pass; empty if it works.
+
+    On CUDA the kernel is compiled for this, which can take a minute.
+    """
+    size, model = 2 * BLOCK, nn.Identity()
+    place = np.arange(size)
+    layout = Layout(source=place, position=place, predictor=place - 1, subtree_end=np.full(size, size))
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    query, key, value = (torch.ones(1, 2, size, 64, device=device, dtype=dtype, requires_grad=True) for _ in "qkv")
+    try:
+        with attending_over_trees(model):
+            out, _ = tree_attention(model, query, key, value, None, tree_plan=make_plan(layout, device))
+            out.sum().backward()  # type: ignore[no-untyped-call]
+    except KernelError as error:
+        return str(error)
+    return ""
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Nothing is trained, no model is downloaded, and no file is left behind. Rows of the hub (`hub:`) are downloaded. An
 endpoint may take 3 s to accept a connection, and a running vLLM server 5 s to answer. An environment may take 30 s to
-be made and to begin one task.
+be made and to begin one task. On a GPU the attention kernel is compiled and run once.
 """
 
 import json
@@ -198,7 +198,19 @@ def _device(settings: Settings, needs: str) -> Iterator[TrialResult]:
         except ValueError as error:  # for example, the learner has more processes than there are GPUs
             yield TrialResult("device", "missing", str(error))
             return
+        yield from _kernel(settings)
         yield from _speed(settings)
+
+
+def _kernel(settings: Settings) -> Iterator[TrialResult]:
+    """Does attention over trees run on the GPU? The kernel is compiled for this."""
+    from agentrl.model import kernel_failure
+
+    devices = {device_named(plan.model.device) for plan in settings.policies.values()}
+    for device in sorted((one for one in devices if one.type == "cuda"), key=str):
+        failure = kernel_failure(device)
+        text = failure or f"attention over trees on {device}: the kernel ran forward and backward"
+        yield TrialResult("device", "missing" if failure else "found", text)
 
 
 def _speed(settings: Settings) -> Iterator[TrialResult]:

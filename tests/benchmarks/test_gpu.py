@@ -1,65 +1,133 @@
-"""The measurements of `make gpu`, at toy sizes on the CPU: they run, and what they compare is comparable."""
+"""The run of `make gpu`, at toy sizes on the CPU: its parts measure, and a part that fails costs only itself."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from packaging.version import Version
 
-from benchmarks import gpu
+from benchmarks import gpu_parts, gpu_processes, gpu_run
 
 ROOT = Path(__file__).parents[2]
-CPU = torch.device("cpu")
 
 
-@pytest.mark.slow
-def test_a_machine_without_a_gpu_is_told_so(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--out", str(tmp_path / "gpu.json")],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin"},
-    )
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == "make gpu: torch finds no CUDA device here; run it on a machine with an NVIDIA GPU\n"
-    assert not (tmp_path / "gpu.json").exists()
+def setting(folder: Path, limit_s: float = 100.0) -> gpu_parts.Setting:
+    return gpu_parts.Setting(device="cpu", tiny=True, limit_s=limit_s, out=folder)
 
 
-def test_the_tree_is_a_prompt_with_its_answers():
-    layout = gpu.tree(3, 2, 2)
-    assert layout.position.tolist() == [0, 1, 2, 3, 4, 3, 4]
-    assert layout.predictor.tolist() == [-1, 0, 1, 2, 3, 2, 5]
-    assert layout.subtree_end.tolist() == [7, 7, 7, 5, 5, 7, 7]
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_machine_without_a_gpu_is_told_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gpu_run", "--out", str(tmp_path / "gpu")])
+    assert gpu_run.main() == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"{gpu_run.NO_GPU}\n")
+    assert not (tmp_path / "gpu").exists()
 
 
-@pytest.mark.slow
-def test_every_part_runs_at_toy_size():
-    attention = gpu.attention(CPU, root=64, branches=3, length=32)
-    assert attention["packed_tokens"] == 160 and attention["ratio"] > 0
-    updated = gpu.updating(CPU, width=128, layers=2, tokens=512)
-    assert 0 < updated["share_of_bound"] < 1 and updated["tokens_per_s"] > 0
-    rolled = gpu.rollout(CPU, trajectories=4)
-    assert rolled["engine_tokens_per_s"] > 0 and rolled["ratio"] > 0
-    forecast = gpu.forecast(CPU, width=128, layers=2, tokens=512)
-    assert 0 < forecast["checkpointing"]["forecast_gib"] < forecast["plain"]["forecast_gib"]
-
-
-def test_a_part_that_fails_is_named_and_the_next_goes_on(monkeypatch, capsys):
-    def broken(device: torch.device) -> dict[str, float]:
+def test_what_a_part_has_measured_is_kept_when_it_fails(tmp_path, capsys):
+    def broken():
+        yield "first", 1.0
         raise RuntimeError("no kernel\nfor this device")
 
-    monkeypatch.setitem(gpu.MEASURE, "update", broken)
-    monkeypatch.setitem(gpu.MEASURE, "rollout", lambda device: {"ratio": 2.0})
-    result = gpu.run(CPU, ["update", "rollout"], 1.0)
-    assert result["update"]["failed"] == "RuntimeError: no kernel for this device"
-    assert result["rollout"]["ratio"] == 2.0
-    assert json.loads(capsys.readouterr().out.splitlines()[1].partition(" ")[2])["ratio"] == 2.0
-    late = gpu.run(CPU, ["rollout"], 0.0)
-    assert late["rollout"]["failed"] == "no time was left of 0 minutes"
+    with pytest.raises(RuntimeError, match="no kernel"):
+        gpu_run.measure("smoke", broken, tmp_path)
+    told = json.loads((tmp_path / "smoke.json").read_text())
+    assert told == {"first": 1.0, "failed": "RuntimeError: no kernel for this device"}
+    assert gpu_run.failures({"smoke": told, "decode": {"graph": {"failed": "no"}}}) == ["smoke", "decode.graph"]
+
+
+def test_a_part_that_ends_or_hangs_is_named_and_the_next_goes_on(tmp_path, capsys, monkeypatch):
+    started = []
+
+    def child(words, **options):
+        started.append(words[words.index("--child") + 1])
+        script = {
+            "smoke": "echo Segmentation fault; exit 139",
+            "equal": f"echo '{{\"a\": 1}}' > {tmp_path}/equal.json; sleep 60",
+            "update": f"echo '{{\"s\": 2}}' > {tmp_path}/update.json",
+        }[started[-1]]
+        return popen(["bash", "-c", script], **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(gpu_run.subprocess, "Popen", child)
+    monkeypatch.setattr(gpu_run, "LEAST_S", 0.1)
+    monkeypatch.setitem(gpu_run.LIMITS, "equal", 2)
+    given = gpu_run.options(["--out", str(tmp_path), *(w for p in ("smoke", "equal", "update") for w in ("--part", p))])
+    gpu_run.run(given, time.monotonic())
+    result = json.loads((tmp_path / "gpu.json").read_text())
+    assert result["smoke"]["failed"] == "ended with exit code 139: Segmentation fault\n"
+    assert result["equal"]["a"] == 1 and result["equal"]["failed"].startswith("ended after 2 s")
+    assert result["update"]["s"] == 2 and "failed" not in result["update"]
+    assert "===== equal" in (tmp_path / "log.txt").read_text() and not list(tmp_path.glob("equal.json"))
+    assert gpu_run.run(given, time.monotonic() - 600)["equal"]["failed"] == "no time was left of 8.5 minutes"
+
+
+def test_nothing_that_a_process_has_started_outlives_its_end(tmp_path):
+    told = tmp_path / "pid"
+    code = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        f"open({str(told)!r}, 'w').write(str(p.pid))\n"
+        "time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not (told.exists() and told.read_text()):
+        time.sleep(0.01)
+    gpu_processes.end(process)
+    below = int(told.read_text())
+    assert not psutil.pid_exists(below) or psutil.Process(below).status() == psutil.STATUS_ZOMBIE
+
+
+def test_an_interrupted_process_may_stop_by_itself():
+    script = "trap 'echo stopped; exit' INT; while :; do sleep 0.05; done"
+    done = gpu_processes.finished(["bash", "-c", script], 1.0)
+    assert (done.code, done.text, done.in_time) == (0, "stopped\n", False)
+
+
+def test_modules_are_found_from_any_folder_and_bytecode_is_kept(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}.gpu-wheels/installed")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    found = gpu_processes.environment()
+    assert found["PYTHONPATH"] == os.pathsep.join([str(ROOT), os.path.abspath(".gpu-wheels/installed")])
+    assert "PYTHONDONTWRITEBYTECODE" not in found
+
+
+def test_the_parts_that_need_no_process_measure_at_toy_size(tmp_path):
+    updated = dict(gpu_parts.updating(setting(tmp_path)))
+    assert updated["head_chunk"]["tokens_per_s"] > 0 and updated["head_chunk_x16"]["tokens_per_s"] > 0
+    assert updated["optimiser_step_s"] > 0 and 0 < updated["forecast_gib"] < 0.1
+    decoded = dict(gpu_parts.decode(setting(tmp_path)))
+    assert decoded["tokens_per_s"] > 0 and decoded["floor_ms"] < decoded["forward_ms"]
+    assert decoded["static_cache"]["eager_ms"] > 0 and decoded["generate"]["tokens_per_s_with_prefill"] > 0
+    assert gpu_run.failures({"update": updated, "decode": decoded}) == []
+
+
+def test_tree_and_paths_are_equal_in_float32(tmp_path):
+    found = dict(gpu_parts.equal(setting(tmp_path)))
+    assert found["float32_tree"]["logprob_max"] == 0
+    assert found["float32_paths"]["logprob_max"] < 1e-5 and found["float32_paths"]["gradient_relative"] < 1e-5
+    assert found["bfloat16_tree"]["gradient_cosine"] > 0.99
+
+
+@pytest.mark.slow
+def test_every_part_runs_at_toy_size(tmp_path):
+    words = ["--device", "cpu", "--tiny", "--minutes", "30", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.gpu_run", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout[-3000:]
+    result = json.loads((tmp_path / "gpu.json").read_text())
+    assert list(result) == list(gpu_run.LIMITS) == list(gpu_parts.PARTS) and gpu_run.failures(result) == []
+    assert result["smoke"]["sharing_float32"][0] == result["smoke"]["sharing_bfloat16"][0] == "tree"
+    assert all(result["learn"][dtype]["iterations"] == 1 for dtype in ("float32", "bfloat16"))
+    assert any("mismatch" in name for name in result["learn"]["float32"]["rows"][0])
 
 
 def test_the_wheels_complete_a_machine_that_has_torch_and_transformers():
@@ -68,12 +136,12 @@ def test_the_wheels_complete_a_machine_that_has_torch_and_transformers():
     pinned = dict(line.split("==") for line in lines)  # every line is a pin
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     for requirement in needed:
-        name, _, least = requirement.partition(">=")
+        name, _, least = requirement.replace("_", "-").partition(">=")
         assert name in there or Version(pinned[name]) >= Version(least)
     assert {"pytest", "pytest-timeout"} <= pinned.keys()
 
 
-def test_the_files_with_tests_for_a_gpu_are_found(monkeypatch, tmp_path):
-    found = [path.relative_to(ROOT / "tests").as_posix() for path in gpu.marked()]
+def test_the_files_with_tests_for_a_gpu_are_found():
+    found = [path.relative_to(ROOT / "tests").as_posix() for path in gpu_parts.marked()]
     assert "model/test_tree_attention.py" in found and "engines/test_engine_laws.py" in found
     assert "tests/" not in "".join(found) and len(found) < 10

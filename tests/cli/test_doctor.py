@@ -172,3 +172,24 @@ def test_python_and_urls_together_are_refused_in_a_whole_sentence(tmp_path, caps
     assert (
         "no vLLM server answers" in doctor(tmp_path, capsys, recipe(ALFWORLD), *VLLM, *words, "engine.python=''")[2][0]
     )
+
+
+def test_the_attention_kernel_of_a_gpu_is_tried(tmp_path, capsys, monkeypatch):
+    """A stand-in for CUDA and for the trial of the kernel."""
+    import torch
+
+    from agentrl import model
+
+    assert main(["doctor"]) == 0 and "nothing is compiled for the CPU" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a GPU")
+    monkeypatch.setattr(model, "kernel_failure", lambda device: "", raising=False)
+    assert main(["doctor"]) == 0 and "the kernel ran forward and backward" in capsys.readouterr().out
+    code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), "model.device=cuda")
+    assert code == 0 and "attention over trees on cuda: the kernel ran forward and backward" in out
+    monkeypatch.setattr(model, "kernel_failure", lambda device: f"no C compiler on {device}")
+    assert main(["doctor"]) == 0 and "no C compiler on cuda" in capsys.readouterr().out
+    code, _, err = doctor(tmp_path, capsys, recipe(ALFWORLD), "model.device=cuda")
+    assert code == 2 and err == ["agentrl: device: no C compiler on cuda"]
+    code, out, _ = doctor(tmp_path, capsys, recipe(ALFWORLD), "model.device=cpu")
+    assert code == 0 and "attention over trees" not in out

@@ -41,7 +41,7 @@ KEYS: dict[str, tuple[list[str], set[str]]] = {
     "envs": ([], {"name", "about"}),
     "envs NAME": (["sokoban"], {"name", "about", "options", "commands"}),
     "recipes": ([], {"name", "path", "about", "needs", "takes"}),
-    "doctor": ([], {"versions", "accelerator", "cores", "extras"}),
+    "doctor": ([], {"versions", "accelerator", "attention", "cores", "extras"}),
     "doctor RECIPE": (["RECIPE"], {"part", "state", "text"}),
     "report": (["RUN"], {"schema_version", "about"}),
     "view --samples": (["RUN", "--samples"], {"of", "episodes", "at_k", "costs"}),
