@@ -123,7 +123,8 @@ def listen_to_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)])
+@pytest.mark.slow  # tests/cli/test_stop.py has ordinary tests of Ctrl-C
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_and_sigterm_leave_a_run_that_goes_on(recipe, whole, number, code):
     folder = recipe.parent / "runs"
     command = [sys.executable, "-m", "agentrl", "train", str(recipe), "run.name=cut", f"run.folder={folder}"]
