@@ -1,7 +1,11 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
+from agentrl.chat.arguments import set_template
+from agentrl.chat.notes import rewritten, template_report
+from agentrl.chat.rendering import date_of, with_calls_as_text
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
-from agentrl.chat.template import Chat, template_report
+from agentrl.chat.template import Chat
+from agentrl.chat.thoughts import answer_start, opened_thought, without_thoughts
 from agentrl.chat.trie import Trie, Tries
 from agentrl.chat.word_tokenizer import CHAT_TEMPLATE, ENTITY, build_word_tokenizer, kept_together
 
@@ -12,10 +16,17 @@ __all__ = [
     "Tagged",
     "Trie",
     "Tries",
+    "answer_start",
     "build_word_tokenizer",
+    "date_of",
     "first_tagged",
     "kept_together",
+    "opened_thought",
+    "rewritten",
+    "set_template",
     "shorten",
     "tagged",
     "template_report",
+    "with_calls_as_text",
+    "without_thoughts",
 ]

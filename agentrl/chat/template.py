@@ -1,29 +1,20 @@
 """Encodes chats by a chat template: a whole prompt, or the tokens by which a prompt continues a path of tokens."""
 
-import json
-import re
+import datetime
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from agentrl.chat.encoding import PieceEncoder
+from agentrl.chat.masked import Masked, added_texts, any_of, special_texts
+from agentrl.chat.rendering import ChatMessage, Rendering, call_as_data, with_calls_as_text
+from agentrl.chat.thoughts import has_thought, opened_thought
+from agentrl.chat.turns import PROBE_TOOL, SAID, TemplateReader, Turns, between, call_id, called, said
 from agentrl.types import Message
 
-PROBE = [Message("user", "u"), Message("assistant", "a")]
-PROBE_TOOL: Mapping[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "probe_the_template",
-        "description": "p",
-        "parameters": {
-            "type": "object",
-            "properties": {"x": {"type": "string", "description": "x"}},
-            "required": ["x"],
-        },
-    },
-}
-
+Schemas = Sequence[Mapping[str, Any]]
 
 # Messages with more than CACHED_CHARS characters (web pages, files) are seldom repeated, so their ids are not cached.
 # 4096 messages of 1000 characters take about 20 MB. Admissible actions are short, and an environment may list thousands
@@ -35,144 +26,310 @@ CACHED_ANSWERS, CACHED_ANSWER_CHARS = 32768, 200
 class Chat:
     """Encodes messages by a tokenizer's chat template: a whole prompt, or the tokens after an assistant turn's end.
 
-    Only the template writes special tokens. If a message or an answer contains the text of a special token (such as a
-    web page with the text `<|im_end|>`), this text becomes ordinary tokens, so that no environment can end or forge a
-    turn.
+    Only the template writes added words of the tokenizer, such as `<|im_end|>`. If a message contains the text of a
+    special token, or of an added word that the template itself writes around messages, this text becomes ordinary
+    tokens, so that no environment can end or forge a turn. In the assistant's own texts, the words that the template
+    writes within its turns (thoughts, calls) stay tokens.
+
+    A tokenizer may have one template for chats with tools and one for other chats. The prompt, the tools and the
+    results of the tools are then written by the same one.
+
+    Args:
+        tokenizer: the transformers tokenizer.
+        now: the time that templates write which ask for it; None for the time of this call. It does not change.
 
     Attributes:
         tokenizer: the transformers tokenizer.
-        end_id: id of the token that ends an assistant turn. A sampled answer ends with this token, with a stop string,
-            or at a token limit.
-        has_tool_role: does the template render messages of the role `tool`, and append them to earlier turns?
+        end_id: id of the token that ends an assistant turn.
+        end_ids: ids of all tokens that end an answer. A sampled answer ends with one of them, with a stop string, or at
+            a token limit.
+        has_tool_role: does the template write messages of the role `tool` behind a turn of the assistant?
+        thought: the text of the thought that every prompt opens, such as "<think>\\n"; empty if prompts open none. An
+            answer then begins inside a thought.
+        now: the time that templates write.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, now: datetime.datetime | None = None) -> None:
         """Raises ValueError if the template or the end token is missing, or if the template does not use the token."""
-        if not getattr(tokenizer, "chat_template", None):
-            raise ValueError(
-                "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template"
-            )
+        self._rendering = Rendering(tokenizer, now)
         if tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no end token (eos_token): set one that closes assistant turns")
-        self.tokenizer = tokenizer
-        self.end_id = int(tokenizer.eos_token_id)
-        self.end_text = str(tokenizer.eos_token)
-        self._special = _any_of(special_texts(tokenizer))
-        closed = self.render(PROBE, reply=False)
-        if self.end_text not in closed:
-            raise ValueError(
-                f"the chat template does not close assistant turns with {self.end_text!r}: set the "
-                "tokenizer's eos_token to the token that does"
-            )
-        self._closed, self._after_end = closed, closed[closed.rindex(self.end_text) + len(self.end_text) :]
-        self.has_tool_role = self._renders_tool_role()
+        self.tokenizer, self.now = tokenizer, self._rendering.now
+        texts = added_texts(tokenizer)
+        plain = self._read(texts, for_tools=False)
+        self._turns = {False: plain, True: self._read(texts, True) if self._rendering.two_templates else plain}
+        ends = dict.fromkeys(end for turns in (plain, self._turns[True]) for end in turns.ends)
+        self.end_text = plain.end or str(tokenizer.eos_token)
+        self.end_id = self._id(self.end_text)
+        self.end_ids = frozenset({self.end_id, int(tokenizer.eos_token_id), *map(self._id, ends)})
+        self.has_tool_role = self._turns[True].has_tool_role
+        thought = opened_thought(plain.opening)
+        self.thought = "" if thought is None else plain.opening[plain.opening.lower().rindex(thought.opening.lower()) :]
+        written = plain.written | self._turns[True].written
+        within = plain.within | self._turns[True].within
+        special = frozenset(special_texts(tokenizer))
+        self._in_content, self._in_answers = any_of(special | written), any_of(special | (written - within))
+        chat = [Message("user", "a b"), Message("assistant", "a b"), Message("user", "a b")]
+        cut = any_of(texts).split(self.render(chat, reply=True))  # every second piece is an added word
+        joints = [(plain.before, f"{plain.lead}yes"), *zip(cut[1::2], cut[2::2], strict=True)]
+        self._pieces = PieceEncoder(tokenizer, joints)
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
-    def render(self, messages: Sequence[Message], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The template's text of messages and of the schemas `tools`; `reply` adds the opening of an assistant turn."""
-        chat = [{"role": m.role, "content": m.content, **({"name": m.name} if m.name else {})} for m in messages]
+    def _read(self, texts: Sequence[str], for_tools: bool) -> Turns:
+        return TemplateReader(self._rendering, any_of(texts), str(self.tokenizer.eos_token), for_tools).read()
+
+    def _id(self, text: str) -> int:
+        return int(self.tokenizer.convert_tokens_to_ids(text))
+
+    @property
+    def turns(self) -> Turns:
+        """The turns of the template for chats with tools; most tokenizers have one template."""
+        return self._turns[True]
+
+    @property
+    def reads_clock(self) -> bool:
+        """Does the template write the time?"""
+        return self._rendering.reads_clock
+
+    def render(
+        self, messages: Sequence[Message], *, reply: bool, tools: Schemas = (), for_tools: bool | None = None
+    ) -> str:
+        """The template's text of messages and of the schemas `tools`; `reply` adds the opening of an assistant turn.
+
+        Messages that the template refuses or leaves out are written as it can: a system message becomes the beginning
+        of the first user message, results of tools become user messages, neighbours of one role become one message.
+
+        Args:
+            messages, reply, tools: see above.
+            for_tools: use the template for chats with tools; None: if there are schemas.
+
+        Raises:
+            ValueError: the template cannot write the messages.
+        """
+        for_tools = bool(tools) if for_tools is None else for_tools
+        turns = self._turns[for_tools]
+        wanted = results_as_users(messages, turns)
+        if not turns.has_system_role:
+            wanted = without_system(wanted)
         try:
-            text: str = self.tokenizer.apply_chat_template(
-                chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=reply
-            )
-        except Exception as error:  # a template is a program of the model's authors, which may raise anything
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            raise ValueError(
-                f"the chat template cannot write the messages ({why}): use a template that transformers renders"
-            ) from error
-        return text
+            return self._rendering.text(self._data(wanted, turns), reply=reply, tools=tools, for_tools=for_tools)
+        except ValueError:
+            joined = alternating(wanted)
+            if joined == wanted:
+                raise
+        return self._rendering.text(self._data(joined, turns), reply=reply, tools=tools, for_tools=for_tools)
+
+    def _data(self, messages: Sequence[Message], turns: Turns) -> list[ChatMessage]:
+        """Messages as transformers takes them; calls become text if the template takes no calls."""
+        found: list[ChatMessage] = []
+        answered = 0  # results since the last message of the assistant
+        ids: tuple[str, ...] = ()
+        for message in messages:
+            data: dict[str, Any] = {"role": message.role, "content": message.content}
+            if message.calls and turns.calls is None:
+                data["content"] = with_calls_as_text(message).content
+            elif message.calls and turns.calls is not None:
+                data["tool_calls"] = [call_as_data(call, turns.calls.text_arguments) for call in message.calls]
+            if message.name:
+                data["name"] = message.name
+            if message.role == "assistant":
+                answered, ids = 0, tuple(call.id for call in message.calls)
+            elif message.role == "tool":
+                data["tool_call_id"] = ids[answered] if answered < len(ids) else call_id(answered)
+                answered += 1
+            found.append(data)
+        return found
 
     def teaches(self, marks: Sequence[str]) -> bool:
         """Does the template describe tools, and a format of calls that contains all `marks`? False without marks."""
         if not marks:
             return False
         try:
-            text = self.render(PROBE[:1], reply=True, tools=[PROBE_TOOL])
+            text = self.render([Message("user", "u")], reply=True, tools=[PROBE_TOOL])
         except Exception:  # noqa: BLE001  a template may raise anything at what it does not support
             return False
         return all(mark in text for mark in (PROBE_TOOL["function"]["name"], *marks))
 
-    def _renders_tool_role(self) -> bool:
-        """Does the template render a message of the role `tool`, and append it to earlier turns?"""
-        try:
-            text = self.render([*PROBE, Message("tool", "what it said", "probe")], reply=True)
-        except Exception:  # noqa: BLE001  see `teaches`
-            return False
-        return text.startswith(self._closed) and "what it said" in text[len(self._closed) :]
-
     def encode(self, text: str) -> np.ndarray:
         """[T] int64 ids of a text that the template wrote; each special token becomes one id, and no id is added."""
-        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int64)
+        return self._pieces.whole(text)
 
     def encode_plain(self, text: str) -> np.ndarray:
-        """[T] int64 ids of a text; if it contains the text of a special token, this text becomes ordinary tokens."""
-        pieces = self._special.split(text)  # every second piece is the text of a special token
+        """[T] int64 ids of a text inside a message; the text of a special token in it becomes ordinary tokens."""
+        return self._encode_pieces(self._in_content.split(text), "")
+
+    def _encode_pieces(self, pieces: Sequence[str], beginning: str | None) -> np.ndarray:
+        """[T] int64 ids of pieces, alternately text and the text of an added word that becomes ordinary tokens.
+
+        Args:
+            pieces: the pieces.
+            beginning: the text before the first piece; empty for some ordinary text; None at the beginning of a chat.
+        """
+        first = self._pieces.whole(pieces[0]) if beginning is None else self._pieces.piece(pieces[0], beginning)
         if len(pieces) == 1:
-            return self.encode(text)
-        return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
+            return first
+        rest = (self._pieces.spelled(p) if i % 2 else self._pieces.piece(p) for i, p in enumerate(pieces[1:], 1))
+        return np.concatenate([first, *rest])
 
-    def _spell(self, special: str) -> np.ndarray:
-        """[T] int64 ids of ordinary tokens that spell the text of a special token."""
-        ids = self.tokenizer.encode(special, add_special_tokens=False, split_special_tokens=True)
-        return np.asarray(ids, np.int64)
-
-    def start(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> np.ndarray:
+    def start(self, messages: Sequence[Message], tools: Schemas = ()) -> np.ndarray:
         """[T] int64 ids of a complete prompt with the schemas `tools`, and of the opening of an assistant turn."""
-        masked = _Masked(messages, self._special, tools)
-        return self._encode_masked(masked, self.render(masked.messages, reply=True, tools=masked.tools))
+        masked = Masked(messages, self._in_content, self._in_answers, tools)
+        text = self.render(masked.messages, reply=True, tools=masked.tools)
+        return self._encode_pieces(masked.pieces(text), None)
 
-    def turn(self, *messages: Message) -> np.ndarray:
+    def turn(self, *messages: Message, tools: bool = False, end: int | None = None) -> np.ndarray:
         """[T] int64 ids that follow the end token of an assistant turn: the messages, and the opening of the next turn.
 
-        If the template has no role `tool` and a message has this role, all messages are joined into one user message.
-        """
-        if not self.has_tool_role and any(m.role == "tool" for m in messages):
-            messages = (Message("user", "\n".join(m.content for m in messages)),)
-        short = sum(len(m.content) for m in messages) <= CACHED_CHARS
-        return self._delta(messages) if short else self._encode_turn(messages)
+        Messages of the role `tool` are joined into one user message where the template does not write them.
 
-    def _encode_turn(self, messages: tuple[Message, ...]) -> np.ndarray:
-        masked = _Masked(messages, self._special)
-        rendered = self.render([*PROBE, *masked.messages], reply=True)
-        if not rendered.startswith(self._closed):
+        Args:
+            messages: the messages.
+            tools: the chat has tools that the template describes.
+            end: id of the token that ended the turn; None for the one that usually does.
+        """
+        turns = self._turns[tools]
+        by_calls = turns.calls is not None and turns.calls.end != turns.end and end == self._id(turns.calls.end)
+        if any(m.role == "tool" for m in messages) and not (turns.results_by_words or by_calls):
+            if end is not None or turns.calls is None:
+                messages = (Message("user", "\n".join(m.content for m in messages)),)
+            by_calls = end is None and turns.calls is not None
+        short = sum(len(m.content) for m in messages) <= CACHED_CHARS
+        encode = self._delta if short else self._encode_turn
+        return encode(messages, tools, by_calls)
+
+    def after(self, path: np.ndarray, *messages: Message, tools: bool = False) -> np.ndarray:
+        """[T] int64 ids that continue a path of tokens by messages and the opening of the next turn; see `turn`.
+
+        If no end token ends the path, because the answer was cut off, the turn is closed first.
+        """
+        last = int(path[-1]) if len(path) else -1
+        turns = self._turns[tools]
+        added = self.turn(*messages, tools=tools, end=last)
+        if turns.end:
+            return added if last in self.end_ids else np.concatenate([[self.end_id], added])
+        word = self._id(turns.next_words.get(messages[0].role) or turns.next_words["user"])
+        return added if last == word else np.concatenate([[word], added])
+
+    def _encode_turn(self, messages: tuple[Message, ...], tools: bool, by_calls: bool) -> np.ndarray:
+        turns = self._turns[tools]
+        if turns.rewrites:
             raise ValueError(
                 "the chat template rewrites earlier turns, so a chat cannot be continued token by token: "
                 "use context.name=last_k, or a template that only appends"
             )
-        return self._encode_masked(masked, self._after_end + rendered[len(self._closed) :])
+        masked = Masked(messages, self._in_content, self._in_answers)
+        text = self._behind_turn(masked.messages, turns, tools, by_calls)
+        return self._encode_pieces(masked.pieces(text), turns.past_end or turns.next_words["user"])
 
-    def _encode_masked(self, masked: "_Masked", text: str) -> np.ndarray:
-        """[T] int64 ids of the text that the template wrote for masked messages; marks become ordinary tokens."""
-        pieces = masked.pieces(text)
-        return np.concatenate([self._spell(p) if i % 2 else self.encode(p) for i, p in enumerate(pieces)])
+    def _behind_turn(self, messages: Sequence[Message], turns: Turns, for_tools: bool, by_calls: bool) -> str:
+        """The text behind the end of an assistant turn that messages follow; `by_calls`: the turn had calls as data."""
+        names = [m.name or "f" for m in messages if m.role == "tool"]
+        assistants = [said(SAID)]
+        if by_calls and turns.calls is not None:
+            assistants = [called(some, turns.calls.text_arguments) for some in (names, names[:1])]
+        refused: ValueError | None = None
+        for turn in assistants:
+            for later in (messages, alternating(without_later_system(messages))):
+                asked = [{"role": "user", "content": "u"}, turn, *self._data(later, turns)]
+                try:
+                    text = self._rendering.text(asked, reply=True, for_tools=for_tools)
+                except ValueError as error:
+                    refused = refused or error
+                    continue
+                behind = between(text, SAID)
+                if behind is not None:
+                    return _behind_end(behind, turns, by_calls)
+        raise refused or ValueError("the chat template does not write the words of the assistant")
 
-    def answer(self, text: str, *, end: bool = True) -> np.ndarray:
+    def answer(self, text: str, *, end: bool = True, prompt: np.ndarray | None = None) -> np.ndarray:
         """[T] int64 ids of an assistant text that was not sampled, such as an expert's answer or an admissible action.
 
-        `end`: add the end token; False if more text of the same assistant turn follows.
-        """
-        return self._answer(text, end) if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer(text, end)
+        What the template writes between the opening of a turn and the words of an answer comes first, such as the end
+        of a thought that the prompt has opened, unless the text begins with a thought of its own.
 
-    def _encode_answer(self, text: str, end: bool) -> np.ndarray:
-        ids = self.encode_plain(text)
-        return np.append(ids, self.end_id) if end else ids
+        Args:
+            text: the text.
+            end: add the end token; False if more text of the same assistant turn follows, or comes before.
+            prompt: [P] int64 ids of the prompt, because some templates open no turn behind results of tools; None if
+                the prompt ends with the usual opening.
+        """
+        led = end and self._opened(prompt)
+        encode = self._answer if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer
+        return encode(text, end, led)
+
+    def _opened(self, prompt: np.ndarray | None) -> bool:
+        """Does a prompt end with the usual opening of a turn?"""
+        ids = self._opening_ids
+        return prompt is None or not len(ids) or np.array_equal(prompt[-len(ids) :], ids)
+
+    @cached_property
+    def _opening_ids(self) -> np.ndarray:
+        before = self.turns.before.removesuffix(self.turns.opening)
+        return self._pieces.piece(self.turns.opening, before)
+
+    def _encode_answer(self, text: str, end: bool, led: bool) -> np.ndarray:
+        turns = self.turns
+        lead, text = self._led(text) if led else ("", text)
+        masked = Masked([Message("assistant", text)], self._in_content, self._in_answers)
+        pieces = masked.pieces(masked.messages[0].content)
+        if end:
+            pieces = [lead + pieces[0], *pieces[1:]]
+            pieces[-1] += turns.closing.removesuffix(turns.end)
+        ids = self._encode_pieces(pieces, turns.before)
+        return np.append(ids, self._end_of(text)) if end else ids
+
+    def _led(self, text: str) -> tuple[str, str]:
+        """(what the template writes before an answer, the answer without the opening tag that the prompt has)."""
+        begun = text.lstrip()
+        for opened in (self.thought, self.thought.strip()):
+            if opened and begun.lower().startswith(opened.lower()):
+                return "", begun[len(opened) :]
+        if has_thought(text):
+            return "", text
+        return self.turns.lead, text
+
+    def _end_of(self, text: str) -> int:
+        """The id of the token that ends an answer: an answer with a call may end in another way."""
+        turns = self.turns
+        calls = turns.calls is not None and turns.calls.word and turns.calls.word in text
+        if calls and turns.calls is not None and turns.calls.end:
+            return self._id(turns.calls.end)
+        if not turns.end:
+            return self._id(turns.next_words.get("tool" if calls else "user") or turns.next_words["user"])
+        return self.end_id
+
+    def heard(self, text: str, ids: np.ndarray, prompt: np.ndarray | None = None) -> str:
+        """An answer as parsers read it: if the prompt has opened a thought, with the tag that opens it.
+
+        Args:
+            text: the answer's text.
+            ids: [T] int64, its token ids. The text of an expert's or a listed answer does not hold what `answer` writes
+                before it, so it is not inside the thought.
+            prompt: see `answer`.
+        """
+        own = text.lstrip().lower().startswith(self.thought.strip().lower())
+        if not self.thought or own or not self._opened(prompt):
+            return text
+        lead = self._lead_ids
+        if len(lead) and np.array_equal(ids[: len(lead)], lead) and not text.startswith(self.turns.lead):
+            return text
+        return self.thought + text
+
+    @cached_property
+    def _lead_ids(self) -> np.ndarray:
+        return self._pieces.piece(self.turns.lead, self.turns.before)
 
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
         """[T] int64 ids that continue an assistant turn by the first `most` tokens of a text (None: by the whole text).
 
         If the end token has `ended` the turn, the ids first open a new assistant turn.
         """
-        opening = self.encode(self._after_end + self._opening()) if ended else np.zeros(0, np.int64)
-        return np.concatenate([opening, self.encode_plain(text)[:most]])
-
-    def _opening(self) -> str:
-        """The text that the template writes before the text of an assistant turn."""
-        question = self.render(PROBE[:1], reply=False)
-        opened = self.render(PROBE[:1], reply=True)
-        if not opened.startswith(question):
-            raise ValueError("the chat template rewrites the question when an answer begins: use context.name=last_k")
-        return opened[len(question) :]
+        turns = self.turns
+        opening = turns.after_end + turns.opening
+        opened = self._pieces.piece(opening, self.end_text) if ended else np.zeros(0, np.int64)
+        pieces = self._in_content.split(text)
+        return np.concatenate([opened, self._encode_pieces(pieces, opening if ended else "")[:most]])
 
     def clip(self, text: str, most: int) -> str:
         """The text, cut after its first `most` tokens."""
@@ -183,72 +340,58 @@ class Chat:
         return beginning.rstrip("\ufffd")  # the last token may hold only a part of a character
 
 
-class _Masked:
-    """Messages and tool schemas in which marks replace the texts of special tokens.
-
-    Marks stand in contents, roles and names of messages, and in keys and values of schemas. Templates copy the marks,
-    and `pieces` removes the marks before a tokenizer reads the text.
-
-    A mark is one private-use character that none of these texts holds, the number of the special token's text, and the
-    character again. Equal texts get equal marks, because a template may compare a key of `properties` with `required`.
-    """
-
-    def __init__(
-        self, messages: Sequence[Message], special: "re.Pattern[str]", tools: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
-        content = "".join([*("".join(m[:3]) for m in messages), json.dumps(list(tools), ensure_ascii=False)])
-        self._edge = next(chr(c) for c in range(0xF0000, 0x10FFFE) if chr(c) not in content)
-        self._numbers: dict[str, int] = {}  # special token's text -> its number
-        self._special = special
-        self.messages = [self._masked_message(m) for m in messages]
-        self.tools = [self._marked(tool) for tool in tools]
-
-    def _masked_message(self, message: Message) -> Message:
-        role, content, name = (self._special.sub(self._mark, part) for part in message[:3])
-        return Message(role, content, name)
-
-    def _marked(self, value: Any) -> Any:
-        """A JSON value with the texts inside it masked."""
-        if isinstance(value, str):
-            return self._special.sub(self._mark, value)
-        if isinstance(value, Mapping):
-            return {self._marked(key): self._marked(one) for key, one in value.items()}
-        return [self._marked(one) for one in value] if isinstance(value, list | tuple) else value
-
-    def _mark(self, match: "re.Match[str]") -> str:
-        number = self._numbers.setdefault(match[0], len(self._numbers))
-        return f"{self._edge}{number}{self._edge}"
-
-    def pieces(self, text: str) -> list[str]:
-        """The text cut at its marks: alternately template text and the text of a special token, template text first."""
-        pieces, specials = text.split(self._edge), list(self._numbers)
-        return [specials[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)]
+def _behind_end(behind: str, turns: Turns, calls: bool) -> str:
+    """The part of a text behind a turn's last word that follows the token which ends the turn."""
+    if not turns.end:
+        rest = behind.removeprefix(turns.calls.rest) if calls and turns.calls is not None else behind
+        words = sorted(turns.next_words.values(), key=len, reverse=True)
+        return next((rest[rest.index(word) + len(word) :] for word in words if rest.startswith(word)), rest)
+    ends = {turns.past_end, turns.end} if not (calls and turns.calls) else {turns.calls.end}
+    place, end = min((behind.index(end), end) for end in ends if end in behind)
+    return behind[place + len(end) :]
 
 
-def special_texts(tokenizer: Any) -> list[str]:
-    """The texts that a tokenizer would read as special tokens, longest first.
+def results_as_users(messages: Sequence[Message], turns: Turns) -> list[Message]:
+    """The messages, in which neighbouring results are one user message where the template writes no results."""
+    found: list[Message] = []
+    called = False
+    for message in messages:
+        if message.role == "assistant":
+            called = bool(message.calls)
+        if message.role != "tool" or turns.results_by_words or (called and turns.calls is not None):
+            found.append(message)
+        elif found and found[-1].role == "results":
+            found[-1] = Message("results", f"{found[-1].content}\n{message.content}")
+        else:
+            found.append(Message("results", message.content))
+    return [m._replace(role="user") if m.role == "results" else m for m in found]
 
-    Added words that the tokenizer does not mark as special, such as `<think>`, are ordinary text.
-    """
-    added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    return sorted({*added, *tokenizer.all_special_tokens}, key=lambda text: (-len(text), text))
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """The messages with system messages as user messages; the first one begins the user message that follows it."""
+    found: list[Message] = []
+    for message in messages:
+        if message.role == "user" and found and found[-1].role == "system":
+            found[-1] = Message("user", f"{found[-1].content}\n\n{message.content}")
+        else:
+            found.append(message)
+    return [m._replace(role="user") if m.role == "system" else m for m in found]
 
 
-def _any_of(texts: Sequence[str]) -> "re.Pattern[str]":
-    """A pattern whose one group is any of the texts, tried in order; without texts it never matches."""
-    return re.compile("(" + "|".join(map(re.escape, texts)) + ")" if texts else "(?!)()")
+def without_later_system(messages: Sequence[Message]) -> list[Message]:
+    """The messages, none of which is a system message."""
+    return [m._replace(role="user") if m.role == "system" else m for m in messages]
 
 
-def template_report(chat: Chat) -> str:
-    """A warning if the template drops the thinking of earlier turns, else empty.
-
-    A prompt that continues a path of tokens keeps this thinking.
-    """
-    thought = [Message("user", "u"), Message("assistant", "<think>t</think>a"), Message("user", "v")]
-    before = chat.render(thought[:2], reply=False)
-    if chat.render(thought, reply=True).startswith(before):
-        return ""
-    return (
-        "the chat template drops the thinking of turn 0 when turn 1 begins. With context `full`, the prompt keeps all "
-        "sampled tokens, so the model sees its thinking in later turns; with context `last_k` it does not"
-    )
+def alternating(messages: Sequence[Message]) -> list[Message]:
+    """The messages with neighbouring user messages joined, and system messages behind the first one as user messages,
+    for templates that want users and assistants in turn."""
+    found: list[Message] = []
+    for number, message in enumerate(messages):
+        if message.role == "system" and number:
+            message = message._replace(role="user")
+        if message.role == "user" and found and found[-1].role == "user":
+            found[-1] = Message("user", f"{found[-1].content}\n\n{message.content}")
+        else:
+            found.append(message)
+    return found

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from agentrl.chat import Chat
 from agentrl.engines import Policy, Sampling, Serving, Sessions
 from agentrl.model import Mark, Weights
 from agentrl.settings import Settings
@@ -155,6 +156,7 @@ class EngineActor:
                 entropies=setup.entropies,
                 nats=setup.nats,
                 version=self._mark.version,
+                end_ids=Chat(self._tokenizers[setup.policy]).end_ids,
             )
             self._engines[setup] = self._settings.engine.hooks.make(self._settings.engine.config, serving)
         engine: Policy = self._engines[setup]

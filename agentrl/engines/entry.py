@@ -64,6 +64,7 @@ class Serving:
             here, and may share its servers.
         launcher: starts the servers of the engine; None starts them on this machine.
         policy: the name of the policy in the recipe.
+        end_ids: ids that end an answer (`Chat.end_ids`), beside those that the model and the tokenizer name.
     """
 
     model: Any
@@ -76,6 +77,7 @@ class Serving:
     beside: Any = None
     launcher: Launcher | None = None
     policy: str = ""
+    end_ids: frozenset[int] = frozenset()
 
 
 class Demands(NamedTuple):

@@ -117,7 +117,7 @@ async def stand(place: StoredStep, task: Task, player: Player, handle: Handle, *
         step = recorded(graph, row, history.now, ask, exact=exact)
         steps.append(step)
         history.messages = [*ask.messages, said(player.prompt, step)]
-        answer = step.generation.token_ids if exact else answer_ids(player, step.generation.text)
+        answer = step.generation.token_ids if exact else answer_ids(player, step.generation.text, ask.token_ids)
         history.path = np.concatenate([ask.token_ids, answer])
         if ask.rewrites is not None:  # the step was for the model's memory, not for the environment
             assert context.hooks.rewritten is not None, (
@@ -156,11 +156,11 @@ def said(prompt: Prompt, step: StepRecord) -> Message:
     return Message("assistant", text.partition("<tool_call>")[0].strip(), calls=tuple(calls))
 
 
-def answer_ids(player: Player, text: str) -> np.ndarray:
-    """[T] int64 token ids of an answer's text; empty if the player has no tokenizer."""
+def answer_ids(player: Player, text: str, asked: np.ndarray) -> np.ndarray:
+    """[T] int64 token ids of an answer's text to the prompt `asked`; empty if the player has no tokenizer."""
     if player.actor.chat is None:
         return np.zeros(0, np.int64)
-    return player.actor.chat.answer(text, end=not continues(player.prompt))
+    return player.actor.chat.answer(text, end=not continues(player.prompt), prompt=asked)
 
 
 def agree(graph: StepGraph, row: int, observation: Observation) -> None:

@@ -106,14 +106,12 @@ class Conversations:
             if any(message.role in ("assistant", "system") for message in new):
                 continue  # the program itself wrote a message of this role, so the step's tokens are not continued
             try:
-                added = self.chat.turn(*new)
+                added = self.chat.after(end.path, *new, tools=bool(tools))
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
                 break
-            if not len(end.path) or end.path[-1] != self.chat.end_id:  # the answer was cut off
-                added = np.concatenate([[self.chat.end_id], added])
             ids = np.concatenate([end.path, added])
             return Prompted(ids, len(added), end.step, extends, tuple(messages), new, digests[-1])
-        ids = self.chat.start([plain(message) for message in messages], tools)
+        ids = self.chat.start(messages, tools)
         return Prompted(ids, len(ids), None, extends, tuple(messages), tuple(messages), digests[-1])
 
     def times(self, prompt: Prompted) -> int:
@@ -160,14 +158,6 @@ class Conversations:
             return
         self.calls = [call for call in self.calls if call.step is not step]
         self._ends = {digest: end for digest, end in self._ends.items() if end.step is not step}
-
-
-def plain(message: Message) -> Message:
-    """The message with its tool calls written into its text, for chat templates that take no calls as data."""
-    if not message.calls:
-        return message
-    calls = [f"<tool_call>\n{_call_text(call.name, call.arguments)}\n</tool_call>" for call in message.calls]
-    return Message(message.role, "\n".join([message.content, *calls] if message.content else calls), message.name)
 
 
 def _call_text(name: str, arguments: str) -> str:

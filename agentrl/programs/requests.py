@@ -63,17 +63,25 @@ class Replied(NamedTuple):
     prompt_tokens: int = 0
 
 
-def replied(generation: Generation, tools: Sequence[Mapping[str, Any]]) -> Replied:
-    """A generation as a reply; if the request has tools, tool calls in the text become `Message.calls`."""
+def replied(generation: Generation, tools: Sequence[Mapping[str, Any]], heard: str | None = None) -> Replied:
+    """A generation as a reply; if the request has tools, tool calls in the text become `Message.calls`.
+
+    Args:
+        generation: the answer.
+        tools: the tools of the request.
+        heard: the answer's text behind the tag of a thought that the prompt has opened (`Chat.heard`); None for the
+            text itself.
+    """
     if not tools:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
-    found = load_format("hermes", tools).parse(generation.text)
+    heard = generation.text if heard is None else heard
+    found = load_format("hermes", tools).parse(heard)
     if not found.calls:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
-    text, at = "", 0
+    text, at = "", len(heard) - len(generation.text)
     for span in found.spans:
-        text, at = text + generation.text[at : span.start], span.end
-    text = (text + generation.text[at:]).strip()
+        text, at = text + heard[at : span.start], span.end
+    text = (text + heard[at:]).strip()
     calls = tuple(
         ToolCall(f"call_{number}", call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
         for number, call in enumerate(found.calls)

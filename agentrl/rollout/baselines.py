@@ -81,7 +81,7 @@ class ExpertActor(Actor):
         text = move.action if request.rewrites is not None else self._prompt.answer(move.action)
         if self.chat is None:
             return Generation(text=text, weight=move.weight)
-        ids = self.chat.answer(text, end=not continues(self._prompt))
+        ids = self.chat.answer(text, end=not continues(self._prompt), prompt=request.token_ids)
         allowed, weight = None, move.weight
         if request.choices is not None and text not in request.choice_texts:
             weight = 0.0

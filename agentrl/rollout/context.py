@@ -36,6 +36,7 @@ class History:
         rewrites: how often the model rewrote its memory.
         since: number of turns played before the model's last rewrite of its memory.
         read: number of pieces of the current observation that the model has taken into its memory.
+        tools: does the chat template describe the tools of the prompts?
         words: a text that a sampler or guide adds at the end of the system message in every prompt of the chain; empty
             for none.
     """
@@ -50,6 +51,7 @@ class History:
     rewrites: int = 0
     since: int = 0
     read: int = 0
+    tools: bool = False
     words: str = ""
 
 
@@ -109,6 +111,7 @@ def fresh(prompt: Prompt, history: History, user: str | Sequence[Message]) -> As
     system_texts = [message.content for message in user_messages[:1] if message.role == "system"]
     system = "\n\n".join(part for part in (*system_texts, shown.system, history.words) if part)
     messages = ([Message("system", system)] if system else []) + user_messages[len(system_texts) :]
+    history.tools = bool(shown.tools)
     ids = history.chat.start(messages, shown.tools) if history.chat else np.zeros(0, np.int64)
     return Ask(messages, ids, len(ids))
 
@@ -122,7 +125,7 @@ def appended(history: History, text: str, most: int | None = None) -> Ask:
     messages = [*history.messages, Message("user", text)]
     if history.chat is None:
         return Ask(messages, history.path, 0)
-    ended = len(history.path) > 0 and history.path[-1] == history.chat.end_id
+    ended = len(history.path) > 0 and int(history.path[-1]) in history.chat.end_ids
     added = history.chat.go_on(text, ended=bool(ended), most=most)
     return Ask(messages, np.concatenate([history.path, added]), len(added))
 
@@ -130,13 +133,11 @@ def appended(history: History, text: str, most: int | None = None) -> Ask:
 def continued(history: History, user: str | Sequence[Message]) -> Ask:
     """The previous prompt and answer, and then the text or messages of `user`.
 
-    If the answer was cut off, the end token is added first.
+    If the answer was cut off, its turn is closed first.
     """
     added_messages = (Message("user", user),) if isinstance(user, str) else tuple(user)
     messages = [*history.messages, *added_messages]
     if history.chat is None:
         return Ask(messages, history.path, 0)
-    added = history.chat.turn(*added_messages)
-    if not len(history.path) or history.path[-1] != history.chat.end_id:
-        added = np.concatenate([[history.chat.end_id], added])
+    added = history.chat.after(history.path, *added_messages, tools=history.tools)
     return Ask(messages, np.concatenate([history.path, added]), len(added))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.chat import Chat
-from agentrl.env import Handle, Parsed, PastTurn, Prompt, continues, native
+from agentrl.env import Handle, Parsed, PastTurn, Prompt, continues, native, read_answer, spoken
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
@@ -227,7 +227,7 @@ class _Episode:
             ask = self.ask(history)
             history.messages = [*ask.messages, Message("assistant", turn.answer)]
             history.path = np.concatenate([ask.token_ids, np.array(turn.token_ids, np.int64)])
-            action = self.parse(turn.answer, history.now, ask).action
+            action = self.parse(turn.answer, np.array(turn.token_ids, np.int64), history.now, ask).action
             if self.rewritten(history, ask, action):
                 continue
             result = await self.handle.step(action)
@@ -320,7 +320,7 @@ class _Episode:
         self.record.spend(generation)
         history.messages = [*ask.messages, generation.message or Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
-        parsed = self.parse(generation.text, observation, ask)
+        parsed = self.parse(generation.text, generation.token_ids, observation, ask)
         # The first step of a chain adds its whole prompt, which includes the turns of the chain's opening.
         added = ask.added if self.record.steps else len(ask.token_ids)
         step = StepRecord(
@@ -410,7 +410,7 @@ class _Episode:
         texts: tuple[str, ...] = ()
         if self.player.admissible and history.now.actions and ask.rewrites is None:
             texts = tuple(map(self.player.prompt.answer, history.now.actions))
-            choices = answers(self.player.prompt, history.chat, texts)
+            choices = answers(self.player.prompt, history.chat, texts, ask.token_ids)
         return Request(
             session=self.session,
             token_ids=ask.token_ids,
@@ -425,11 +425,13 @@ class _Episode:
             temperature=self.start.temperature,
         )
 
-    def parse(self, text: str, observation: Observation, ask: Ask) -> Parsed:
-        """The action in an answer; if the answer rewrites the model's memory, the text itself."""
+    def parse(self, text: str, ids: np.ndarray, observation: Observation, ask: Ask) -> Parsed:
+        """The action in an answer with the token ids `ids`; if the answer rewrites the model's memory, its words."""
+        chat = self.player.actor.chat
+        heard = text if chat is None else chat.heard(text, ids, ask.token_ids)
         if ask.rewrites is None:
-            return self.player.prompt.parse(text, observation)
-        memory = text.strip()
+            return read_answer(self.player.prompt, heard, observation)
+        memory = spoken(heard).strip()
         return Parsed(memory, bool(memory), Status.OK if memory else Status.PARSE_ERROR)
 
     def ended(self, step: StepRecord) -> Status | None:
@@ -485,9 +487,12 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Age
     return tuple(map(reply_of, chains))
 
 
-def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str]) -> list[np.ndarray] | None:
-    """The token ids of each answer, with the end token if answers end the assistant turn; None without a tokenizer."""
+def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str], asked: np.ndarray) -> list[np.ndarray] | None:
+    """The token ids of each answer to the prompt with the ids `asked`; None without a tokenizer.
+
+    The ids have the end token if answers end the assistant turn.
+    """
     if chat is None:
         return None
     end = not continues(prompt)
-    return [chat.answer(text, end=end) for text in texts]
+    return [chat.answer(text, end=end, prompt=asked) for text in texts]

@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentrl.chat import Chat, template_report
-from agentrl.env import Parsed, PastTurn, Prompt, ShownTools
+from agentrl.chat import Chat, rewritten, template_report
+from agentrl.env import Parsed, PastTurn, Prompt, ShownTools, spoken
 from agentrl.tool import (
     Call,
     Calls,
@@ -63,7 +63,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The listed action that has the words of this answer; a malformed call if no listed action has them."""
-        wanted = text.strip()
+        wanted = spoken(text).strip()
         for action in observation.actions:
             if self.answer(action) == wanted:
                 return Parsed(action, True, Status.OK, len(tool_action.read(action).items))
@@ -123,7 +123,7 @@ def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
 
 
 def _role_line(chat: Chat) -> str:
-    if chat.has_tool_role:
+    if chat.turns.results_by_words:
         return ""
     return "the chat template has no role for tools, so the results of tools become user messages"
 
@@ -146,28 +146,19 @@ def conversation(form: Format, schemas: Sequence[object]) -> list[Message]:
 
 
 def broken_turn(chat: Chat, messages: Sequence[Message]) -> str:
-    """A remark on the first turn that the template changes when later turns follow; empty if it changes none.
-
-    The next prompt adds text after an assistant message, so each compared chat is first cut after such a message.
-    """
-    if not chat.has_tool_role:
-        messages = [m._replace(role="user", name="") if m.role == "tool" else m for m in messages if m.content != "s"]
-    ends = [i + 1 for i, message in enumerate(messages) if message.role == "assistant"]
-    for turn, end in enumerate(ends):
-        following = next((i for i in ends if i > end), len(messages))
-        try:
-            before = chat.render(messages[:end], reply=False)
-            after = chat.render(messages[:following], reply=False)
-        except Exception as error:  # noqa: BLE001  a template may raise anything
-            why = " ".join(str(error).split())[:200]
-            return f"the chat template cannot render a chat with tools at turn {turn}: {why}"
-        prefix = before[: before.rindex(chat.end_text) + len(chat.end_text)] if chat.end_text in before else before
-        if not after.startswith(prefix):
-            return (
-                f"the chat template rewrites turn {turn} as soon as turn {turn + 1} begins; the context `full` keeps "
-                "the sampled text of the turn (the context `last_k` writes each prompt from the start)"
-            )
-    return ""
+    """A remark if the template writes a chat in another way when it is continued; empty if it only appends."""
+    end = max(i for i, message in enumerate(messages) if message.role == "assistant") + 1
+    try:
+        found = rewritten(chat, messages[:end])
+    except Exception as error:  # noqa: BLE001  a template may raise anything
+        why = " ".join(str(error).split())[:200]
+        return f"the chat template cannot render a chat with tools: {why}"
+    if not found:
+        return ""
+    return (
+        "the chat template rewrites turns as soon as later turns begin; the context `full` keeps their first form "
+        f"(turn by turn | written anew: {found}), the context `last_k` writes each prompt from the start"
+    )
 
 
 NUDGE = "no tool was called: call one, this task ends by a tool"
@@ -187,6 +178,8 @@ class ToolWords:
         native: the server takes the schemas and returns the calls as data. The policy writes these calls as text in
             the format `hermes`, so `form` must be `hermes`.
     """
+
+    reads_thoughts = True
 
     def __init__(
         self,

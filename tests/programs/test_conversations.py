@@ -94,7 +94,7 @@ def test_a_prompt_extends_a_step_whose_tokens_it_cannot_continue(chat):
     assert added.after is None and added.extends is step
 
     class Rewrites(Chat):
-        def turn(self, *messages):
+        def after(self, path, *messages, tools=False):
             raise ValueError("the template rewrites earlier turns")
 
     talk.chat = Rewrites(chat.tokenizer)

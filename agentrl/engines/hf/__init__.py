@@ -22,7 +22,9 @@ class Config(EngineOptions, frozen=True):
 def make(config: Config, serving: Serving) -> Any:
     """See `agentrl.engines.HfEngine`."""
     from agentrl.engines.hf.engine import HfEngine
+    from agentrl.engines.hf.forwards import end_ids
 
+    settings = getattr(serving.model, "generation_config", None)
     return HfEngine(
         serving.model,
         serving.tokenizer,
@@ -34,4 +36,5 @@ def make(config: Config, serving: Serving) -> Any:
         entropies=serving.entropies,
         nats=serving.nats,
         version=serving.version,
+        end_ids=sorted(end_ids(getattr(settings, "eos_token_id", None), serving.tokenizer, serving.end_ids)),
     )

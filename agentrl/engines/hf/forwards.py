@@ -1,7 +1,7 @@
 """Forward passes of the embedded engine: from new tokens of many sequences to logits of each sequence's last token."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -22,13 +22,13 @@ def base_config(model: Any) -> Any:
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
-def end_ids(named: int | Sequence[int] | None, tokenizer: Any) -> frozenset[int]:
-    """The ids that end an answer: the tokenizer's end token, and the ids `named` by a generation configuration.
+def end_ids(named: int | Sequence[int] | None, tokenizer: Any, more: Collection[int] = ()) -> frozenset[int]:
+    """The ids that end an answer: the tokenizer's end token, the ids `named` by a generation configuration, and `more`.
 
     Raises:
         ValueError: neither names an end token.
     """
-    found: set[int] = set()
+    found = set(more)
     for ids in (getattr(tokenizer, "eos_token_id", None), named):
         found.update([ids] if isinstance(ids, int) else ids or ())
     if not found:

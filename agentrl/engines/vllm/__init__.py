@@ -428,10 +428,10 @@ def _end_ids(serving: Serving) -> Sequence[int]:
 
     if hasattr(serving.model, "config"):
         settings = getattr(serving.model, "generation_config", None)
-        return sorted(end_ids(getattr(settings, "eos_token_id", None), serving.tokenizer))
+        return sorted(end_ids(getattr(settings, "eos_token_id", None), serving.tokenizer, serving.end_ids))
     stored = Path(serving.model.path) / "generation_config.json"
     named = read_json(stored, "generation configuration").get("eos_token_id") if stored.is_file() else None
-    return sorted(end_ids(named, serving.tokenizer))
+    return sorted(end_ids(named, serving.tokenizer, serving.end_ids))
 
 
 def _described(config: Config, serving: Serving, shape: Mapping[str, Any]) -> dict[str, object]:

@@ -1,0 +1,169 @@
+"""A tokenizer's chat template as a function of messages, on a date that does not change."""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from agentrl.types import Message, ToolCall
+
+ChatMessage = Mapping[str, Any]
+TOOLS_TEMPLATE, DEFAULT_TEMPLATE = "tool_use", "default"
+DIRECTIVES = (
+    "%-d", "%-m", "%-H", "%-I", "%-M", "%-S", "%-j", "%-y",
+    *(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuVDFTRehn"),
+)  # fmt: skip
+# Templates get the time from a function of transformers, `strftime_now`. This macro hides the function.
+CLOCK = """\
+{%%- macro strftime_now(format) -%%}
+{%%- set written = namespace(text=format) -%%}
+{%%- for directive, value in %s if directive in format -%%}
+{%%- set written.text = written.text | replace(directive, value) -%%}
+{%%- endfor -%%}
+{{- written.text -}}
+{%%- endmacro -%%}
+"""
+
+
+def date_of(text: str) -> datetime.datetime | None:
+    """The first moment of a date in ISO format, such as 2026-11-28; None for an empty text.
+
+    Raises:
+        ValueError: the text is no date.
+    """
+    if not text:
+        return None
+    try:
+        return datetime.datetime.combine(datetime.date.fromisoformat(text), datetime.time())
+    except ValueError:
+        raise ValueError(f"{text!r} is no date: write it as 2026-11-28") from None
+
+
+class Rendering:
+    """Renders messages by a chat template.
+
+    Args:
+        tokenizer: the transformers tokenizer.
+        now: the time that templates write which ask for it (`strftime_now`); None for the time of this call.
+
+    Attributes:
+        two_templates: has the tokenizer a template of its own for chats with tools?
+        reads_clock: does the template write the time?
+    """
+
+    def __init__(self, tokenizer: Any, now: datetime.datetime | None = None) -> None:
+        """Raises ValueError if the tokenizer has no chat template."""
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError(
+                "the tokenizer has no chat template: use an instruction-tuned model, or set its chat_template "
+                "(model.template_file)"
+            )
+        self.tokenizer = tokenizer
+        self.now = now or datetime.datetime.now()
+        default, for_tools = _two(tokenizer.chat_template)
+        self.two_templates = default != for_tools
+        self._texts = {False: _at(default, self.now), True: _at(for_tools, self.now)}
+        self._parts = False  # some templates want the text of a message as a list of parts
+        greeting = [{"role": "user", "content": "u"}]
+        try:
+            self._parts = self.text(greeting, reply=True) == self.text([{"role": "user", "content": ""}], reply=True)
+        except ValueError:
+            self._parts = True
+        try:
+            self.text(greeting, reply=True)
+        except ValueError:
+            self._parts = False
+        self.reads_clock = False
+        if "strftime_now" in default + for_tools:
+            there = Rendering.__new__(Rendering)
+            there.__dict__.update(self.__dict__, _texts={False: _at(default, self.now.replace(year=1999))})
+            self.reads_clock = there.text(greeting, reply=True) != self.text(greeting, reply=True)
+
+    def text(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        reply: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+        for_tools: bool = False,
+    ) -> str:
+        """The template's text of messages and of the schemas `tools`.
+
+        Args:
+            messages: the messages, as transformers takes them.
+            reply: add the opening of an assistant turn.
+            tools: the schemas.
+            for_tools: use the template for chats with tools.
+
+        Raises:
+            ValueError: the template cannot write the messages.
+        """
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                [self._message(m) for m in messages],
+                tools=list(tools) or None,
+                tokenize=False,
+                add_generation_prompt=reply,
+                chat_template=self._texts[for_tools],
+            )
+        except Exception as error:  # a template is a program of the model's authors, which may raise anything
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ValueError(
+                f"the chat template cannot write the messages ({why}): use a template that transformers renders"
+            ) from error
+        return text
+
+    def _message(self, message: ChatMessage) -> dict[str, Any]:
+        if not self._parts:
+            return dict(message)
+        return {**message, "content": [{"type": "text", "text": message["content"]}]}
+
+
+def _two(templates: Any) -> tuple[str, str]:
+    """The texts of a tokenizer's templates for chats without and with tools."""
+    if not isinstance(templates, Mapping):
+        return str(templates), str(templates)
+    if DEFAULT_TEMPLATE not in templates and len(templates) > 1:
+        raise ValueError(
+            f"the tokenizer has the chat templates {', '.join(sorted(templates))} and none is named default: choose "
+            "one by model.template_file"
+        )
+    default = templates.get(DEFAULT_TEMPLATE) or next(iter(templates.values()))
+    return str(default), str(templates.get(TOOLS_TEMPLATE, default))
+
+
+def _at(template: str, now: datetime.datetime) -> str:
+    """A template that writes one time only, whenever it is rendered."""
+    if "strftime_now" not in template:
+        return template
+    return CLOCK % json.dumps([[d, now.strftime(d)] for d in DIRECTIVES]) + template
+
+
+def call_as_data(call: ToolCall, text_arguments: bool) -> dict[str, Any]:
+    """A tool call as transformers takes it; `text_arguments`: the arguments are JSON text, else an object."""
+    arguments: Any = call.arguments
+    if not text_arguments:
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(call.arguments)
+        if not isinstance(arguments, dict):
+            arguments = {"arguments": arguments}
+    return {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def call_as_text(call: ToolCall) -> str:
+    """A tool call as Hermes and Qwen write it, for templates that take no calls as data."""
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        value = call.arguments
+    body = json.dumps({"name": call.name, "arguments": value}, ensure_ascii=False)
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def with_calls_as_text(message: Message) -> Message:
+    """The message with its tool calls written into its text."""
+    if not message.calls:
+        return message
+    calls = [call_as_text(call) for call in message.calls]
+    return Message(message.role, "\n".join([message.content, *calls] if message.content else calls), message.name)

@@ -1,0 +1,104 @@
+"""Thoughts in answers: where a thought begins and ends, in the spellings of published models."""
+
+import re
+from typing import NamedTuple
+
+
+class Tags(NamedTuple):
+    """The texts around a thought."""
+
+    opening: str
+    closing: str
+
+
+# Sources: the chat templates and model cards of the models. Letters are compared without case.
+SPELLINGS = (
+    Tags("<think>", "</think>"),  # DeepSeek-R1, Qwen3 to 3.8, GLM-4.5 to 4.7, Nemotron 3, Kimi-K2, MiniMax-M2, LFM2.5
+    Tags("<thinking>", "</thinking>"),  # Claude's prompts, Dolphin-R1, EXAONE
+    Tags("<thought>", "</thought>"),  # EXAONE Deep
+    Tags("<reasoning>", "</reasoning>"),  # GRPO recipes of trl and unsloth
+    Tags("<reason>", "</reason>"),
+    Tags("<seed:think>", "</seed:think>"),  # Seed-OSS
+    Tags("<longcat_think>", "</longcat_think>"),  # LongCat-Flash-Thinking
+    Tags("[THINK]", "[/THINK]"),  # Magistral, Ministral 3
+    Tags("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi-VL-Thinking, Keye-VL
+    Tags("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1
+    Tags("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    Tags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
+    Tags("<|channel>thought", "<channel|>"),  # Gemma 4
+    Tags("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss (harmony)
+    Tags("to=self<|message|>", "<|eom|>"),  # Muse Glimmer
+)
+# What the harmony format and Muse Glimmer write between a thought and the words of the answer.
+HEADER = re.compile(
+    r"\s*(?:<\|start\|>\s*assistant)?(?:\s*to=user(?=<\|message\|>))?"
+    r"(?:<\|channel\|>(?:final|commentary))?\s*<\|message\|>|\s*<\|start_response\|>",
+    re.I,
+)
+OPENING = re.compile(
+    r"(?:<\|start\|>\s*assistant\s*)?(" + "|".join(re.escape(tags.opening) for tags in SPELLINGS) + ")", re.I
+)
+CLOSING = {tags.opening.lower(): re.compile(re.escape(tags.closing), re.I) for tags in SPELLINGS}
+UNOPENED = re.compile("|".join(re.escape(t.closing) for t in SPELLINGS if t.closing[1] == "/"), re.I)
+PREFACE = re.compile(r"[^<{\[`\u25c1]*")  # words that are neither a tag nor a call
+BLANKS = re.compile(r"\s*")
+
+
+def opened_thought(text: str) -> Tags | None:
+    """The tags of the thought that is open at the end of a text, such as the end of a prompt; None if none is open."""
+    folded = text.lower()
+    last, found = -1, None
+    for tags in SPELLINGS:
+        at = folded.rfind(tags.opening.lower())
+        if at > last and folded.find(tags.closing.lower(), at) < 0:
+            last, found = at, tags
+    return found
+
+
+def has_thought(text: str) -> bool:
+    """Does an answer begin with a thought, or close one that the prompt has opened?"""
+    return _begun(text, 0) is not None or UNOPENED.search(text) is not None
+
+
+def answer_start(text: str) -> int | None:
+    """The position in an answer where the words behind its thoughts begin; None if a thought is not closed.
+
+    Thoughts stand at the beginning of the answer, or behind words without a tag or a call. A closing tag without an
+    opening tag closes a thought that the prompt has opened.
+
+    Limit: if an answer without a thought has a closing tag in an argument, only the text after this tag is read.
+    """
+    begun, at = _begun(text, 0), 0
+    if begun is None and (closed := UNOPENED.search(text)) is not None:
+        at = closed.end()
+        begun = _begun(text, at)
+    while begun is not None:
+        closed = CLOSING[begun[1].lower()].search(text, begun.end())
+        if closed is None:
+            return None
+        at = closed.end()
+        begun = _begun(text, at)
+    return _after_header(text, at)
+
+
+def _begun(text: str, at: int) -> "re.Match[str] | None":
+    """The opening tag at a position, or behind words without a tag or a call; None if there is no such tag."""
+    here = BLANKS.match(text, at)
+    assert here is not None
+    found = OPENING.match(text, here.end())
+    if found is None:
+        preface = PREFACE.match(text, here.end())
+        assert preface is not None
+        found = OPENING.match(text, preface.end())
+    return found
+
+
+def _after_header(text: str, at: int) -> int:
+    header = HEADER.match(text, at)
+    return at if header is None else header.end()
+
+
+def without_thoughts(text: str) -> str | None:
+    """The words of an answer behind its thoughts; None if a thought is not closed, so that there are no such words."""
+    start = answer_start(text)
+    return None if start is None else text[start:]
