@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from agentrl.chat import first_tagged
-from agentrl.env import Env, Move, Parsed, PastTurn, random_share
+from agentrl.env import Env, Move, Parsed, PastTurn, random_share, spoken
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
@@ -247,6 +247,7 @@ class Tags:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first pair of tags counts."""
+        text = spoken(text)
         found = first_tagged(text, _TAGS)
         if found is None:
             return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
@@ -274,9 +275,10 @@ class Compact(Tags):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word must be `delegate` or `answer`; the rest is the question or the name."""
-        name, _, content = text.strip().partition(" ")
+        text = spoken(text).strip()
+        name, _, content = text.partition(" ")
         if name not in ("delegate", "answer"):
-            return Parsed(text.strip(), False, Status.PARSE_ERROR)
+            return Parsed(text, False, Status.PARSE_ERROR)
         return Parsed(f"<{name}>{content.strip()}</{name}>", True, Status.OK)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from agentrl.chat import answer_start, without_thoughts
 from agentrl.types import AgentReply, Observation, Status
 
 
@@ -53,6 +54,8 @@ class Prompt(Protocol):
       their own. Answers that are written and not sampled (demonstrations, listed answers) then have no end token.
     - `stop = ("</search>",)`: the strings that end an answer; a recipe that names such strings replaces them.
     - `native = True`: the schemas of the tools go to the server as data.
+    - `reads_thoughts = True`: `parse` itself says what is wrong with an answer whose thought is not closed. The other
+      prompts are then asked what an empty answer means.
     - `rewords = True`: `turn` writes the results of tools in a form of its own. A policy with a tokenizer reads this
       text, and not the messages of the observation.
 
@@ -111,12 +114,31 @@ def stops(prompt: Prompt) -> tuple[str, ...]:
     return tuple(getattr(prompt, "stop", ()))
 
 
+def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
+    """What an answer means, for rollouts. An answer that ends inside a thought has no action and is not valid.
+
+    Args:
+        prompt: the environment's prompt.
+        text: the answer, with the opening tag of a thought that the prompt has begun (`agentrl.chat.Chat.heard`).
+        observation: the observation that the answer follows.
+    """
+    if answer_start(text) is not None or getattr(prompt, "reads_thoughts", False):
+        return prompt.parse(text, observation)
+    missing = "the end of the thought"
+    return prompt.parse("", observation)._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing=missing)
+
+
+def spoken(text: str) -> str:
+    """The words of an answer behind its thoughts, in any spelling; empty if a thought is not closed."""
+    return without_thoughts(text) or ""
+
+
 def action_line(text: str) -> str:
-    """The first line of an answer without the marks that language models often write around an action.
+    """The first line behind an answer's thoughts, without the marks that language models often write around an action.
 
     These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
     """
-    line = text.strip().partition("\n")[0].lstrip(">-* ")
+    line = spoken(text).strip().partition("\n")[0].lstrip(">-* ")
     if line[: len(_ACTION)].lower() == _ACTION:
         line = line[len(_ACTION) :]
     return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
@@ -150,8 +172,8 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The stripped answer as the action; an empty answer is invalid."""
-        action = text.strip()
+        """The stripped answer without its thoughts as the action; an empty answer is invalid."""
+        action = spoken(text).strip()
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, PastTurn, action_line, without_thought
+from agentrl.env import Parsed, PastTurn, action_line, spoken, without_thought
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -76,7 +76,7 @@ class VerlAgent:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Read an answer as the released code does. Without tags the action is the last 30 characters, and invalid."""
-        lowered = text.lower()
+        lowered = spoken(text).lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         if begin < 0 or end < 0:
             return Parsed(lowered[-_TAIL:], False, Status.PARSE_ERROR)
@@ -160,6 +160,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid unless empty."""
+        text = spoken(text)
         action = name_verb_first(text) if self.object_first else text.strip()
         return _judged(action, bool(action), self.require_admissible, observation)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.env import Parsed, Prompt, RowQuestion, action_line
+from agentrl.env import Parsed, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -38,14 +38,15 @@ class Compact(tool_env.Compact):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Any expression and any answer may be given in these words."""
-        verb, _, rest = text.strip().partition(" ")
+        text = spoken(text).strip()
+        verb, _, rest = text.partition(" ")
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)
-        if text.strip() == "next":
+        if text == "next":
             return Parsed(NEXT, True, Status.OK, 1)
         if verb == "calc" and rest:
             return Parsed(tool_action.call("calculator", expression=rest), True, Status.OK, 1)
-        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return Parsed(text, False, Status.PARSE_ERROR)
 
 
 class Instruct(Compact):

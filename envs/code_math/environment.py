@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
@@ -60,12 +60,13 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The answer after `answer`, or the code after `run`; neither has to be listed."""
-        verb, _, rest = text.strip().partition(" ")
+        text = spoken(text).strip()
+        verb, _, rest = text.partition(" ")
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)
         if verb == "run" and rest:
             return Parsed(tool_action.call("code_interpreter", code=rest), True, Status.OK, 1)
-        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return Parsed(text, False, Status.PARSE_ERROR)
 
 
 class Instruct(Compact):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, spoken
 from agentrl.envs.code_repair.tasks import changes, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
@@ -75,11 +75,11 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The listed action that is written like the answer; without one, the status is `parse_error`."""
-        said = text.strip("\n")
+        said = spoken(text).strip("\n")
         for action in observation.actions:
             if self.answer(action) == said:
                 return Parsed(action, True, Status.OK)
-        return Parsed(text.strip(), False, Status.PARSE_ERROR)
+        return Parsed(said.strip(), False, Status.PARSE_ERROR)
 
 
 def prompt(config: Config) -> Prompt:

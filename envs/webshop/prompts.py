@@ -7,7 +7,7 @@ the sources; the sentences are agentrl's own.
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, without_thought
+from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, spoken, without_thought
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -76,7 +76,7 @@ class Compact(Plain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word is the action's name, the rest its argument; brackets are understood as well."""
-        written = text.strip()
+        written = spoken(text).strip()
         name, found, rest = written.partition(" ")
         if found and "[" not in name:
             written = f"{name}[{rest}]"
@@ -170,7 +170,7 @@ class VerlAgent:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Read an answer as verl-agent does: valid if the format is right, even if the action is not admissible."""
-        reply = text.lower()
+        reply = spoken(text).lower()
         start, end = reply.find("<action>"), reply.find("</action>")
         if start < 0 or end < 0:
             return Parsed(reply[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
@@ -194,6 +194,7 @@ class Gem(ShopPlain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The action is the content of the last box. No box, or an empty last box, is a parse error."""
+        text = spoken(text)
         # A box cannot end after the last brace. Without this cut, every box that is not closed searches the whole text.
         boxes = _BOXED.findall(text[: text.rfind("}") + 1])
         if not boxes or not boxes[-1].strip():

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from agentrl.catalogue import nearest
+from agentrl.chat import answer_start, opened_thought
 
 
 class Span(NamedTuple):
@@ -139,14 +140,12 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
 
 
 def after_thinking(text: str) -> int:
-    """The position where the answer begins: after the first `</think>`, at the end if `<think>` is not closed, else 0.
+    """The position where the words behind the thoughts of an answer begin; its end if a thought is not closed.
 
-    Limit: if an answer without a thought has `</think>` in an argument, only the text after this tag is read.
+    See `agentrl.chat.answer_start`.
     """
-    closed = text.find("</think>")
-    if closed >= 0:
-        return closed + len("</think>")
-    return len(text) if text.lstrip().startswith("<think>") else 0
+    start = answer_start(text)
+    return len(text) if start is None else start
 
 
 def final(text: str, start: int) -> Calls:
@@ -157,7 +156,8 @@ def final(text: str, start: int) -> Calls:
     answer = text[start:].strip()
     if answer:
         return Calls(answer=answer)
-    why = "the thinking is not closed by </think>" if start == len(text) and start else "the answer is empty"
+    thought = opened_thought(text) if start == len(text) and answer_start(text) is None else None
+    why = "the answer is empty" if thought is None else f"the thinking is not closed by {thought.closing}"
     return Calls(items=(Malformed(message=f"{why}: call a tool, or give the final answer", span=Span(0, len(text))),))
 
 

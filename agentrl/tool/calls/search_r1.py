@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl.chat import first_tagged
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, function_of, text_arguments
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, function_of, text_arguments
 
 INVALID = (
     "My previous action is invalid. "
@@ -33,14 +33,15 @@ class SearchR1:
         self.stop: tuple[str, ...] = tuple(f"</{tag}>" for tag in self._tags)
 
     def parse(self, text: str) -> Calls:
-        """See Format. As in the released code, tags inside the thinking count too."""
-        pair = first_tagged(text, self._tags)
+        """See Format. Other than in the released code, tags inside the thinking do not count."""
+        start = after_thinking(text)
+        pair = first_tagged(text[start:], self._tags)
         if pair is None:
             return Calls(items=(Malformed(message=self._invalid(), span=Span(0, len(text))),))
         tag, content = pair.tag, pair.content.strip()
         if tag == "answer":
             return Calls(answer=content)
-        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(pair.start, pair.end))
+        call = Call(name=tag, arguments={self.arguments[tag]: content}, span=Span(start + pair.start, start + pair.end))
         return Calls(items=(call,))
 
     def _invalid(self) -> str:
