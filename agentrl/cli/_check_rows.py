@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agentrl.catalogue import load
-from agentrl.chat import Chat
+from agentrl.chat import Chat, date_of
 from agentrl.config import override, resolve
 from agentrl.env import EnvironmentFile
 from agentrl.files import read_toml
@@ -78,7 +78,7 @@ def _chat(settings: Settings) -> tuple[Chat | None, list[str]]:
     from agentrl.model import load_tokenizer
 
     try:
-        return Chat(load_tokenizer(model.path)), []
+        return Chat(load_tokenizer(model.path, model), now=date_of(settings.tables.run.date)), []
     except (ValueError, OSError) as error:
         why = " ".join(str(error).split())[:200]
         return None, [

@@ -28,6 +28,7 @@ from agentrl.rollout import EpisodeRecord, Player
 from agentrl.run import EpisodeCounts, Loop, Progress
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
+from agentrl.tool_env import template_fit
 from agentrl.types import Status, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
@@ -103,6 +104,9 @@ class Session:
                     entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits, probe=True
                 )
                 self.facts = self._facts(player)
+                if player.actor.chat is not None and self.contestant.kind == "model":
+                    for line in template_fit(player.actor.chat, player.prompt).splitlines():
+                        progress.say(f"note: {line}")
                 known = self._stored(limits)
                 if self.early:
                     print(self.facts["played"], flush=True)

@@ -14,7 +14,7 @@ from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks
 from agentrl.files import read_toml
 from agentrl.types import Task
 
-SECTIONS = ("env", "limits", "endpoint", "pool")
+SECTIONS = ("env", "limits", "endpoint", "pool", "model")
 PREFIXES = {f"{name}.": name for name in SECTIONS[1:]}  # words without such a prefix are options of the environment
 
 
@@ -25,6 +25,7 @@ class EvalOptions(NamedTuple):
     limits: dict[str, Any]
     endpoint: dict[str, Any]
     pool: dict[str, Any]
+    model: dict[str, Any]
 
 
 def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
@@ -33,7 +34,9 @@ def parse(words: Sequence[str], about: str | None) -> argparse.Namespace:
     parser.add_argument("env")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument("--policy", required=True)
-    parser.add_argument("--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint], [pool]")
+    parser.add_argument(
+        "--recipe", type=Path, help="a TOML file with sections [env], [limits], [endpoint], [pool], [model]"
+    )
     parser.add_argument("--split", help="default: the held-out tasks, if the environment has any")
     parser.add_argument("--panel", type=Path, help="a file of task keys, one per line")
     parser.add_argument("--games", help="a folder: play every game under it")
@@ -69,13 +72,13 @@ def options_of(arguments: argparse.Namespace) -> EvalOptions:
     tables = _recipe(arguments.recipe)
     env = merge(tables.get("env", {}), override({}, [word.removeprefix("env.") for word in others]))
     said = override({}, [word for word in arguments.options if word not in others])
-    limits, endpoint, pool = (merge(tables.get(name, {}), said.get(name, {})) for name in SECTIONS[1:])
+    limits, endpoint, pool, model = (merge(tables.get(name, {}), said.get(name, {})) for name in SECTIONS[1:])
     env |= {key: value for key in ("split", "games") if (value := getattr(arguments, key)) is not None}
     limits |= {} if arguments.turns is None else {"turns": arguments.turns}
     if endpoint and not arguments.policy.startswith("openai:"):
         key = next(iter(endpoint))
         raise ValueError(f"endpoint.{key} is an option of openai: policies, and --policy is {arguments.policy!r}")
-    return EvalOptions(env, limits, endpoint, pool)
+    return EvalOptions(env, limits, endpoint, pool, model)
 
 
 def _recipe(path: Path | None) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def main(words: Sequence[str]) -> int:
     pool = validate(PoolSection, options.pool, "pool")
     contestant = EvaluatedPolicy.of(arguments.policy, arguments.env, options.env)
     contestant.endpoint = options.endpoint
+    contestant.use_template(options.model)
     told = {**contestant.told, **options.env}
     entry = evaluated_entry(arguments.env, contestant.env_options, told, language_model=contestant.language_model)
     if note := leak_note(entry):

@@ -53,6 +53,7 @@ def policy(words: Sequence[str]) -> int:
     """See `POLICY`."""
     parser = Parser("agentrl serve policy", POLICY)
     parser.add_argument("model", metavar="RUN|MODEL")
+    parser.add_argument("options", nargs="*", metavar="model.template.NAME=VALUE", help="for a model folder")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--out", type=Path, help="a .safetensors file for the ended episodes")
@@ -76,7 +77,12 @@ def policy(words: Sequence[str]) -> int:
         if arguments.out.suffix != ".safetensors":
             raise ValueError(f"--out {arguments.out}: name a file that ends with .safetensors")
         check_out(arguments.out)
-    actor = EvaluatedPolicy.model(arguments.model, arguments.temperature)
+    template = override({}, arguments.options)
+    if set(template) - {"model"}:
+        raise ValueError(
+            f"{arguments.options[0]!r} is no option: serve policy takes model.template and model.template_file"
+        )
+    actor = EvaluatedPolicy.model(arguments.model, arguments.temperature, template.get("model", {}))
     guests = Guests(actor, Limits(turns=arguments.turns, turn_tokens=arguments.turn_tokens))
     try:
         with Loop() as loop:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentrl.chat import build_word_tokenizer
+from agentrl.chat import build_word_tokenizer, set_template
 from agentrl.files import appearing
 from agentrl.model import adapters
 from agentrl.model.device import device_named, dtype_named
@@ -59,18 +59,32 @@ def load_model(config: ModelConfig, seed: int, *, texts: Iterable[str] = (), ent
             model = _make(config.new, tokenizer, entities).to(dtype)
         else:
             model, tokenizer = _open(config.path, dtype)
+            set_template(tokenizer, template_text(config), config.template)
         if config.lora is not None:
             model = adapters.add_adapters(model, config.lora)
     return Loaded(model.to(device).eval(), tokenizer)
 
 
-def load_tokenizer(folder: str | os.PathLike[str]) -> Any:
-    """The tokenizer in a folder that `save_model` wrote; ValueError if `folder` is no model folder."""
+def load_tokenizer(folder: str | os.PathLike[str], config: ModelConfig | None = None) -> Any:
+    """The tokenizer in a model folder, with the chat template of `config`; ValueError if it is no model folder."""
     from transformers import AutoTokenizer
 
     source = Path(folder)
     _check_folder(source)
-    return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    if config is not None:
+        set_template(tokenizer, template_text(config), config.template)
+    return tokenizer
+
+
+def template_text(config: ModelConfig) -> str:
+    """The text of `model.template_file`; empty if the option is not set. ValueError if the file cannot be read."""
+    if not config.template_file:
+        return ""
+    try:
+        return Path(config.template_file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"model.template_file = {config.template_file} cannot be read: {error}") from None
 
 
 def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:

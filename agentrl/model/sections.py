@@ -1,6 +1,6 @@
 """Section [model] of a recipe: which model to load, or which new model to make, with or without adapters."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -92,6 +92,9 @@ class ModelConfig(BaseModel):
         dtype: type of the weights; auto is bfloat16 on CUDA and float32 on the CPU.
         device: auto is CUDA if torch finds a CUDA device, else the CPU.
         lora: adapters that are trained instead of the weights. Without [model.lora] the weights are trained.
+        template: arguments of the chat template, such as enable_thinking = false. They hold in training and evaluation,
+            and in the folders of checkpoints and exports, for every program that reads them.
+        template_file: a file with a chat template that replaces the tokenizer's own; empty for its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,6 +104,17 @@ class ModelConfig(BaseModel):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"
     lora: Lora | None = None
+    template: dict[str, Any] = Field(default_factory=dict)
+    template_file: str = ""
+
+    @model_validator(mode="after")
+    def _own_template(self) -> "ModelConfig":
+        if self.new is not None and (self.template or self.template_file):
+            raise ValueError(
+                "model.template and model.template_file are for models with a path: a new model has the chat template "
+                "of its word tokenizer"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelConfig":

@@ -46,6 +46,7 @@ class EvaluatedPolicy:
             Empty if the run was trained on another environment, or if the policy comes from no run.
         told: the part of `env_options` that comes from [eval.env] of the run.
         endpoint: options of the endpoint, see `agentrl.engines.openai.endpoint.Endpoint`.
+        template: options `template` and `template_file` of the section [model], for a model folder.
         served: the endpoint's policy; None before `player` makes it, and without an endpoint.
         description: description of the model for reports, which `player` fills in; empty if no model plays.
         opened: pools of the called agents; `close` closes them.
@@ -58,6 +59,7 @@ class EvaluatedPolicy:
     env_options: dict[str, Any] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     endpoint: dict[str, Any] = field(default_factory=dict)
+    template: dict[str, Any] = field(default_factory=dict)
     served: "OpenAIPolicy | None" = None
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
@@ -107,17 +109,43 @@ class EvaluatedPolicy:
         return cls(word=str(path), kind="run", tables=tables, env_options=found, told=told)
 
     @classmethod
-    def model(cls, word: str, temperature: float | None = None) -> PolicyActor:
+    def model(
+        cls, word: str, temperature: float | None = None, template: Mapping[str, Any] = MappingProxyType({})
+    ) -> PolicyActor:
         """An actor that answers with a run's policy of the name `policy`, or with the model of a model folder.
 
+        Args:
+            word: the folder.
+            temperature: sampling temperature; None for the run's, or 1.
+            template: see `use_template`.
+
         Raises:
-            ValueError: `word` is neither a run folder nor a model folder.
+            ValueError: `word` is neither a run folder nor a model folder, or `template` does not fit.
         """
         path = Path(word)
         if not (path / "config.toml").is_file() and not (path / "config.json").is_file():
             raise ValueError(f"{word!r} is no run folder (config.toml) and no model folder (config.json)")
         own = cls._of_run(path, "", {}) if (path / "config.toml").is_file() else cls(word=word, kind="model")
+        own.use_template(template)
         return own._model(POLICY, (), temperature, deterministic=False)
+
+    def use_template(self, options: Mapping[str, Any]) -> None:
+        """Use the options `template` and `template_file` of a section [model] for a model folder.
+
+        The chat template of a run is in its checkpoints.
+
+        Raises:
+            ValueError: the policy is no model folder, or there are other options.
+        """
+        if options and self.kind != "model":
+            key = next(iter(options))
+            raise ValueError(f"model.{key} is an option of model folders, and the policy is {self.word!r}")
+        for key in options:
+            if key not in ("template", "template_file"):
+                raise ValueError(
+                    f"unknown option model.{key}: a model folder takes model.template and model.template_file"
+                )
+        self.template = dict(options)
 
     @property
     def language_model(self) -> bool:
@@ -250,7 +278,7 @@ class EvaluatedPolicy:
         """An actor with a model on disk: a policy of the run's latest checkpoint, or the model of a model folder."""
         import torch
 
-        from agentrl.chat import Chat
+        from agentrl.chat import Chat, date_of
         from agentrl.engines import Sampling, base_config
         from agentrl.model import load_model, sections
         from agentrl.run import RunFolder
@@ -262,7 +290,7 @@ class EvaluatedPolicy:
             sampling = sampling.model_copy(update={"temperature": temperature})
         if run and self.tables["run"]["threads"]:
             torch.set_num_threads(self.tables["run"]["threads"])
-        loaded = load_model(sections.ModelConfig(path=str(path)), 0)
+        loaded = load_model(validate(sections.ModelConfig, {**self.template, "path": str(path)}, "model"), 0)
         positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
         plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
         entry = resolve(EngineFile, self.tables["engine"] if run else plain)
@@ -271,12 +299,15 @@ class EvaluatedPolicy:
         if entry.hooks.close is not None:
             kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
             entry = resolve(EngineFile, {**plain, **kept})
+        chat = Chat(loaded.tokenizer, date_of(self.tables["run"].get("date", "")) if run else None)
         serving = Serving(
             model=loaded.model,
             tokenizer=loaded.tokenizer,
             sampling=stopping(sampling, *(agent.prompt for agent in agents)),
             deterministic=deterministic,
+            end_ids=chat.end_ids,
         )
         engine = entry.hooks.make(entry.config, serving)
-        self.description = self.description or engine.describe()
-        return PolicyActor(engine, Chat(loaded.tokenizer), entry.config.max_context, policy if run else None)
+        template = {"template": self.template} if self.template else {}
+        self.description = self.description or {**engine.describe(), **template}
+        return PolicyActor(engine, chat, entry.config.max_context, policy if run else None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentrl.chat import Chat
+from agentrl.chat import Chat, date_of
 from agentrl.engines import Launcher, Sampling, Serving, stopping
 from agentrl.model import Weights
 from agentrl.rollout import Actor, PolicyActor
@@ -40,7 +40,8 @@ class InferenceEngines:
         Raises:
             ValueError: the chat template of a tokenizer does not fit.
         """
-        self.chats = {name: Chat(tokenizer) for name, tokenizer in tokenizers.items()}
+        now = date_of(self._settings.tables.run.date)
+        self.chats = {name: Chat(tokenizer, now) for name, tokenizer in tokenizers.items()}
 
     def load(self, weights: Weights, version: int) -> None:
         """Generate with these weights from now on; see `Rollouts.load`."""
@@ -68,6 +69,7 @@ class InferenceEngines:
                 beside=self.engines.get(name),
                 launcher=self.launcher,
                 policy=name,
+                end_ids=self.chats[name].end_ids,
             )
             try:
                 engines[name] = self.entry.hooks.make(self.entry.config, serving)

@@ -23,6 +23,7 @@ stored configuration: an option that is missing there is newer than the run, and
 the run.
 """
 
+import datetime
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
@@ -77,6 +78,7 @@ BY_ENVIRONMENT = {  # key whose value the kind of model alone does not decide ->
     "are made from scratch, those of other agents included",
     "context.name": '"last_k" with k = 0 for a model made from scratch whose environment shows everything in each '
     'observation (`MARKOV` of its file), else "full"',
+    "run.date": "for models that are not made from scratch: today's date",
     "limits.turns": "for a model made from scratch that clones an expert: twice the number of turns of the expert's "
     "longest episode, but at least 10 and at most 50; the run plays the expert to count them when it begins",
 }
@@ -113,6 +115,8 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
     values = {} if written else _rates(given, kind)
     if "expert" not in given.warmup.model_fields_set:
         values["warmup.expert"] = first_expert(env.hooks)
+    if pretrained(given):
+        values["run.date"] = datetime.date.today().isoformat()
     if given.model.new is not None and not written:
         expert = values.get("warmup.expert", given.warmup.expert)
         if "updates" not in given.warmup.model_fields_set:
@@ -127,6 +131,12 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
     if not values.get("warmup.updates", given.warmup.updates):
         idle += ["warmup.optim.", "warmup.episodes", "warmup.minibatches", "warmup.clone"]
     return {key: value for key, value in values.items() if not key.startswith((*idle,)) and not _is_set(given, key)}
+
+
+def pretrained(given: Tables) -> bool:
+    """Has the recipe a model that is not made from scratch, whose chat template may write the date?"""
+    models = [one.get("model") for one in given.agents.values()]
+    return given.model.new is None or any(isinstance(model, dict) and model.get("path") for model in models)
 
 
 def _room(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile, new: NewModel) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from agentrl.chat import date_of
 from agentrl.engines import Sampling
 from agentrl.env import Limits
 from agentrl.model.sections import ModelConfig
@@ -39,6 +40,8 @@ class RunSection(Section):
             be this many updates older than the weights that are trained on it. With 0, playing and updating alternate.
             See docs/overlap.md.
         ahead: number of batches that are played ahead of the updates; at most `staleness`, which is also the default.
+        date: the date that chat templates write which ask for it, as 2026-11-28. It does not change during the run;
+            empty takes the date of every start of the program.
     """
 
     name: str = Field("run", max_length=200)
@@ -54,6 +57,13 @@ class RunSection(Section):
     actions: int | None = Field(None, ge=1)
     staleness: int = Field(0, ge=0, le=64)
     ahead: int | None = Field(None, ge=0)
+    date: str = ""
+
+    @field_validator("date")
+    @classmethod
+    def _is_a_date(cls, date: str) -> str:
+        date_of(date)
+        return date
 
     @property
     def lead(self) -> int:
