@@ -1,14 +1,20 @@
-"""Fewer garbage collections, and a browser for the tests marked `browser`.
+"""Bytecode that stays, fewer garbage collections, and a browser for the tests marked `browser`.
 
 The browser is Debian's Chromium, driven by playwright (`make browser` installs both).
 """
 
 import gc
+import os
 import shutil
+import sys
 
 import pytest
 
 pytest_plugins = ["tests.cpu_seconds"]
+
+# Half of the time of loading the tests, and of a process that imports agentrl, is compilation.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -23,7 +23,8 @@ from agentrl.files import read_toml
 from agentrl.settings import Settings
 from agentrl.train import train
 
-run = train(Settings(override(read_toml(Path("tests/toys/corridor.toml")), ["run.iterations=2"])))
+FEW = ["run.iterations=2", "batch.tasks=2", "eval.tasks=1", "env.goal=4", "limits.turns=6"]
+run = train(Settings(override(read_toml(Path("tests/toys/corridor.toml")), FEW)))
 print(run.state.step, sorted(path.name for path in run.folder.path.iterdir()))
 """
 
