@@ -87,8 +87,12 @@ def test_nothing_that_a_process_has_started_outlives_its_end(tmp_path):
 
 
 def test_an_interrupted_process_may_stop_by_itself():
-    script = "trap 'echo stopped; exit' INT; while :; do sleep 0.05; done"
-    done = gpu_processes.finished(["bash", "-c", script], 1.0)
+    code = (  # a handler of its own: a process that a shell started in the background ignores interrupts
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(print('stopped')))\n"
+        "time.sleep(60)\n"
+    )
+    done = gpu_processes.finished([sys.executable, "-c", code], 5.0)
     assert (done.code, done.text, done.in_time) == (0, "stopped\n", False)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,25 @@ import pytest
 from agentrl.cli import main
 
 
-def proposed(line: str, folder: Path) -> set[str]:
-    """What bash would show for a line, through the function that the verb prints."""
+def proposed(lines: Iterable[str], folder: Path) -> list[set[str]]:
+    """What bash would show for each line, through the function that the verb prints."""
     script = """
         eval "$(agentrl completion bash)"
-        COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=63 COMP_WORDBREAKS=' '
-        _python_argcomplete agentrl
-        printf '%s\\n' "${COMPREPLY[@]}"
+        for line in "$@"; do
+            COMP_LINE="$line" COMP_POINT=${#line} COMP_TYPE=63 COMP_WORDBREAKS=' '
+            COMPREPLY=()
+            _python_argcomplete agentrl
+            printf '%s\\n' "${COMPREPLY[@]}" "end of a line"
+        done
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "PATH": path}
-    words = ["bash", "--norc", "-c", script, "bash", line]
+    words = ["bash", "--norc", "-c", script, "bash", *lines]
     done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.stderr == ""
-    return {word.strip() for word in done.stdout.splitlines()} - {""}
+    *shown, rest = done.stdout.split("end of a line\n")
+    assert rest == ""
+    return [{word.strip() for word in words.splitlines()} - {""} for words in shown]
 
 
 def test_a_shell_is_told_what_fits(tmp_path):
@@ -31,16 +37,20 @@ def test_a_shell_is_told_what_fits(tmp_path):
     run.mkdir(parents=True)
     (run / "config.toml").touch()
     (tmp_path / "mine.toml").touch()
-    assert proposed("agentrl tr", tmp_path) == {"train"}
-    assert {"mine.toml", "alfworld-cpu"} <= proposed("agentrl train ", tmp_path)
-    assert proposed("agentrl train alfworld-cpu optim.muon", tmp_path) == {"optim.muon_lr="}
-    assert proposed("agentrl train mine.toml --re", tmp_path) == {"--resume"}
-    assert proposed("agentrl eval alfworld-", tmp_path) == {"alfworld-gen"}
-    assert proposed("agentrl credit gig", tmp_path) == {"gigpo"}
-    assert proposed("agentrl report runs/m", tmp_path) == {"runs/mine", "runs/mine/"}
-    assert proposed("agentrl check calculator-", tmp_path) == {"calculator-cpu"}
-    assert proposed("agentrl check mi", tmp_path) == {"mine.toml"}
-    assert proposed("agentrl no-such-verb ", tmp_path) == set()
+    expected = {
+        "agentrl tr": {"train"},
+        "agentrl train alfworld-cpu optim.muon": {"optim.muon_lr="},
+        "agentrl train mine.toml --re": {"--resume"},
+        "agentrl eval alfworld-": {"alfworld-gen"},
+        "agentrl credit gig": {"gigpo"},
+        "agentrl report runs/m": {"runs/mine", "runs/mine/"},
+        "agentrl check calculator-": {"calculator-cpu"},
+        "agentrl check mi": {"mine.toml"},
+        "agentrl no-such-verb ": set(),
+    }
+    recipes, *others = proposed(["agentrl train ", *expected], tmp_path)
+    assert {"mine.toml", "alfworld-cpu"} <= recipes
+    assert dict(zip(expected, others, strict=True)) == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,4 +1,4 @@
-"""`agentrl serve policy`: a real server process, asked by the real SDK."""
+"""`agentrl serve policy`, asked by the real SDK."""
 
 import json
 import os
@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 
 import openai
 import pytest
 
 from agentrl.cli import main
 from agentrl.graph import read_graph
+from agentrl.programs import ProgramEndpoint
 from tests.toys.language_model import model_folder
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +30,61 @@ def end(url: str, key: str, **body: object) -> dict:
         return json.loads(answer.read())
 
 
-def test_two_programs_become_two_copies_of_a_task(tmp_path):
+def ask_for_three(url: str) -> None:
+    """Two programs ask twice each and end their episodes; a third one does not end its own."""
+    for key, reward in (("a", 1.0), ("b", 0.0), ("c", 0.0)):
+        client = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
+        messages = [{"role": "user", "content": "2 + 2?"}]
+        for _ in range(2):
+            said = client.chat.completions.create(model="any", messages=messages).choices[0].message
+            messages += [said.model_dump(exclude_none=True), {"role": "user", "content": "sure?"}]
+        if key != "c":
+            assert end(url, key, task="sum", reward=reward) == {"task": "sum", "steps": 2}
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        end(url, "a", reward=1.0)
+
+
+@contextmanager
+def sigterm_as_an_interrupt() -> Iterator[None]:
+    """As in the program; the tests may run in a process that ignores Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_two_programs_become_two_copies_of_a_task(tmp_path, monkeypatch, capsys):
+    model, out = model_folder(tmp_path / "model"), tmp_path / "episodes.safetensors"
+    urls: Queue[str] = Queue()
+    serve_forever = ProgramEndpoint.open
+
+    def opened(self: ProgramEndpoint) -> None:
+        serve_forever(self)
+        urls.put(self.url)
+
+    def ask() -> None:
+        if url := urls.get(timeout=600):
+            try:
+                ask_for_three(url)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(ProgramEndpoint, "open", opened)
+    with ThreadPoolExecutor() as pool, sigterm_as_an_interrupt():
+        asked = pool.submit(ask)
+        main(["serve", "policy", str(model), "--port", "0", "--out", str(out), "--turn-tokens", "6"])
+        urls.put("")  # if the server could not open
+        asked.result()
+    assert f"2 episodes are stored in {out}, 1 in progress are lost" in capsys.readouterr().err
+    graph = read_graph(out)
+    assert graph.names["group"] == ("sum",) and graph.rollout.tolist() == [0, 0, 1, 1]
+    assert graph.tokens.context.tolist() == [-1, 0, -1, 2] and graph.reward.tolist() == [0, 1, 0, 0]
+    assert main(["credit", "grpo", "--steps", str(out), "std=none"]) == 0
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_server_process_with_what_it_stored(tmp_path):
     model, out = model_folder(tmp_path / "model"), tmp_path / "episodes.safetensors"
     words = [sys.executable, "-m", "agentrl", "serve", "policy", str(model), "--port", "0", "--out", str(out)]
     with subprocess.Popen(
@@ -37,26 +96,13 @@ def test_two_programs_become_two_copies_of_a_task(tmp_path):
     ) as server:
         try:
             assert server.stdout and server.stderr
-            url = server.stdout.readline().split(" at ")[1].strip()
-            for key, reward in (("a", 1.0), ("b", 0.0), ("c", 0.0)):
-                client = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
-                messages = [{"role": "user", "content": "2 + 2?"}]
-                for _ in range(2):
-                    said = client.chat.completions.create(model="any", messages=messages).choices[0].message
-                    messages += [said.model_dump(exclude_none=True), {"role": "user", "content": "sure?"}]
-                if key != "c":
-                    assert end(url, key, task="sum", reward=reward) == {"task": "sum", "steps": 2}
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                end(url, "a", reward=1.0)
+            ask_for_three(server.stdout.readline().split(" at ")[1].strip())
             server.send_signal(signal.SIGTERM)
             _, words_of_end = server.communicate(timeout=600)
         finally:
             server.kill()
     assert f"2 episodes are stored in {out}, 1 in progress are lost" in words_of_end and "Traceback" not in words_of_end
-    graph = read_graph(out)
-    assert graph.names["group"] == ("sum",) and graph.rollout.tolist() == [0, 0, 1, 1]
-    assert graph.tokens.context.tolist() == [-1, 0, -1, 2] and graph.reward.tolist() == [0, 1, 0, 0]
-    assert main(["credit", "grpo", "--steps", str(out), "std=none"]) == 0
+    assert len(read_graph(out)) == 4
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_toy(tmp_path_factory.mktemp("toy"))
 
 
-def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_byte(toy, tmp_path):
+def test_ten_iterations_give_the_stored_metrics_and_weights(toy):
     stored = dict(leaves(json.loads(METRICS.read_text())))
     metrics = dict(leaves(rows(toy)))
     assert metrics.keys() == stored.keys()
@@ -90,25 +90,24 @@ def test_ten_iterations_give_the_stored_metrics_and_weights_and_repeat_byte_for_
     assert weights.keys() == stored_weights.keys()
     for name, tensor in stored_weights.items():
         np.testing.assert_allclose(weights[name], tensor, rtol=0, atol=TOLERANCE, err_msg=name)
-    again = train_toy(tmp_path)
-    assert (toy / "metrics.jsonl").read_bytes() == (again / "metrics.jsonl").read_bytes()
-    check_same_bytes(toy, again)
     types = read_note(toy / "graphs" / "000009.safetensors")["task_kinds"]
     assert set(types) == set(read_graph(toy / "graphs" / "000009.safetensors").names["group"])
     assert set(types.values()) == {"pick_and_place_simple"}
-    played = sorted(path.name for path in (toy / "evaluations").glob("*.safetensors"))
-    assert len(played) == len(list((toy / "evaluations").glob("*.json"))) > 0
-    for name in played:
-        assert (toy / "evaluations" / name).read_bytes() == (again / "evaluations" / name).read_bytes(), name
 
 
-def test_five_iterations_and_five_more_are_ten(toy, tmp_path):
+def test_five_iterations_and_five_more_are_ten_byte_for_byte(toy, tmp_path):
     train_toy(tmp_path, "run.iterations=5")
     run = train_toy(tmp_path, resume=True)
     at_five = {"name": "end"}  # the evaluation after iteration 5 was the last one of the shorter run
     expected = [row | at_five if row.get("name") == "iteration 5" else row for row in rows(toy)]
     assert rows(run) == expected
     check_same_bytes(toy, run)
+    evaluations = sorted(path.name for path in (toy / "evaluations").glob("*.safetensors"))
+    assert len(evaluations) == len(list((toy / "evaluations").glob("*.json"))) > 0
+    there = [name for name in evaluations if (run / "evaluations" / name).exists()]
+    assert {name.rpartition("-")[0] for name in {*evaluations} - {*there}} == {"iteration-5"}
+    for name in there:
+        assert (toy / "evaluations" / name).read_bytes() == (run / "evaluations" / name).read_bytes(), name
 
 
 # What may differ between two runs of one seed: the order of sets of texts, and who plays and when. With another

@@ -234,13 +234,10 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def no_garbage_collection() -> Iterator[None]:
-    """The collector would count in the times. One collection for all tests, because it takes half a second."""
-    gc.collect()
-    gc.freeze()
+    """The collector would count in the times."""
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 class TooLong(Exception):

@@ -27,6 +27,7 @@ envs/webshop/prepare.py unpickled the shards of an unfinished folder; shards are
 """
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,9 @@ IMPORTERS = {  # of modules that can run what a file says; their calls are on th
     ("tools/_sandbox/kernel.py", "marshal"),
     ("tools/_sandbox/process.py", "marshal"),
 }
+# Files without any of these words have nothing to look at, and are not parsed.
+NAMES = {"from_pretrained"} | UNPICKLERS | {name.partition(":")[0] for name in RISKY}
+WORDS = re.compile(rf"\b({'|'.join(sorted(NAMES))})\b")
 KNOWN = {
     ("agentrl/catalogue.py", "import_module"),
     ("agentrl/cli/__init__.py", "import_module"),
@@ -76,10 +80,12 @@ KNOWN = {
 
 @cache
 def nodes() -> list[tuple[Path, ast.Call | ast.Import | ast.ImportFrom]]:
-    """(file, call or import) of every package."""
+    """(file, call or import) of every file of the packages that has one of the words."""
     files = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    texts = {path: path.read_text("utf-8") for path in files}
     kinds = (ast.Call, ast.Import, ast.ImportFrom)
-    return [(path, n) for path in files for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, kinds)]
+    trees = [(path, ast.parse(text)) for path, text in texts.items() if WORDS.search(text)]
+    return [(path, node) for path, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 @cache

@@ -29,8 +29,8 @@ def python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 def test_importing_agentrl_is_quick_and_loads_no_torch():
     code = "import agentrl, sys; print(*{'torch', 'transformers', 'gymnasium', 'openai'} & set(sys.modules))"
-    seconds = least_seconds("-c", code)
-    assert seconds < 4 * least_seconds("-c", "pass")
+    most = 4 * least_seconds("-c", "pass")
+    assert least_seconds("-c", code, enough=most) < most
     assert python(code).stdout == "\n"
 
 

@@ -23,7 +23,8 @@ from agentrl.files import read_toml
 from agentrl.settings import Settings
 from agentrl.train import train
 
-run = train(Settings(override(read_toml(Path("tests/toys/corridor.toml")), ["run.iterations=2"])))
+FEW = ["run.iterations=2", "batch.tasks=2", "eval.tasks=1", "env.goal=4", "limits.turns=6"]
+run = train(Settings(override(read_toml(Path("tests/toys/corridor.toml")), FEW)))
 print(run.state.step, sorted(path.name for path in run.folder.path.iterdir()))
 """
 
@@ -36,8 +37,8 @@ def products() -> list[str]:
 
 
 def test_the_toy_run_trains_without_any_product(tmp_path):
-    for folder in COPIED:
-        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in COPIED:  # with the bytecode
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True)
     for product in products():
         shutil.rmtree(tmp_path / Path(*product.split(".")))
     done = subprocess.run(

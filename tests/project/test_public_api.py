@@ -4,6 +4,8 @@ import ast
 import importlib
 import json
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ PACKAGES = sorted([*CORE, *NESTED])
 PACKAGES.remove("cli")
 
 
+@cache
 def public(package: str) -> list[str]:
     return sorted(importlib.import_module(f"agentrl.{package}").__all__)
 
@@ -45,10 +48,18 @@ def owner(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[0] == "agentrl" and parts[1] in CORE else ""
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node; its expressions are not visited."""
+    for below in ast.iter_child_nodes(node):
+        if not isinstance(below, ast.expr):
+            yield below
+            yield from statements(below)
+
+
 def crossings(path: Path, module: str) -> list[str]:
     """Imports of another package's module that is neither the package itself nor a `sections` module."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [(node.module, alias.name) for alias in node.names]

@@ -51,8 +51,15 @@ def too_little(graph, whole_episodes: bool) -> int:
     return len(pack(graph.tokens, np.arange(len(graph)), np.ones(len(graph.tokens.ids)))) - 1
 
 
-@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
-@pytest.mark.parametrize("make", [chains, windows])
+@pytest.mark.parametrize(
+    ("make", "aggregation"),
+    [
+        (chains, "token-mean"),
+        (windows, "seq-mean-token-mean"),
+        pytest.param(chains, "seq-mean-token-mean", marks=pytest.mark.slow),
+        pytest.param(windows, "token-mean", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("name", "options"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x)))
 def test_micro_batches_equal_one(name, options, make, aggregation):
     entry = loss(name, **options)
