@@ -64,10 +64,8 @@ def _write(graph: StepGraph, file: Path, folder: Path, form: str) -> int:
         note = read_note(file) if file.suffix == ".safetensors" else {}
         write_tables(graph, folder, file.stem, note)
         return len(set(graph.episode.tolist()))
-    chats = list(to_messages(graph))
+    # Two graphs come from different weights, so chats of one task in two graphs get different groups.
+    chats = list(to_messages(graph, file.stem))
     with (folder / "messages.jsonl").open("a", encoding="utf-8") as lines:
-        for chat in chats:
-            # Two graphs come from different weights, so chats of one task in two graphs get different groups.
-            own = {name: f"{file.stem}/{chat[name]}" for name in ("group", "episode")}
-            lines.write(json.dumps({**chat, "task": chat["group"], **own, "graph": file.stem}) + "\n")
+        lines.writelines(json.dumps(chat) + "\n" for chat in chats)
     return len(chats)
