@@ -3,8 +3,8 @@
 SOURCE is a run folder (all of its stored graphs), one graph (.safetensors), or a file of steps that `agentrl credit`
 reads. --as parquet writes three tables per graph: steps, names and tails. They hold the tokens as lists, and the credit
 that training used. This form needs the extra `data` of this package; docs/run-folder.md has the schema. --as messages
-writes messages.jsonl, one chat per episode in OpenAI's format. DIR must not exist; it appears when everything is
-written.
+writes messages.jsonl, one chat per episode in OpenAI's format. `agentrl credit METHOD --steps DIR` reads both forms.
+DIR must not exist; it appears when everything is written.
 """
 
 import json
