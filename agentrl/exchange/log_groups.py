@@ -17,7 +17,7 @@ ZERO = 1e-4  # smaller than this share of the largest advantage counts as 0
 MAX_BLOCK_SIZES = 64  # sizes of groups that are tried per training step
 
 
-class Found(NamedTuple):
+class AgreeingGroups(NamedTuple):
     """Groups of a log's rows: `group` [N] int64; `distance`, how far the advantages are from those of the log.
 
     `distance` is 0 if the groups and rewards reproduce the log's advantage.
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     distance: float
 
 
-class Disagreement(NamedTuple):
+class SignMismatch(NamedTuple):
     """The first row whose group-normalised reward and the log's own advantage have different signs."""
 
     row: int
@@ -89,7 +89,7 @@ def advantage_of(reward: np.ndarray, group: np.ndarray) -> np.ndarray:
     return advantage
 
 
-def disagreement(reward: np.ndarray, group: np.ndarray, logged: np.ndarray) -> Disagreement | None:
+def disagreement(reward: np.ndarray, group: np.ndarray, logged: np.ndarray) -> SignMismatch | None:
     """The first row at which reward and log disagree in sign; a number and 0 disagree too. All arrays are [N]."""
     computed = advantage_of(reward, group)  # [N]
     floor = ZERO * max(float(np.abs(logged).max(initial=0.0)), ZERO)
@@ -98,7 +98,7 @@ def disagreement(reward: np.ndarray, group: np.ndarray, logged: np.ndarray) -> D
     # Beside the bound for 0, rounding decides which side a number is on.
     doubtful = (np.abs(computed) < 10 * ZERO) & (np.abs(logged) < 10 * floor)  # [N]
     wrong = np.flatnonzero((sign != logged_sign) & ~doubtful)
-    return Disagreement(int(wrong[0]), float(computed[wrong[0]]), float(logged[wrong[0]])) if len(wrong) else None
+    return SignMismatch(int(wrong[0]), float(computed[wrong[0]]), float(logged[wrong[0]])) if len(wrong) else None
 
 
 def distance(reward: np.ndarray, group: np.ndarray, logged: np.ndarray) -> float:
@@ -132,7 +132,7 @@ def best_groups(
     ids: Sequence[np.ndarray],
     *,
     in_blocks: bool = True,
-) -> Found | Disagreement:
+) -> AgreeingGroups | SignMismatch:
     """The groups that agree best with the logged advantage, chosen per training step.
 
     Tried in this order: the columns of ids, equal prompts, blocks of rows of one size. Of several that reproduce the
@@ -145,19 +145,19 @@ def best_groups(
         in_blocks: try blocks of rows, too.
 
     Returns:
-        A `Disagreement` if no groups agree in sign on some step. It is that of the first groups that were tried.
+        A `SignMismatch` if no groups agree in sign on some step. It is that of the first groups that were tried.
     """
     chosen = np.zeros(len(reward), np.int64)  # [N]
     furthest = 0.0
     for number in np.unique(step).tolist():
         rows = np.flatnonzero(step == number)
         tried = [*(group[rows] for group in ids), prompt[rows], *(blocks(prompt[rows]) if in_blocks else ())]
-        found: Found | None = None
+        found: AgreeingGroups | None = None
         for group in tried:
             apart = distance(reward[rows], group, logged[rows])
             signs_agree = not apart or disagreement(reward[rows], group, logged[rows]) is None
             if signs_agree and (found is None or apart < found.distance):
-                found = Found(group, apart)
+                found = AgreeingGroups(group, apart)
             if found is not None and not found.distance:
                 break
         if found is None:
@@ -166,7 +166,7 @@ def best_groups(
             return wrong._replace(row=int(rows[wrong.row]))
         chosen[rows] = found.group
         furthest = max(furthest, found.distance)
-    return Found(keys(step, chosen), furthest)
+    return AgreeingGroups(keys(step, chosen), furthest)
 
 
 def groups_without_advantage(

@@ -16,8 +16,8 @@ import numpy as np
 
 from agentrl.exchange.log_groups import (
     CLOSE,
-    Disagreement,
-    Found,
+    AgreeingGroups,
+    SignMismatch,
     best_groups,
     group_names,
     groups_without_advantage,
@@ -136,12 +136,12 @@ def _agreeing(
     """
     step, prompt, logged = table
     groups = (step, ids[0] if only_ids else prompt, logged, [] if only_ids else ids)
-    best: tuple[Found, RewardsAndGroups] | None = None
-    first: tuple[Disagreement, Mapping[str, float]] | None = None
+    best: tuple[AgreeingGroups, RewardsAndGroups] | None = None
+    first: tuple[SignMismatch, Mapping[str, float]] | None = None
     for names in [weights] if weights else _tried(list(numbers)):
         reward = _sum(numbers, names)  # [N]
         found = best_groups(reward, *groups, in_blocks=not only_ids)
-        if isinstance(found, Disagreement):
+        if isinstance(found, SignMismatch):
             first = first or (found, names)
             continue
         if best is None or found.distance < best[0].distance:

@@ -129,7 +129,7 @@ def from_verl_rollouts(
     return rows if outputs is None else _sessions(rows, outputs)
 
 
-class Outputs(NamedTuple):
+class SessionOutputs(NamedTuple):
     """What the uids TASK_SESSION_OUTPUT say: group [N], episode [N] (dense ids) and place in the episode [N]."""
 
     group: np.ndarray
@@ -137,7 +137,7 @@ class Outputs(NamedTuple):
     place: np.ndarray
 
 
-def _outputs(rollouts: Rows, step: np.ndarray) -> Outputs | None:
+def _outputs(rollouts: Rows, step: np.ndarray) -> SessionOutputs | None:
     """The parts of the uids; None if not all uids have the form TASK_SESSION_OUTPUT, or two are equal in one step."""
     parts: list[tuple[str, str, str]] = []
     for one in rollouts:
@@ -150,10 +150,10 @@ def _outputs(rollouts: Rows, step: np.ndarray) -> Outputs | None:
         return None
     group = keys(step, numbered([task for task, _, _ in parts]))  # [N]
     episode = numbered([*zip(group.tolist(), (session for _, session, _ in parts), strict=True)])  # [N]
-    return Outputs(group, episode, np.array([int(output) for _, _, output in parts], np.int64))
+    return SessionOutputs(group, episode, np.array([int(output) for _, _, output in parts], np.int64))
 
 
-def _sessions(rows: Sequence[Row], outputs: Outputs) -> list[Row]:
+def _sessions(rows: Sequence[Row], outputs: SessionOutputs) -> list[Row]:
     """The rows with the outputs of one session as one episode, whose reward is that of its last output.
 
     If the outputs of a session have different scores, each step has its own reward.
