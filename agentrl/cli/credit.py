@@ -18,7 +18,7 @@ from agentrl.cli._stop import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
 from agentrl.env import raised_at
-from agentrl.exchange import read_any
+from agentrl.exchange import NamedColumns, read_any
 from agentrl.graph import DEMO, PROBE, StepGraph
 
 UNIT = (
@@ -27,7 +27,7 @@ UNIT = (
 )
 
 
-def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
+def run(method: str, steps: Path, options: Sequence[str], as_json: bool, named: NamedColumns | None = None) -> int:
     """Print the credit of the steps in the file `steps`: one JSON object per step, or a table with one line per group.
 
     Returns:
@@ -36,7 +36,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     try:
         hooks = catalogue.load(CreditMethod, method)
         entry = Entry(method, hooks, parse_options(method, hooks.config, options))
-        graph = read_any(steps)
+        graph = read_any(steps, named)
         credit = _assigned(entry, graph)
     except (ValueError, OSError) as error:
         return complain(error)
@@ -44,13 +44,20 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool) -> int:
     return 0
 
 
-def run_compare(methods: Sequence[str], steps: Path, options: Sequence[str], as_json: bool, top: int = 5) -> int:
+def run_compare(
+    methods: Sequence[str],
+    steps: Path,
+    options: Sequence[str],
+    as_json: bool,
+    top: int = 5,
+    named: NamedColumns | None = None,
+) -> int:
     """Print how far methods agree, with the `top` most different steps per pair. Options are `method.key=value`."""
     try:
         if len(set(methods)) < 2:
             raise ValueError("--compare needs at least two methods, as --compare grpo,gigpo")
         entries = _entries(methods, options)
-        graph = read_any(steps)
+        graph = read_any(steps, named)
         pairs = agreement(graph, {name: _assigned(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
         return complain(error)
@@ -67,6 +74,7 @@ def run_page(
     *,
     as_json: bool = False,
     top: int = 5,
+    named: NamedColumns | None = None,
 ) -> int:
     """Write the credit page of some methods, and print how far several methods agree.
 
@@ -80,7 +88,7 @@ def run_page(
         if not out.parent.is_dir():
             raise ValueError(f"--html {out}: there is no folder {out.parent}")
         entries = _entries(methods, options)
-        graph = read_any(steps)
+        graph = read_any(steps, named)
         credits = {name: _assigned(entry, graph) for name, entry in entries.items()}
         data = credit_data(
             graph,
@@ -283,13 +291,14 @@ def names_method(word: str) -> bool:
     )
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
+def _parser() -> Parser:
     parser = Parser("agentrl credit", "Compute credit methods on stored steps.")
     parser.add_argument("method", nargs="?", help="a credit method; if several are named, they are compared")
     parser.add_argument("options", nargs="*", metavar="key=value")
     parser.add_argument(
-        "--steps", type=Path, help="steps.jsonl, a log of verl, TRL or chat messages, a stored graph, or a run folder"
+        "--steps",
+        type=Path,
+        help="steps.jsonl, a log of verl, TRL or chat messages, a stored or exported graph, or a run folder",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object per step (--compare: per pair; --list: per method)"
@@ -299,7 +308,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--top", type=positive, default=5, help="number of steps to show per pair of compared methods")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write an HTML page of the credit of each step")
     parser.add_argument("--group", type=int, action="append", help="a group on the page, by number; may be repeated")
-    arguments = parser.parse_intermixed_args(words)
+    parser.add_argument(
+        "--rewards", metavar="NAME[=WEIGHT],...", help="reward columns of a log of TRL or verl; their sum is the reward"
+    )
+    parser.add_argument("--group-by", metavar="COLUMN", default="", help="the log's column of ids of groups")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the verb, also as `python -m agentrl.cli.credit METHOD --steps FILE key=value --json`."""
+    arguments = _parser().parse_intermixed_args(words)
     if arguments.list:
         return run_list(arguments.json)
     if arguments.steps is None or (arguments.method is None and arguments.compare is None):
@@ -310,6 +328,7 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.method, *arguments.options = [w for w in arguments.options if w not in named] or [None]
     if arguments.group is not None and arguments.html is None:
         return complain(ValueError("--group chooses the groups that --html shows: add --html OUT"))
+    columns = NamedColumns(tuple(arguments.rewards.split(",")) if arguments.rewards else (), arguments.group_by)
     if arguments.compare is not None:
         methods = arguments.compare.split(",")
         beside = [] if arguments.method is None else [arguments.method, *arguments.options]
@@ -319,12 +338,14 @@ def main(words: Sequence[str] | None = None) -> int:
         options = [word for word in beside if word not in further]
         methods = [*further, *methods]
         if arguments.html is not None:
-            how = {"as_json": arguments.json, "top": arguments.top}
+            how = {"as_json": arguments.json, "top": arguments.top, "named": columns}
             return run_page(methods, arguments.steps, options, arguments.html, arguments.group, **how)
-        return run_compare(methods, arguments.steps, options, arguments.json, arguments.top)
+        return run_compare(methods, arguments.steps, options, arguments.json, arguments.top, columns)
     if arguments.html is not None:
-        return run_page([arguments.method], arguments.steps, arguments.options, arguments.html, arguments.group)
-    return run(arguments.method, arguments.steps, arguments.options, arguments.json)
+        return run_page(
+            [arguments.method], arguments.steps, arguments.options, arguments.html, arguments.group, named=columns
+        )
+    return run(arguments.method, arguments.steps, arguments.options, arguments.json, columns)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 SOURCE is a run folder (all of its stored graphs), one graph (.safetensors), or a file of steps that `agentrl credit`
 reads. --as parquet writes three tables per graph: steps, names and tails. They hold the tokens as lists, and the credit
 that training used. This form needs the extra `data` of this package; docs/run-folder.md has the schema. --as messages
-writes messages.jsonl, one chat per episode in OpenAI's format. DIR must not exist; it appears when everything is
-written.
+writes messages.jsonl, one chat per episode in OpenAI's format. `agentrl credit METHOD --steps DIR` reads both forms.
+DIR must not exist; it appears when everything is written.
 """
 
 import json
@@ -64,10 +64,8 @@ def _write(graph: StepGraph, file: Path, folder: Path, form: str) -> int:
         note = read_note(file) if file.suffix == ".safetensors" else {}
         write_tables(graph, folder, file.stem, note)
         return len(set(graph.episode.tolist()))
-    chats = list(to_messages(graph))
+    # Two graphs come from different weights, so chats of one task in two graphs get different groups.
+    chats = list(to_messages(graph, file.stem))
     with (folder / "messages.jsonl").open("a", encoding="utf-8") as lines:
-        for chat in chats:
-            # Two graphs come from different weights, so chats of one task in two graphs get different groups.
-            own = {name: f"{file.stem}/{chat[name]}" for name in ("group", "episode")}
-            lines.write(json.dumps({**chat, "task": chat["group"], **own, "graph": file.stem}) + "\n")
+        lines.writelines(json.dumps(chat) + "\n" for chat in chats)
     return len(chats)

@@ -1,8 +1,4 @@
-from .converters import (
-    from_messages as from_messages,
-    from_trl as from_trl,
-    from_verl as from_verl,
-    from_verl_rollouts as from_verl_rollouts,
+from .chat_export import (
     to_messages as to_messages,
 )
 from .export import (
@@ -15,6 +11,12 @@ from .jsonl import (
     read_steps as read_steps,
     steps_graph as steps_graph,
 )
+from .log_rows import (
+    NamedColumns as NamedColumns,
+)
+from .messages import (
+    from_messages as from_messages,
+)
 from .parquet import (
     read_tables as read_tables,
     write_tables as write_tables,
@@ -22,4 +24,11 @@ from .parquet import (
 from .sources import (
     newest_graph as newest_graph,
     read_any as read_any,
+)
+from .trl import (
+    from_trl as from_trl,
+)
+from .verl import (
+    from_verl as from_verl,
+    from_verl_rollouts as from_verl_rollouts,
 )

@@ -1,8 +1,9 @@
 """Reads `steps.jsonl`, one JSON object per line and one line per step, as a step graph.
 
 Required: group, episode, turn, reward. Optional: the other `FIELDS` of `agentrl.exchange.jsonl`. `parent` and
-`caller` name a step of the same group as `[episode, turn]`. Bad input raises a ValueError that names the line and the
-field.
+`caller` name a step of the same group as `[episode, turn]`. `status` says what happened in a step or how the episode
+ended; a last step of which both are known has `ending`, too. `columns` holds further columns of numbers, by name. Bad
+input raises a ValueError that names the line and the field.
 """
 
 import json
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.graph import PLAYED, StepGraph, Tokens
+from agentrl.exchange.export import KINDS
+from agentrl.graph import COLUMNS, PLAYED, StepGraph, Tokens
 from agentrl.types import Status
 
 LARGEST = sys.float_info.max
@@ -50,6 +52,13 @@ WEIGHT = JsonType("a finite number from 0", lambda x: _number(x) and x >= 0)
 FLAG = JsonType("true or false", lambda x: isinstance(x, bool) or (isinstance(x, int) and x in (0, 1)))
 STEP = JsonType("[episode, turn]", lambda x: isinstance(x, list) and len(x) == 2 and _text(x[0]) and _natural(x[1]))
 NUMBERS = JsonType("a list of finite numbers", lambda x: isinstance(x, list) and all(map(_number, x)))
+KIND = JsonType("one of " + ", ".join(KINDS.values()), lambda x: x in KINDS.values())
+VALUES = JsonType(
+    "an object of finite numbers, true or false",
+    lambda x: (
+        isinstance(x, dict) and all(value is None or isinstance(value, bool) or _number(value) for value in x.values())
+    ),
+)
 STATUS = JsonType("one of " + ", ".join(s.name.lower() for s in Status), lambda x: str(x).upper() in Status.__members__)
 
 FIELDS: Mapping[str, JsonType] = MappingProxyType({
@@ -57,10 +66,16 @@ FIELDS: Mapping[str, JsonType] = MappingProxyType({
     "state": TEXT, "action": TEXT, "next_state": TEXT, "agent": TEXT, "task": TEXT, "tree": TEXT,
     "status": STATUS, "terminated": FLAG, "truncated": FLAG, "valid": FLAG, "matched": FLAG,
     "segment_start": FLAG, "caller": STEP, "parent": STEP,
+    "kind": KIND, "ending": STATUS, "policy": TEXT, "rollout": TEXT, "columns": VALUES,
+    "version_oldest": NATURAL, "version_newest": NATURAL,
     "value": NUMBER, "next_value": NUMBER, "value_high": NUMBER, "score": NUMBER, "weight": WEIGHT,
     "gold_logprob": NUMBER, "gold_logprob_start": NUMBER, "entropy": NUMBER, "policy_kl": NUMBER,
     "n_tokens": COUNT, "observation_tokens": COUNT, "token_value": NUMBERS,
 })  # fmt: skip
+KIND_NUMBERS = {name: number for number, name in KINDS.items()}
+VERSIONS = ("version_oldest", "version_newest")
+# Columns of flags that are true on a step for which the lines do not give them: such a step is trained and counted.
+TRUE_IF_ABSENT = ("in_gradient", "in_statistics")
 REQUIRED = ("group", "episode", "turn", "reward")
 NUMERIC = ("value", "next_value", "value_high", "gold_logprob", "gold_logprob_start", "entropy", "policy_kl")
 
@@ -142,7 +157,7 @@ def steps_graph(lines: Sequence[str], source: str = "the input") -> StepGraph:
     columns = {name: numbered.id for name, numbered in ids.items()}
     columns |= relations(rows, columns) | data_columns(rows, columns)
     tokens = token_table(rows, columns["parent"])
-    with_names = ("group", "episode", "state", "action", "agent")
+    with_names = ("group", "episode", "state", "action", "agent", "policy")
     return StepGraph(columns=columns, tokens=tokens, names={name: ids[name].words for name in with_names})
 
 
@@ -273,16 +288,16 @@ def identities(rows: Sequence[Row]) -> dict[str, list[Any]]:
         "action": within("action"),
         "state": within("state") + within("next_state"),
         "agent": agents,
-        "policy": agents,
+        "policy": [str(r.fields.get("policy", agent)) for r, agent in zip(rows, agents, strict=True)],
     }
 
 
 def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """parent, caller, rollout, tree, state and next_state, each [N] int64.
 
-    A called episode belongs to the rollout of its caller. Any other episode is a rollout of its own. A branch belongs
-    to the tree of its parent. Other episodes of a group belong to one tree if their first lines have equal fields
-    `tree`.
+    Episodes of a group whose lines have equal fields `rollout` are one rollout. Without this field, a called episode
+    belongs to the rollout of its caller, and any other episode is a rollout of its own. A branch belongs to the tree of
+    its parent. Other episodes of a group belong to one tree if their first lines have equal fields `tree`.
 
     If the line of a step lacks `next_state`, the next state of the step is the state of its first child with a state.
     """
@@ -291,6 +306,7 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
     parent, caller = np.full(n, -1), np.full(n, -1)  # [N]
     rollout, tree = ids["episode"].copy(), np.arange(n)  # [N]
     trees: dict[tuple[str, str], int] = {}
+    rollouts: dict[tuple[str, str], int] = {}
     state, following = ids["state"][:n], ids["state"][n:].copy()  # [N]
     for i, row in enumerate(rows):
         follows = i > 0 and rows[i - 1].episode == row.episode
@@ -305,7 +321,9 @@ def relations(rows: Sequence[Row], ids: dict[str, np.ndarray]) -> dict[str, np.n
             caller[i] = index[row.reference("caller")]
         elif follows:
             caller[i] = caller[i - 1]
-        if caller[i] >= 0:
+        if "rollout" in row.fields:
+            rollout[i] = rollouts.setdefault((row.episode[0], str(row.fields["rollout"])), int(rollout[i]))
+        elif caller[i] >= 0:
             rollout[i] = rollout[caller[i]]
     return {
         "parent": parent,
@@ -322,24 +340,24 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
 
     If all lines lack the field, there is no such column.
     """
-    n = len(rows)
-    status = np.array([Status[str(r.fields.get("status", "ok")).upper()] for r in rows], np.int8)  # [N]
+    status = statuses(rows, "status")  # [N]
+    ending = np.maximum(status, statuses(rows, "ending"))  # [N]
     terminated = flags(rows, "terminated", False)  # [N]
     columns = {
         "turn": np.array([r.turn for r in rows], np.int64),
-        "kind": np.full(n, PLAYED, np.int8),
+        "kind": np.array([KIND_NUMBERS.get(r.fields.get("kind", ""), PLAYED) for r in rows], np.int8),
         "reward": numbers(rows, "reward"),
         "terminated": terminated,
         "truncated": flags(rows, "truncated", False) & ~terminated,
         "valid": flags(rows, "valid", True),
         "status": np.where(status < Status.DONE, status, 0).astype(np.int8),
-        "ending": np.where(status >= Status.DONE, status, 0).astype(np.int8),
+        "ending": np.where(ending >= Status.DONE, ending, 0).astype(np.int8),
         "weight": np.nan_to_num(numbers(rows, "weight"), nan=1.0),
-        "version_oldest": np.zeros(n, np.int64),
-        "version_newest": np.zeros(n, np.int64),
+        **{name: np.array([r.fields.get(name, 0) for r in rows], np.int64) for name in VERSIONS},
         "line": np.array([r.line for r in rows], np.int64),
     }
     present = {name for row in rows for name in row.fields}
+    columns |= further_columns(rows, columns)
     columns |= {name: numbers(rows, name) for name in NUMERIC if name in present}
     if "segment_start" in present:
         columns["segment_start"] = flags(rows, "segment_start", False)
@@ -348,6 +366,39 @@ def data_columns(rows: Sequence[Row], ids: Mapping[str, np.ndarray]) -> dict[str
     if "score" in present:
         columns["score"] = scores(rows, ids["episode"], columns["reward"])
     return columns
+
+
+def further_columns(rows: Sequence[Row], taken: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns [N] of the values in the field `columns` of the lines.
+
+    A column of flags is bool, a column with whole numbers on every line is int64, any other column is float64 and NaN
+    for lines without a value.
+
+    Raises:
+        ValueError: a column has the name of a field, or of a column that every graph has.
+    """
+    values = [row.fields.get("columns", {}) for row in rows]
+    names = dict.fromkeys(name for one in values for name, value in one.items() if value is not None)
+    found: dict[str, np.ndarray] = {}
+    for name in names:
+        if name in taken or name in COLUMNS:
+            line = next(row.line for row in rows if name in row.fields.get("columns", {}))
+            raise ValueError(f"line {line}: columns: {name!r} is a field of its own: write it beside `columns`")
+        given = [one.get(name) for one in values]
+        types = {type(value) for value in given}
+        if types <= {bool, type(None)}:
+            absent = name in TRUE_IF_ABSENT
+            found[name] = np.array([absent if value is None else value for value in given], bool)
+        elif types == {int}:
+            found[name] = np.array(given, np.int64)
+        else:
+            found[name] = np.array([np.nan if value is None else value for value in given], np.float64)
+    return found
+
+
+def statuses(rows: Sequence[Row], name: str) -> np.ndarray:
+    """[N] int8, the `Status` in the field `name` of each row; OK for rows without the field."""
+    return np.array([Status[str(row.fields.get(name, "ok")).upper()] for row in rows], np.int8)
 
 
 def numbers(rows: Sequence[Row], name: str) -> np.ndarray:

@@ -73,6 +73,17 @@ def read_tables(folder: Path, name: str) -> StepGraph:
     return graph
 
 
+def is_table(path: Path, table: str) -> bool:
+    """Is the file a table of this kind that `write_tables` wrote?"""
+    if not path.is_file():
+        return False
+    try:
+        head = _head(path)
+    except ValueError:
+        return False
+    return head.get("format") == FORMAT and head.get("table") == table
+
+
 def _pyarrow() -> Any:
     try:
         import pyarrow
@@ -151,6 +162,22 @@ def _held(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[st
         array = pa.array(texts, pa.string())
         held[name] = array.dictionary_encode() if name.endswith(NAME) else array
     return held, broken
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """The entry of agentrl in a file's metadata; empty if there is none.
+
+    Raises:
+        ValueError: the file is no Parquet file.
+    """
+    pa = _pyarrow()
+    import pyarrow.parquet
+
+    try:
+        head: dict[str, Any] = json.loads((pyarrow.parquet.read_schema(path).metadata or {}).get(HEAD, b"{}"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path} is no Parquet file: {str(error).partition(chr(10))[0]}") from None
+    return head
 
 
 def _read(path: Path, table: str) -> tuple[Any, dict[str, Any]]:

@@ -2,22 +2,39 @@
 
 from pathlib import Path
 
-from agentrl.exchange.converters import read_log
+from agentrl.exchange.converters import read_log, refuse_columns
+from agentrl.exchange.log_rows import NamedColumns
 from agentrl.graph import StepGraph, read_graph
 
 
-def read_any(steps: Path) -> StepGraph:
+def read_any(steps: Path, named: NamedColumns | None = None) -> StepGraph:
     """The step graph that a path holds.
 
-    The path is a stored graph (.safetensors), a run folder (its newest graph is read), a file of steps, or a log of
-    another tool (`agentrl.exchange.converters`).
+    The path is a stored graph (.safetensors), a run folder (its newest graph is read), a folder that `agentrl export`
+    wrote (the chats, or the newest graph of the tables), a file of steps, or a log of another tool
+    (`agentrl.exchange.converters`).
+
+    Args:
+        steps: the path.
+        named: reward columns and ids of groups that the user names, for a table of TRL or stored rollouts of verl.
 
     Raises:
-        ValueError: the file cannot be read as steps or as a stored graph, or the run folder holds no graph.
+        ValueError: the file cannot be read as steps or as a stored graph, or the folder holds no graph.
     """
     if steps.is_dir():
-        steps = newest_graph(steps)
-    return read_graph(steps) if steps.suffix == ".safetensors" else read_log(steps)
+        steps = _in_folder(steps)
+    if steps.suffix != ".safetensors":
+        return read_log(steps, named)
+    refuse_columns(steps, named or NamedColumns())
+    return read_graph(steps)
+
+
+def _in_folder(folder: Path) -> Path:
+    """The file to read of a run folder, or of a folder that `agentrl export` wrote."""
+    chats, tables = folder / "messages.jsonl", sorted((folder / "steps").glob("*.parquet"))
+    if not (folder / "graphs").is_dir() and (chats.is_file() or tables):
+        return chats if chats.is_file() else tables[-1]
+    return newest_graph(folder)
 
 
 def newest_graph(run: Path) -> Path:

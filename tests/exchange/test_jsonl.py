@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.exchange import read_steps, steps_graph
+from agentrl.graph import DEMO
 from agentrl.graph.step_graph import check_graph
 from agentrl.types import Status
 
@@ -77,6 +78,22 @@ def test_flags_status_and_optional_columns():
     assert not g.has("next_value")
 
 
+def test_further_columns_kinds_endings_and_rollouts():
+    g = graph(
+        BASE | {"columns": {"x": 1, "seen": True, "half": 0.5}, "rollout": "r", "version_newest": 3},
+        BASE | {"turn": 1, "columns": {"x": 2, "in_gradient": False}, "status": "parse_error", "ending": "turn_limit"},
+        BASE | {"episode": "b", "columns": {"x": 3}, "kind": "demo", "policy": "expert", "rollout": "r"},
+    )
+    assert g.column("x").tolist() == [1, 2, 3] and g.column("x").dtype == np.int64
+    assert g.column("seen").tolist() == [True, False, False]
+    assert g.column("in_gradient").tolist() == [True, False, True]  # a step without the flag is trained
+    np.testing.assert_array_equal(g.column("half"), [0.5, np.nan, np.nan])
+    assert g.kind.tolist() == [0, 0, DEMO] and g.version_newest.tolist() == [3, 0, 0]
+    assert (g.status[1], g.ending[1]) == (Status.PARSE_ERROR, Status.TURN_LIMIT)
+    assert g.names["policy"] == ("agent", "expert") and g.names["agent"] == ("agent",)
+    assert g.rollout[0] == g.rollout[2]
+
+
 def test_scores_default_to_the_sum_of_rewards():
     g = graph(BASE | {"score": 7}, BASE | {"turn": 1}, BASE | {"episode": "b"}, BASE | {"episode": "b", "turn": 1})
     assert g.score.tolist() == [7, 7, 1, 1]
@@ -138,6 +155,9 @@ BAD = [
     ([BASE | {"parent": "a"}], r"line 1: parent: must be \[episode, turn\]"),
     ([BASE | {"token_value": [1, None]}], "line 1: token_value: must be a list of finite numbers"),
     ([BASE | {"n_tokens": 2, "token_value": [1]}], "line 1: token_value: 1 values for n_tokens = 2"),
+    ([BASE | {"kind": "expert"}], "line 1: kind: must be one of played, candidate, probe, demo"),
+    ([BASE | {"columns": {"a": "b"}}], "line 1: columns: must be an object of finite numbers, true or false"),
+    ([BASE | {"columns": {"reward": 1.0}}], "line 1: columns: 'reward' is a field of its own"),
     ([BASE | {"termnated": True}], "line 1: termnated: unknown field, did you mean terminated?"),
     ([BASE, BASE], "line 2: turn: episode 'a' already has turn 0, on line 1"),
     ([BASE | {"turn": 1, "parent": ["z", 0]}], "line 1: parent: there is no step"),
