@@ -2,16 +2,16 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from agentrl.chat.encoding import PieceEncoder
 from agentrl.chat.masked import Masked, added_texts, any_of, special_texts
-from agentrl.chat.rendering import ChatMessage, Rendering, call_as_data, with_calls_as_text
 from agentrl.chat.thoughts import has_thought, opened_thought
-from agentrl.chat.turns import PROBE_TOOL, SAID, TemplateReader, Turns, between, call_id, called, said
+from agentrl.chat.turns import PROBE_TOOL, Turns
+from agentrl.chat.writing import Writer
 from agentrl.types import Message
 
 Schemas = Sequence[Mapping[str, Any]]
@@ -51,13 +51,12 @@ class Chat:
 
     def __init__(self, tokenizer: Any, now: datetime.datetime | None = None) -> None:
         """Raises ValueError if the template or the end token is missing, or if the template does not use the token."""
-        self._rendering = Rendering(tokenizer, now)
         if tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no end token (eos_token): set one that closes assistant turns")
-        self.tokenizer, self.now = tokenizer, self._rendering.now
-        texts = added_texts(tokenizer)
-        plain = self._read(texts, for_tools=False)
-        self._turns = {False: plain, True: self._read(texts, True) if self._rendering.two_templates else plain}
+        self._writer = Writer(tokenizer, now)
+        self.tokenizer, self.now = tokenizer, self._writer.rendering.now
+        self._turns = self._writer.turns
+        plain = self._turns[False]
         ends = dict.fromkeys(end for turns in (plain, self._turns[True]) for end in turns.ends)
         self.end_text = plain.end or str(tokenizer.eos_token)
         self.end_id = self._id(self.end_text)
@@ -70,14 +69,13 @@ class Chat:
         special = frozenset(special_texts(tokenizer))
         self._in_content, self._in_answers = any_of(special | written), any_of(special | (written - within))
         chat = [Message("user", "a b"), Message("assistant", "a b"), Message("user", "a b")]
-        cut = any_of(texts).split(self.render(chat, reply=True))  # every second piece is an added word
+        cut = any_of(added_texts(tokenizer)).split(self.render(chat, reply=True))  # every second piece is an added word
         joints = [(plain.before, f"{plain.lead}yes"), *zip(cut[1::2], cut[2::2], strict=True)]
         self._pieces = PieceEncoder(tokenizer, joints)
+        self._opening_ids = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening))
+        self._lead_ids = self._pieces.piece(plain.lead, plain.before)
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
-
-    def _read(self, texts: Sequence[str], for_tools: bool) -> Turns:
-        return TemplateReader(self._rendering, any_of(texts), str(self.tokenizer.eos_token), for_tools).read()
 
     def _id(self, text: str) -> int:
         return int(self.tokenizer.convert_tokens_to_ids(text))
@@ -90,56 +88,13 @@ class Chat:
     @property
     def reads_clock(self) -> bool:
         """Does the template write the time?"""
-        return self._rendering.reads_clock
+        return self._writer.rendering.reads_clock
 
     def render(
         self, messages: Sequence[Message], *, reply: bool, tools: Schemas = (), for_tools: bool | None = None
     ) -> str:
-        """The template's text of messages and of the schemas `tools`; `reply` adds the opening of an assistant turn.
-
-        Messages that the template refuses or leaves out are written as it can: a system message becomes the beginning
-        of the first user message, results of tools become user messages, neighbours of one role become one message.
-
-        Args:
-            messages, reply, tools: see above.
-            for_tools: use the template for chats with tools; None: if there are schemas.
-
-        Raises:
-            ValueError: the template cannot write the messages.
-        """
-        for_tools = bool(tools) if for_tools is None else for_tools
-        turns = self._turns[for_tools]
-        wanted = results_as_users(messages, turns)
-        if not turns.has_system_role:
-            wanted = without_system(wanted)
-        try:
-            return self._rendering.text(self._data(wanted, turns), reply=reply, tools=tools, for_tools=for_tools)
-        except ValueError:
-            joined = alternating(wanted)
-            if joined == wanted:
-                raise
-        return self._rendering.text(self._data(joined, turns), reply=reply, tools=tools, for_tools=for_tools)
-
-    def _data(self, messages: Sequence[Message], turns: Turns) -> list[ChatMessage]:
-        """Messages as transformers takes them; calls become text if the template takes no calls."""
-        found: list[ChatMessage] = []
-        answered = 0  # results since the last message of the assistant
-        ids: tuple[str, ...] = ()
-        for message in messages:
-            data: dict[str, Any] = {"role": message.role, "content": message.content}
-            if message.calls and turns.calls is None:
-                data["content"] = with_calls_as_text(message).content
-            elif message.calls and turns.calls is not None:
-                data["tool_calls"] = [call_as_data(call, turns.calls.text_arguments) for call in message.calls]
-            if message.name:
-                data["name"] = message.name
-            if message.role == "assistant":
-                answered, ids = 0, tuple(call.id for call in message.calls)
-            elif message.role == "tool":
-                data["tool_call_id"] = ids[answered] if answered < len(ids) else call_id(answered)
-                answered += 1
-            found.append(data)
-        return found
+        """The template's text of messages and of the schemas `tools`; see `Writer.chat`."""
+        return self._writer.chat(messages, reply=reply, tools=tools, for_tools=for_tools)
 
     def teaches(self, marks: Sequence[str]) -> bool:
         """Does the template describe tools, and a format of calls that contains all `marks`? False without marks."""
@@ -189,8 +144,10 @@ class Chat:
             end: id of the token that ended the turn; None for the one that usually does.
         """
         turns = self._turns[tools]
-        by_calls = turns.calls is not None and turns.calls.end != turns.end and end == self._id(turns.calls.end)
-        if any(m.role == "tool" for m in messages) and not (turns.results_by_words or by_calls):
+        results = any(m.role == "tool" for m in messages)
+        by_calls = results and turns.calls is not None and turns.calls.end not in ("", turns.end)
+        by_calls = by_calls and turns.calls is not None and end == self._id(turns.calls.end)
+        if results and not (turns.results_by_words or by_calls):
             if end is not None or turns.calls is None:
                 messages = (Message("user", "\n".join(m.content for m in messages)),)
             by_calls = end is None and turns.calls is not None
@@ -219,28 +176,8 @@ class Chat:
                 "use context.name=last_k, or a template that only appends"
             )
         masked = Masked(messages, self._in_content, self._in_answers)
-        text = self._behind_turn(masked.messages, turns, tools, by_calls)
+        text = self._writer.behind_turn(masked.messages, tools, by_calls)
         return self._encode_pieces(masked.pieces(text), turns.past_end or turns.next_words["user"])
-
-    def _behind_turn(self, messages: Sequence[Message], turns: Turns, for_tools: bool, by_calls: bool) -> str:
-        """The text behind the end of an assistant turn that messages follow; `by_calls`: the turn had calls as data."""
-        names = [m.name or "f" for m in messages if m.role == "tool"]
-        assistants = [said(SAID)]
-        if by_calls and turns.calls is not None:
-            assistants = [called(some, turns.calls.text_arguments) for some in (names, names[:1])]
-        refused: ValueError | None = None
-        for turn in assistants:
-            for later in (messages, alternating(without_later_system(messages))):
-                asked = [{"role": "user", "content": "u"}, turn, *self._data(later, turns)]
-                try:
-                    text = self._rendering.text(asked, reply=True, for_tools=for_tools)
-                except ValueError as error:
-                    refused = refused or error
-                    continue
-                behind = between(text, SAID)
-                if behind is not None:
-                    return _behind_end(behind, turns, by_calls)
-        raise refused or ValueError("the chat template does not write the words of the assistant")
 
     def answer(self, text: str, *, end: bool = True, prompt: np.ndarray | None = None) -> np.ndarray:
         """[T] int64 ids of an assistant text that was not sampled, such as an expert's answer or an admissible action.
@@ -263,41 +200,16 @@ class Chat:
         ids = self._opening_ids
         return prompt is None or not len(ids) or np.array_equal(prompt[-len(ids) :], ids)
 
-    @cached_property
-    def _opening_ids(self) -> np.ndarray:
-        before = self.turns.before.removesuffix(self.turns.opening)
-        return self._pieces.piece(self.turns.opening, before)
-
     def _encode_answer(self, text: str, end: bool, led: bool) -> np.ndarray:
         turns = self.turns
-        lead, text = self._led(text) if led else ("", text)
+        lead, text = _led(text, self.thought, turns.lead) if led else ("", text)
         masked = Masked([Message("assistant", text)], self._in_content, self._in_answers)
         pieces = masked.pieces(masked.messages[0].content)
         if end:
             pieces = [lead + pieces[0], *pieces[1:]]
             pieces[-1] += turns.closing.removesuffix(turns.end)
         ids = self._encode_pieces(pieces, turns.before)
-        return np.append(ids, self._end_of(text)) if end else ids
-
-    def _led(self, text: str) -> tuple[str, str]:
-        """(what the template writes before an answer, the answer without the opening tag that the prompt has)."""
-        begun = text.lstrip()
-        for opened in (self.thought, self.thought.strip()):
-            if opened and begun.lower().startswith(opened.lower()):
-                return "", begun[len(opened) :]
-        if has_thought(text):
-            return "", text
-        return self.turns.lead, text
-
-    def _end_of(self, text: str) -> int:
-        """The id of the token that ends an answer: an answer with a call may end in another way."""
-        turns = self.turns
-        calls = turns.calls is not None and turns.calls.word and turns.calls.word in text
-        if calls and turns.calls is not None and turns.calls.end:
-            return self._id(turns.calls.end)
-        if not turns.end:
-            return self._id(turns.next_words.get("tool" if calls else "user") or turns.next_words["user"])
-        return self.end_id
+        return np.append(ids, self._id(turns.end_of(text))) if end else ids
 
     def heard(self, text: str, ids: np.ndarray, prompt: np.ndarray | None = None) -> str:
         """An answer as parsers read it: if the prompt has opened a thought, with the tag that opens it.
@@ -315,10 +227,6 @@ class Chat:
         if len(lead) and np.array_equal(ids[: len(lead)], lead) and not text.startswith(self.turns.lead):
             return text
         return self.thought + text
-
-    @cached_property
-    def _lead_ids(self) -> np.ndarray:
-        return self._pieces.piece(self.turns.lead, self.turns.before)
 
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
         """[T] int64 ids that continue an assistant turn by the first `most` tokens of a text (None: by the whole text).
@@ -340,58 +248,12 @@ class Chat:
         return beginning.rstrip("\ufffd")  # the last token may hold only a part of a character
 
 
-def _behind_end(behind: str, turns: Turns, calls: bool) -> str:
-    """The part of a text behind a turn's last word that follows the token which ends the turn."""
-    if not turns.end:
-        rest = behind.removeprefix(turns.calls.rest) if calls and turns.calls is not None else behind
-        words = sorted(turns.next_words.values(), key=len, reverse=True)
-        return next((rest[rest.index(word) + len(word) :] for word in words if rest.startswith(word)), rest)
-    ends = {turns.past_end, turns.end} if not (calls and turns.calls) else {turns.calls.end}
-    place, end = min((behind.index(end), end) for end in ends if end in behind)
-    return behind[place + len(end) :]
-
-
-def results_as_users(messages: Sequence[Message], turns: Turns) -> list[Message]:
-    """The messages, in which neighbouring results are one user message where the template writes no results."""
-    found: list[Message] = []
-    called = False
-    for message in messages:
-        if message.role == "assistant":
-            called = bool(message.calls)
-        if message.role != "tool" or turns.results_by_words or (called and turns.calls is not None):
-            found.append(message)
-        elif found and found[-1].role == "results":
-            found[-1] = Message("results", f"{found[-1].content}\n{message.content}")
-        else:
-            found.append(Message("results", message.content))
-    return [m._replace(role="user") if m.role == "results" else m for m in found]
-
-
-def without_system(messages: Sequence[Message]) -> list[Message]:
-    """The messages with system messages as user messages; the first one begins the user message that follows it."""
-    found: list[Message] = []
-    for message in messages:
-        if message.role == "user" and found and found[-1].role == "system":
-            found[-1] = Message("user", f"{found[-1].content}\n\n{message.content}")
-        else:
-            found.append(message)
-    return [m._replace(role="user") if m.role == "system" else m for m in found]
-
-
-def without_later_system(messages: Sequence[Message]) -> list[Message]:
-    """The messages, none of which is a system message."""
-    return [m._replace(role="user") if m.role == "system" else m for m in messages]
-
-
-def alternating(messages: Sequence[Message]) -> list[Message]:
-    """The messages with neighbouring user messages joined, and system messages behind the first one as user messages,
-    for templates that want users and assistants in turn."""
-    found: list[Message] = []
-    for number, message in enumerate(messages):
-        if message.role == "system" and number:
-            message = message._replace(role="user")
-        if message.role == "user" and found and found[-1].role == "user":
-            found[-1] = Message("user", f"{found[-1].content}\n\n{message.content}")
-        else:
-            found.append(message)
-    return found
+def _led(text: str, thought: str, lead: str) -> tuple[str, str]:
+    """(what the template writes before an answer, the answer without the opening tag that the prompt has)."""
+    begun = text.lstrip()
+    for opened in (thought, thought.strip()):
+        if opened and begun.lower().startswith(opened.lower()):
+            return "", begun[len(opened) :]
+    if has_thought(text):
+        return "", text
+    return lead, text

@@ -57,7 +57,7 @@ def opened_thought(text: str) -> Tags | None:
 
 def has_thought(text: str) -> bool:
     """Does an answer begin with a thought, or close one that the prompt has opened?"""
-    return _begun(text, 0) is not None or UNOPENED.search(text) is not None
+    return _begun(text, 0) is not None or _unopened(text) is not None
 
 
 def answer_start(text: str) -> int | None:
@@ -69,7 +69,7 @@ def answer_start(text: str) -> int | None:
     Limit: if an answer without a thought has a closing tag in an argument, only the text after this tag is read.
     """
     begun, at = _begun(text, 0), 0
-    if begun is None and (closed := UNOPENED.search(text)) is not None:
+    if begun is None and (closed := _unopened(text)) is not None:
         at = closed.end()
         begun = _begun(text, at)
     while begun is not None:
@@ -79,6 +79,12 @@ def answer_start(text: str) -> int | None:
         at = closed.end()
         begun = _begun(text, at)
     return _after_header(text, at)
+
+
+def _unopened(text: str) -> "re.Match[str] | None":
+    """The first closing tag of a text, if no opening tag comes before it."""
+    closed = UNOPENED.search(text)
+    return None if closed is None or OPENING.search(text, 0, closed.start()) else closed
 
 
 def _begun(text: str, at: int) -> "re.Match[str] | None":

@@ -96,6 +96,13 @@ class Turns:
         call_end = self.calls.end if self.calls else ""
         return tuple(dict.fromkeys(text for text in (self.end, call_end, *self.next_words.values()) if text))
 
+    def end_of(self, answer: str) -> str:
+        """The text of the token that ends an answer: an answer with a call may end in another way."""
+        calls = self.calls is not None and self.calls.word and self.calls.word in answer
+        if calls and self.calls is not None and self.calls.end:
+            return self.calls.end
+        return self.end or self.next_words.get("tool" if calls else "user") or self.next_words["user"]
+
 
 def between(text: str, first: str, second: str = "") -> str | None:
     """The text between two marks, or from the first mark on; None if the marks do not stand there in this order."""

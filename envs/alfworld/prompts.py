@@ -79,7 +79,7 @@ class VerlAgent:
         lowered = spoken(text).lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         if begin < 0 or end < 0:
-            return Parsed(lowered[-_TAIL:], False, Status.PARSE_ERROR)
+            return Parsed(text.lower()[-_TAIL:], False, Status.PARSE_ERROR)
         action = lowered[begin + len("<action>") : end].strip()
         missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
         return _judged(action, not missing, self.require_admissible, observation)._replace(missing=missing)

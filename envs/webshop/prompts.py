@@ -173,7 +173,7 @@ class VerlAgent:
         reply = spoken(text).lower()
         start, end = reply.find("<action>"), reply.find("</action>")
         if start < 0 or end < 0:
-            return Parsed(reply[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
+            return Parsed(text.lower()[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
         action = reply[start + len("<action>") : end].strip()
         missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
         return Parsed(action, not missing, Status.PARSE_ERROR if missing else Status.OK, missing=missing)

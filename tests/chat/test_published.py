@@ -165,6 +165,8 @@ def test_a_path_is_continued_by_the_token_that_ended_it():
     assert harmony.tokenizer.decode(called) == (
         '<|start|>functions.f to=assistant<|channel|>commentary<|message|>"4 \\"2\\""<|end|><|start|>assistant'
     )
+    asked = harmony.after(np.array(ids_of(harmony, "<|call|>")), Message("user", "no call?"))
+    assert harmony.tokenizer.decode(asked) == "<|start|>user<|message|>no call?<|end|><|start|>assistant"
     said = harmony.after(np.array(ids_of(harmony, "<|return|>")), result, result)  # no call as data: no result
     assert harmony.tokenizer.decode(said) == ('<|start|>user<|message|>4 "2"\n4 "2"<|end|><|start|>assistant')
     cut = chat("empty thought last")

@@ -48,7 +48,7 @@ def test_what_is_small_is_sizes_and_the_rest_is_the_recipe(folder):
     differing = {f"{s}.{k}" for s in published for k in published[s] if published[s][k] != here[s].get(k)}
     of_servers = {f"engine.{name}" for name in published["engine"].keys() - Embedded.model_fields.keys() - {"name"}}
     small = {text.partition("=")[0] for text in SMALL if not text.startswith("model=")} - {"engine.max_slots"}
-    assert differing == small | of_servers | {"run.name", "run.folder", "model.path"}
+    assert differing == small | of_servers | {"run.name", "run.folder", "run.date", "model.path"}
     assert here["env"]["prompt"] == "verl_agent" and here["env"]["state_key"] == "feedback"
     assert here["context"] == {"name": "last_k", "k": 2} and here["engine"]["actions"] == "free"
     assert here["update"]["kl_coef"] == 0.01 and here["update"]["entropy_coef"] == 0.001
