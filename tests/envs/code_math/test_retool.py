@@ -135,6 +135,7 @@ def test_it_trains_and_evaluates(words, settings, tmp_path):
     sizes = [text for text in words if text not in AS_PUBLISHED and not text.startswith(("model=", "eval.env."))]
     small = {text.partition("=")[0] for text in sizes}
     of_servers = {f"engine.{name}" for name in published["engine"].keys() - Embedded.model_fields.keys() - {"name"}}
-    assert differing == (small - {"engine.max_slots"}) | of_servers | {"run.folder", "run.date", "model.path", "eval.env"}
+    own = {"run.folder", "run.date", "model.path", "eval.env"}
+    assert differing == (small - {"engine.max_slots"}) | of_servers | own
     graph = read_graph(next((run / "graphs").glob("*.safetensors")))
     assert len(np.unique(graph.rollout)) == 4 and set(np.round(graph.reward, 6)) <= {0.0, -1.0, -0.9, -0.8, -0.7, -0.6}

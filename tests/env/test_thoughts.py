@@ -1,0 +1,108 @@
+"""Every environment's own parser reads an answer with a thought as it reads the answer alone, and no half thought."""
+
+import numpy as np
+import pytest
+
+from agentrl.chat import Chat
+from agentrl.chat.thoughts import SPELLINGS
+from agentrl.config import resolve
+from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, spoken, tasks_of
+from agentrl.rollout import PolicyActor
+from agentrl.tool import action as tool_action
+from agentrl.types import Generation, Observation, Status
+from tests.chat.test_published import tokenizer
+from tests.rollout.playing import entry, play_all, player
+
+call = tool_action.call
+# environment, its prompts, an action that the prompts can write
+PROMPTS = [
+    ("alfworld-gen", ["verl_agent", "instruct", "instruct_listed", "compact", "terse"], "go to desk 1"),
+    ("webshop", ["plain", "compact", "instruct", "instruct_listed", "verl_agent", "gem"], "click[buy now]"),
+    ("sokoban", ["verl_agent", "instruct", "compact"], "up"),
+    ("search_qa", ["search_r1", "instruct", "compact"], "<search>red shoes</search>"),
+    ("deep_research", ["tags", "compact"], "<delegate>who wrote it</delegate>"),
+    ("calculator", ["chat", "instruct", "compact"], call("calculator", expression="1 + 2")),
+    ("code_math", ["chat", "instruct", "compact"], call("code_interpreter", code="12 * 7")),
+    ("sql", ["chat", "instruct"], call("query", sql="SELECT 1")),
+    ("gymnasium_text", [None], "up"),
+    ("notes", [None], "left"),
+]
+CASES = [(name, prompt, action) for name, prompts, action in PROMPTS for prompt in prompts]
+
+
+def prompt_and_observation(name: str, form: str | None, action: str):
+    options = {"prompt": form} if form is not None else {}
+    if name == "gymnasium_text":
+        options["id"] = "FrozenLake-v1"
+    prompt = prompt_of(resolve("envs", {"name": name, **options}))
+    return prompt, Observation(text="x", actions=(action,))
+
+
+@pytest.mark.parametrize(("name", "form", "action"), CASES)
+def test_a_thought_changes_no_action_and_half_a_thought_is_none(name, form, action):
+    prompt, observation = prompt_and_observation(name, form, action)
+    said = prompt.answer(action)
+    alone = read_answer(prompt, said, observation)
+    assert alone.status in (Status.OK, Status.PARSE_ERROR) and alone.action == action
+    for tags in SPELLINGS:
+        other = prompt.answer("left" if action == "up" else action).removeprefix("<think></think>")
+        thought = f"{tags.opening}\nI could say {other}\n{tags.closing}\n\n{said}"
+        assert read_answer(prompt, thought, observation).action == action, tags
+        cut = read_answer(prompt, f"{tags.opening}\nI could say\n{other}", observation)
+        assert not cut.valid and cut.status == Status.PARSE_ERROR and cut.calls == 0 and cut.action != action, tags
+
+
+def test_lines_and_plain_prompts_put_thoughts_aside():
+    assert action_line("<think>\nhm\n</think>\n\nAction: `go left`.\nbecause") == "go left"
+    assert action_line("[THINK]go left") == ""
+    assert Plain().parse("<seed:think>hm</seed:think> left ", Observation(text="x")).action == "left"
+    assert not Plain().parse("<think>left", Observation(text="x")).valid
+    assert spoken("left") == "left"
+
+
+class Says:
+    """Answers with texts, as tokens."""
+
+    name = "says"
+
+    def __init__(self, chat: Chat, texts: list[str]) -> None:
+        self.chat, self.tokenizer, self.texts = chat, chat.tokenizer, texts
+
+    def __getattr__(self, name: str):
+        if name in ("open", "release", "rest", "wake", "fork"):
+            return lambda *_: None
+        raise AttributeError(name)
+
+    async def generate(self, request):
+        text = self.texts.pop(0)
+        ids = np.append(self.chat.encode(text), self.chat.end_id)
+        return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)))
+
+
+SUMS = entry("tests.toys.sums")
+ADD = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
+
+
+def played(texts: list[str], template: str = "opened thought"):
+    chat = Chat(tokenizer(template))
+    actor = PolicyActor(Says(chat, texts), chat, 4096)
+    (record,) = play_all(player(SUMS, make_pool(SUMS, "inline"), actor=actor), [tasks_of(SUMS)[7]])
+    return record
+
+
+def test_a_call_in_a_thought_that_the_prompt_opened_is_not_carried_out():
+    record = played([f"I could call {ADD} but", "3 + 4 is 7, or 8, let me che", f"so\n</think>\n\n{ADD}", "</think>3"])
+    first, second, third, last = record.steps
+    for step in (first, second):
+        assert not step.valid and step.status == Status.PARSE_ERROR and step.calls == 0
+        assert "the thinking is not closed by </think>" in step.action
+    assert third.valid and third.calls == 1 and "3" in last.observation.text
+    assert tool_action.read(last.action).answer == "3" and last.terminated
+
+
+def test_the_same_answer_by_a_prompt_that_opens_no_thought():
+    record = played([f"I could call {ADD}", "3"], "empty thought last")
+    assert record.steps[0].valid and record.steps[0].calls == 1
+    record = played([f"<think>I could call {ADD}", "<think>so</think>3"], "empty thought last")
+    assert not record.steps[0].valid and record.steps[0].calls == 0
+    assert tool_action.read(record.steps[1].action).answer == "3"
