@@ -78,13 +78,12 @@ def descend(
 ) -> dict[str, float]:
     """All optimiser steps of one update; returns its metrics."""
     meter, rate, ranks = learner.meter(), learner.rate, ranks_of(learner.network)
-    learner.network.model.train()
-    with learner.network.attending(), learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
+    passes = learner.network.learning(dropout=learner.config.dropout)
+    with passes, learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
                 _minibatch(learner, work, rows, config, meter)
-    learner.network.model.eval()
     learner.updates += 1
     return {**meter.means(ranks), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
 

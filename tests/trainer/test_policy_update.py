@@ -14,7 +14,7 @@ from agentrl.trainer import Learner, annotate, clone, update
 from agentrl.trainer.annotation import logprobs, mismatch
 from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.minibatch import families, split
-from agentrl.trainer.sections import OptimConfig, UpdateConfig
+from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 from tests.toys.entries import loss
 
@@ -334,7 +334,7 @@ def test_dropout_depends_on_the_update_and_on_nothing_drawn_before():
     """As a run that was killed and resumed in another process."""
     losses = []
     for before, seed in ((1, 5), (2, 5), (2, 6)):
-        learner = Learner(loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01))
+        learner = Learner(loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01), config=LearnerConfig(dropout=True))
         torch.manual_seed(before)
         losses.append(clone(learner, chains(3), UpdateConfig(), seed=seed)["loss"])
         assert torch.initial_seed() == before  # and the caller's noise is its own
