@@ -61,6 +61,7 @@ class Policies:
                 _model(settings, name, vocabularies, at),
                 plan.optim,
                 reference=tables.update.kl_coef > 0,
+                initial=tables.update.kl_reference == "initial",
                 critic=critic_maker(tables.critic, plan.model, tables.run.seed),
                 config=tables.learner,
                 ranks=ranks,
@@ -84,8 +85,8 @@ class Policies:
     def restart(self, stage: str) -> None:
         """Begin the stage `warmup` or `train` with new optimisers, schedules, critics and regularizers.
 
-        The reference model of the KL term, if there is one, becomes a copy of the current weights. If the policy has
-        adapters, the reference stays the model without adapters.
+        The reference model of the KL term, if there is one, becomes a copy of the current weights, or stays the model
+        before the warm-up (`update.kl_reference`).
         """
         tables = self.settings.tables
         steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations

@@ -91,8 +91,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [learner]: the processes, the memory and the dropout of an update. A policy, its optimiser and the micro-batches are
-    divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
+    """Section [learner]: the processes, the memory and the dropout of an update. A policy, its optimiser and the
+    micro-batches are divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
 
     Attributes:
         processes: number of processes that share each policy. agentrl train starts them on this machine or, with
@@ -128,6 +128,8 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`).
+        kl_reference: the reference model of the KL term: the policy at the start of RL, after the warm-up (`start`), or
+            the model before the warm-up (`initial`; with adapters, the model without them).
         entropy_coef: weight of the entropy bonus.
         aggregation: how the losses of the tokens become one number. `token-mean`: the mean over all tokens. The other
             three first compute one number per sequence, then the mean of these numbers over the sequences; the number
@@ -170,6 +172,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     kl_coef: float = Field(0.0, ge=0)
     kl_form: KlForm = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
+    kl_reference: Literal["start", "initial"] = "start"
     entropy_coef: float = 0.0
     aggregation: Aggregation | None = None
     sequence: SequenceUnit | None = None

@@ -311,7 +311,7 @@ def with_adapter(dropout=0.0):
 
 def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     graph = trees(3)
-    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True)
+    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True, initial=True)
     assert learner.network.sharing == "tree"
     below = tiny_model()
     config = UpdateConfig(kl_coef=0.1, max_tokens=150)
@@ -328,6 +328,64 @@ def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     update(learner, annotated, credit, config, LOSS, temperature=1.0)
     assert all(torch.equal(a, b) for a, b in zip(before, frozen, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(adapter, learner.trained, strict=True))
+
+
+def test_the_reference_of_an_adapter_is_the_policy_at_the_start_of_rl():
+    """As without an adapter: the KL term is 0 before the first update, and `restart` renews the reference."""
+    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True)
+    config = UpdateConfig(kl_coef=0.01)
+    before = logprobs(learner.network, chains(0), np.arange(len(chains(0))), temperature=1.0, max_tokens=10_000)
+    assert train(learner, chains(0), config, 0)["kl_ref"] == pytest.approx(0.0, abs=1e-9)
+    moved = weights(learner)
+    annotated, _ = annotate(chains(0), learner, config, 1.0)
+    assert torch.equal(weights(learner), moved)  # the policy has its own weights again
+    np.testing.assert_array_equal(annotated.token_column("ref_logprob")[~np.isnan(before)], before[~np.isnan(before)])
+    assert np.abs(annotated.token_column("ref_logprob") - annotated.token_column("old_logprob")).max() > 1e-3
+    learner.restart(learner.optim, 0)
+    assert train(learner, chains(0), config, 2)["kl_ref"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_an_initial_reference_outlives_the_warm_up():
+    """`initial`: the model before the warm-up, here a whole model; an adapter's is the model below (above)."""
+    learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.02), reference=True, initial=True)
+    clone(learner, chains(0), UpdateConfig())
+    learner.restart(learner.optim, 0)
+    graph, _ = annotate(chains(0), learner, UpdateConfig(kl_coef=0.1), 1.0)
+    for row in range(len(graph)):
+        for s, logprob, _ in plain_tokens(tiny_model(), graph, row):
+            assert graph.token_column("ref_logprob")[s] == pytest.approx(logprob.item(), abs=1e-6)
+    assert np.abs(graph.token_column("ref_logprob") - graph.token_column("old_logprob")).max() > 1e-2
+
+
+@pytest.mark.parametrize("make", [with_adapter, tiny_model])
+@pytest.mark.parametrize("initial", [False, True])
+def test_a_resumed_learner_has_the_same_reference(make, initial):
+    def log_ratio(learner: Learner) -> np.ndarray:
+        graph, _ = annotate(chains(5), learner, UpdateConfig(kl_coef=0.1), 1.0)
+        return graph.token_column("ref_logprob")
+
+    first = Learner(loaded(make()), OptimConfig(lr=0.02), reference=True, initial=initial)
+    train(first, chains(0), UpdateConfig(kl_coef=0.1), 0)
+    other = make()
+    other.load_state_dict(first.model.state_dict())
+    second = Learner(loaded(other), OptimConfig(), reference=True, initial=initial)
+    second.load_state_dict(first.state_dict())
+    np.testing.assert_array_equal(log_ratio(first), log_ratio(second))
+
+
+def test_a_state_without_the_adapter_of_the_reference_goes_on_as_before():
+    """Versions up to 0.2.0 stored none: the reference was the model below the adapter, and stays it."""
+    learner = Learner(loaded(with_adapter()), OptimConfig(), reference=True)
+    old = {**learner.state_dict(), "reference": None}
+    learner.load_state_dict(old)
+    graph, _ = annotate(chains(0), learner, UpdateConfig(kl_coef=0.1), 1.0)
+    below, _ = annotate(
+        chains(0),
+        Learner(loaded(with_adapter()), OptimConfig(), reference=True, initial=True),
+        UpdateConfig(kl_coef=0.1),
+        1.0,
+    )
+    np.testing.assert_array_equal(graph.token_column("ref_logprob"), below.token_column("ref_logprob"))
 
 
 def test_dropout_depends_on_the_update_and_on_nothing_drawn_before():
