@@ -26,6 +26,7 @@ from agentrl.trainer import (
     annotate,
     clone,
     critic_maker,
+    leaves_idle,
     trunk_gradient,
     update,
 )
@@ -114,11 +115,12 @@ class Policies:
         """Add the columns that each policy computes for its own steps. Fillers run for the main policy only."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
         entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
+        old_entropy = leaves_idle(config, self.settings.loss, bool(self.settings.regularizers))
         metrics: dict[str, float] = {}
         for name, learner in self.learners.items():
             own = [*self.fillers.values()] if name == self.main else []
             rows = self._rows(graph, name, trained=False)
-            graph, found = annotate(graph, learner, config, temperature, own, rows, entropies)
+            graph, found = annotate(graph, learner, config, temperature, own, rows, entropies, old_entropy)
             metrics |= self._named(name, found)
         return Annotated(graph, metrics)
 

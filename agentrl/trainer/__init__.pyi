@@ -15,6 +15,7 @@ from .memory import (
 )
 from .policy_update import (
     clone as clone,
+    leaves_idle as leaves_idle,
     update as update,
 )
 from .ranks import Ranks as Ranks

@@ -39,7 +39,7 @@ class StepReport(NamedTuple):
     """The result of an optimiser step.
 
     Attributes:
-        grad_norm: the gradient norm before clipping.
+        grad_norm: the gradient norm before clipping; 0 if every gradient is exactly 0, so that no weight was moved.
         skipped: True if the step was skipped because this norm is not finite.
     """
 
@@ -204,12 +204,15 @@ class Learner:
     def step(self) -> StepReport:
         """Make one optimiser step with the accumulated gradients, then clear the gradients.
 
-        If the gradient norm is not finite, the step is skipped and logged as an error.
+        If the gradient norm is not finite, the step is skipped and logged as an error. If every gradient is exactly 0,
+        the step does nothing: momentum and weight decay move no weight either.
         """
         assert self.masters is not None
         value = fsdp.clip(self.trained, self.optim.grad_clip)
         self._stale = True
-        if math.isfinite(value):
+        if value == 0:
+            pass
+        elif math.isfinite(value):
             for optimiser in self.optimisers:
                 for group in optimiser.param_groups:
                     group["lr"] = group["base_lr"] * self.rate

@@ -104,6 +104,9 @@ class _Silent(Meter):
     def add(self, *told: Any) -> None:
         pass
 
+    def observe(self, *told: Any) -> None:
+        pass
+
     def means(self, ranks: Any = None) -> dict[str, float]:
         return {}
 
