@@ -141,9 +141,15 @@ def update(
 
 
 def unfinished(graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of rollouts in which a limit or a refusal ended the chain of the agent that got the task."""
-    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
-    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
+    """[N] bool, rows of rollouts in which a limit or a refusal ended the chain of the agent that got the task.
+
+    A limit ended the chain also if it cut off the chain's last answer, which was parsed all the same
+    (`limits.cut_turn=parse`). Any other row whose answer was cut off is True too, without the rest of its rollout.
+    """
+    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR)  # [N]
+    cut = graph.column("cut").astype(bool) if graph.has("cut") else np.zeros(len(graph), bool)  # [N]
+    ended = (limited | (cut & graph.last)) & (graph.caller < 0)  # [N]
+    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[ended]) | cut
     return rows
 
 

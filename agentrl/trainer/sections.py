@@ -145,8 +145,10 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             that share steps or a tree with it.
         max_tokens: largest number of packed tokens per micro-batch; no path may have more tokens.
         train_invalid: also train steps whose answer was not in the right format.
-        train_unfinished: also train rollouts that a limit or a refusal ended. If false (as in SUPO), such rollouts are
-            not trained, and they still count in the statistics of the credit method.
+        train_unfinished: also train rollouts that a limit or a refusal ended, and answers that a token limit cut off.
+            If false (as in SUPO), such rollouts are not trained, rollouts whose last answer was cut off included, and
+            of other rollouts the answers that were cut off are not trained. All of them still count in the statistics
+            of the credit method.
         old_logprob: `trainer` computes the log-probs again before the update; `engine` takes the engine's log-probs.
         importance: the weight of a token, from the ratio of the trainer's probability before the update to the
             probability with which the engine sampled the token. The two differ if the rollouts are older
