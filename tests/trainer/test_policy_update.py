@@ -45,6 +45,34 @@ def test_kl_forms_by_hand():
 
 
 @pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
+def test_the_mean_gradient_of_every_form_by_an_exact_sum(form):
+    """Over all tokens, weighted by pi: 0; of sum |pi - ref|; of KL(pi || ref); of KL(ref || pi)."""
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.normal(size=5)).requires_grad_()
+    reference = torch.log_softmax(torch.from_numpy(rng.normal(size=5)), 0)
+    logprob = torch.log_softmax(logits, 0)
+    (logprob.exp().detach() * kl_term(logprob, reference, form)).sum().backward()
+    found, logits.grad = logits.grad, None
+    logprob = torch.log_softmax(logits, 0)
+    p, q = logprob.exp(), reference.exp()
+    meant = {
+        "k1": 0.0 * p.sum(),
+        "abs": (p - q).abs().sum(),
+        "k2": (p * (logprob - reference)).sum(),
+        "k3": (q * (reference - logprob)).sum(),
+    }[form]
+    meant.backward()
+    torch.testing.assert_close(found, logits.grad)
+
+
+def test_k1_is_refused_in_the_loss():
+    with pytest.raises(ValueError, match=r"kl_form='k1' with kl_in='loss'.*mean gradient.*is 0.*kl_form='k2'"):
+        UpdateConfig(kl_coef=0.1, kl_form="k1")
+    assert UpdateConfig(kl_coef=0.1, kl_form="k1", kl_in="reward").kl_loss_coef == 0
+    assert UpdateConfig(kl_form="k1").kl_coef == 0
+
+
+@pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
 @pytest.mark.parametrize("apart", [-1000.0, -90.0, -30.0, -1.0, 0.5, 90.0, 1000.0])
 def test_the_kl_terms_gradient_is_finite_at_any_log_ratio(form, apart):
     logprob = torch.tensor([apart], requires_grad=True)
