@@ -26,7 +26,7 @@ from agentrl.trainer import (
     annotate,
     clone,
     critic_maker,
-    leaves_idle,
+    observes_rows,
     trunk_gradient,
     update,
 )
@@ -115,7 +115,7 @@ class Policies:
         """Add the columns that each policy computes for its own steps. Fillers run for the main policy only."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
         entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
-        old_entropy = leaves_idle(config, self.settings.loss, bool(self.settings.regularizers))
+        old_entropy = observes_rows(config, self.settings.loss, bool(self.settings.regularizers))
         metrics: dict[str, float] = {}
         for name, learner in self.learners.items():
             own = [*self.fillers.values()] if name == self.main else []

@@ -15,7 +15,7 @@ from .memory import (
 )
 from .policy_update import (
     clone as clone,
-    leaves_idle as leaves_idle,
+    observes_rows as observes_rows,
     update as update,
 )
 from .ranks import Ranks as Ranks

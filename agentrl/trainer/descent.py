@@ -40,7 +40,9 @@ class Work:
         graph: an annotated graph with tokens.
         rows: [R] int64, ascending, the rows to train.
         active: [N] bool; of the rows to train, only the active ones can have a gradient.
+        dropped: [D] int64, ascending, rows that are not trained and count in the metrics all the same.
         copies: the copies of rows that the loss counts.
+        times: [C] how often a decision of each copy counts in the metrics.
         terms: computes the loss. Its arguments are: the statistics [X] of the targets of all copies; the targets'
             indices [X] in the token table; the `Spread`, which names the target and the copy of each of these entries;
             and whether an optimiser step of this update has moved the weights.
@@ -53,8 +55,10 @@ class Work:
 
     graph: StepGraph
     rows: np.ndarray
+    dropped: np.ndarray
     active: np.ndarray
     copies: Copies
+    times: np.ndarray
     terms: Callable[[TokenStats, np.ndarray, Spread, bool], Terms]
     entropy: EntropyMode
     temperature: float
@@ -83,6 +87,7 @@ def descend(
     passes = learner.network.learning(dropout=learner.config.dropout)
     with passes, learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
+            _observe_idle(learner, work, work.dropped, config, meter)
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
                 _observe_idle(learner, work, rows[~work.active[rows]], config, meter)
@@ -150,13 +155,13 @@ def _terms(work: Work, stats: TokenStats, source: np.ndarray, on: Spread, meter:
     """
     stats = _at(stats, on.target)
     terms = work.terms(stats, source[on.target], on, meter.moved)
-    times = column_like(work.copies.weight[on.copy], stats.logprob)  # [X]
+    times = column_like(work.times[on.copy], stats.logprob)  # [X]
     meter.observe(times, {**terms.metrics, "entropy": stats.entropy})
     return terms
 
 
 def _observe_idle(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: Meter) -> None:
-    """Count the metrics of the rows of a mini-batch that have no gradient.
+    """Count the metrics of rows that have no gradient: of a mini-batch, or of the rows that are not trained.
 
     Until an optimiser step of the update moves the weights, the annotation knows the statistics of these rows. Later
     they take a forward pass without gradient.

@@ -59,8 +59,10 @@ def clone(
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight > 0),
+        dropped=np.zeros(0, np.int64),
         active=np.ones(len(graph), bool),
         copies=copies,
+        times=copies.weight,
         terms=terms,
         entropy="value",
         temperature=1.0,
@@ -100,9 +102,10 @@ def update(
     Returns:
         Metrics of the whole update (see `Meter.means`), with `dropped_rows` (rows that are not trained) and `idle_rows`
         (trained rows without a gradient). The metrics of the loss and `entropy` are means over the decisions of all
-        trained rows, idle ones too. A decision counts as often as its row counts (its weight, and the number of paths
-        through the row). If the graph has the token column `old_entropy` (`annotate`), an idle row needs no forward
-        pass before the first optimiser step, else one without gradient.
+        rows with credit, also if a row is idle, or is dropped by `train_invalid` or `train_unfinished`. A decision
+        counts as often as its row counts (its weight, and the number of paths through the row). If the graph has the
+        token column `old_entropy` (`annotate`), such a row needs no forward pass before the first optimiser step, else
+        one without gradient.
     """
     config = config.resolved(loss)
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
@@ -113,11 +116,14 @@ def update(
     copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
     total = ranks_of(learner.network).total
     added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates, total))
+    counted = graph.weight * credit.weight * credit.assigned > 0  # [N]
     work = Work(
         graph=graph,
-        rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
+        rows=np.flatnonzero(counted & trained),
+        dropped=np.flatnonzero(counted & ~trained),
         active=_active(graph, credit, config, loss, len(regularizers) > 0),
         copies=copies,
+        times=counted_copies(graph, credit, graph.weight, config, whole_episodes).weight,
         terms=_policy_terms(
             graph,
             credit,
@@ -163,6 +169,11 @@ def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Entry[
     if not leaves_idle(config, loss, regularized) or credit.token_advantage is not None:
         return np.ones(len(graph), bool)
     return (credit.positive > 0) | (credit.negative > 0)
+
+
+def observes_rows(config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> bool:
+    """May an update count rows in its metrics that need no gradient, so that it can use the column `old_entropy`?"""
+    return leaves_idle(config, loss, regularized) or not (config.train_invalid and config.train_unfinished)
 
 
 def leaves_idle(config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> bool:

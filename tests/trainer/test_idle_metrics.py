@@ -108,3 +108,20 @@ def test_the_annotation_gives_log_probs_and_entropies_in_one_pass():
         np.testing.assert_array_equal(annotated.token_column(name)[sampled], values[sampled])
     metrics = update(learner, annotated, Credit.of(np.zeros(len(graph))), UpdateConfig(), CLIP, temperature=1.0)
     assert len(calls) == 1 and metrics["entropy"] > 0  # the update computed no pass
+
+
+@pytest.mark.parametrize("old_entropy", [False, True])
+def test_rows_that_are_left_out_count_too(old_entropy):
+    """Also if no row is left to train; the metrics are those of an update that trains them."""
+    graph = chains(2).with_columns(valid=np.arange(len(chains(2))) % 2 == 0)
+    found = {}
+    for valid in ("every", "some", "none"):
+        learner, config = made(), UpdateConfig(train_invalid=valid == "every")
+        marked = graph if valid != "none" else graph.with_columns(valid=np.zeros(len(graph), bool))
+        annotated, _ = annotate(marked, learner, config, 1.0, old_entropy=old_entropy)
+        found[valid] = update(learner, annotated, sparse(graph), config, CLIP, temperature=1.0)
+    assert found["some"]["dropped_rows"] > 0 and found["none"]["dropped_rows"] == len(graph)
+    for valid in ("some", "none"):
+        for name in NAMES:
+            assert found[valid][name] == pytest.approx(found["every"][name], abs=1e-6), (valid, name)
+    assert found["none"]["optimizer_steps"] == 0
