@@ -103,7 +103,7 @@ def _why_not_dropping(model: Any) -> str:
         except KernelError:
             raise
         except ValueError as error:
-            return f"with learner.dropout, {str(error).partition(';')[0]}"
+            return f"with learner.keep_dropout, {str(error).partition(';')[0]}"
         finally:
             model.eval()
     return ""

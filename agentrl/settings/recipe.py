@@ -148,11 +148,11 @@ class Settings:
     def _dropout_note(self) -> str:
         """A note if no update has the dropout of [model.lora]; else empty."""
         shares = [plan.model.lora.dropout for plan in self.policies.values() if plan.model.lora is not None]
-        if self.tables.learner.dropout or not any(shares):
+        if self.tables.learner.keep_dropout or not any(shares):
             return ""
         return (
             f"model.lora.dropout = {max(shares):g} has no effect: updates have no dropout, as rollouts have none; "
-            "learner.dropout=true keeps it"
+            "learner.keep_dropout=true keeps it"
         )
 
     def _check_program(self) -> None:

@@ -84,7 +84,7 @@ def descend(
 ) -> dict[str, float]:
     """All optimiser steps of one update; returns its metrics."""
     meter, rate, ranks = learner.meter(), learner.rate, ranks_of(learner.network)
-    passes = learner.network.learning(dropout=learner.config.dropout)
+    passes = learner.network.learning(dropout=learner.config.keep_dropout)
     with passes, learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
             _observe_idle(learner, work, work.dropped, config, meter)

@@ -91,7 +91,7 @@ class Learner:
     ) -> None:
         self.model, self.tokenizer, self.ranks = loaded.model, loaded.tokenizer, ranks or ALONE
         self.config = config or LearnerConfig()
-        self.network = known or network(self.model, sharing, dropout=self.config.dropout)
+        self.network = known or network(self.model, sharing, dropout=self.config.keep_dropout)
         self.network.model.eval()
         self.half = self.network.model.dtype in HALF
         self.generating: Any = self.model

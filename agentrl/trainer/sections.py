@@ -100,15 +100,15 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
         checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
             less memory and more time.
         offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
-        dropout: keep the dropout of the model's configuration and of model.lora.dropout in updates and in the warm-up.
-            The rollouts have none, so the ratio of the first optimiser step then differs from 1. A model that drops
-            attention weights is then packed as separate paths. The critic has no dropout in any case.
+        keep_dropout: keep the dropout of the model's configuration and of model.lora.dropout in updates and in the
+            warm-up. The rollouts have none, so the ratio of the first optimiser step then differs from 1. A model that
+            drops attention weights is then packed as separate paths. The critic has no dropout in any case.
     """
 
     processes: int = Field(1, ge=1, le=4096)
     checkpointing: bool = False
     offload: bool = False
-    dropout: bool = False
+    keep_dropout: bool = False
 
     @property
     def divided(self) -> bool:

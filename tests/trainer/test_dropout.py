@@ -1,4 +1,4 @@
-"""Updates have no dropout, as rollouts have none, unless `learner.dropout` keeps it."""
+"""Updates have no dropout, as rollouts have none, unless `learner.keep_dropout` keeps it."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_checkpointing_recomputes_without_dropout(name, monkeypatch):
 def test_dropout_may_be_kept(name, sharing):
     if name == "residual":  # no dropout of attention weights, so a tree can be packed
         assert MODELS[name].attention_dropout == 0
-    learner = Learner(loaded(made(name)), OptimConfig(lr=0.01), config=LearnerConfig(dropout=True))
+    learner = Learner(loaded(made(name)), OptimConfig(lr=0.01), config=LearnerConfig(keep_dropout=True))
     assert learner.network.sharing == sharing and ("dropout" in learner.network.reason) == (sharing == "paths")
     learner._wants_reference, learner.reference_copy = True, learner.network
     metrics = improved(learner, chains(1))

@@ -420,7 +420,9 @@ def test_dropout_depends_on_the_update_and_on_nothing_drawn_before():
     """As a run that was killed and resumed in another process."""
     losses = []
     for before, seed in ((1, 5), (2, 5), (2, 6)):
-        learner = Learner(loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01), config=LearnerConfig(dropout=True))
+        learner = Learner(
+            loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01), config=LearnerConfig(keep_dropout=True)
+        )
         torch.manual_seed(before)
         losses.append(clone(learner, chains(3), UpdateConfig(), seed=seed)["loss"])
         assert torch.initial_seed() == before  # and the caller's noise is its own
