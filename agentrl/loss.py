@@ -22,6 +22,16 @@ from agentrl.catalogue import CatalogueFile, hook
 
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 SequenceUnit = Literal["step", "episode"]  # what "seq" means in an Aggregation
+ROUNDING = 1e-5  # nats; a smaller difference of two log-probs in float32 is rounding
+
+
+def unrounded(difference: "Tensor") -> "Tensor":
+    """[T] differences of log-probs, exactly 0 and without a gradient where the difference is rounding.
+
+    AdamW and Muon divide a gradient by its own size. If a term is at its optimum on every token, rounding would
+    otherwise move each weight by up to the learning rate.
+    """
+    return difference * (difference.detach().abs() > ROUNDING)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.config import Entry
+from agentrl.credit.charge import charged
 from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
@@ -84,7 +85,8 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     Rows that the method does not see, and rollouts that an environment error ended, get no credit (`assigned` is
     False). On a branched graph, a method for chains sees the root-to-leaf paths as separate chains; the positive and
     negative parts of a shared row are sums over its paths. The graph's `weight` enters the statistics of the method
-    here, and the loss in `agentrl.trainer.update`.
+    here, and the loss in `agentrl.trainer.update`. A KL charge in the column `kl_charge` is subtracted from the
+    method's result (`agentrl.credit.charge`).
 
     Raises:
         ValueError: a column that the method needs is missing, or has no entry on some step; the method gives credit per
@@ -97,12 +99,13 @@ def assign(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     require(method, part)
     part = _in_statistics(part)
     if method.on == "nodes" or not forked(part) or (part.kind == CANDIDATE).any():
-        result = checked_credit(method, method.credit(part, config), part, lambda row: name_of(part, row))
+        found = checked_credit(method, method.credit(part, config), part, lambda row: name_of(part, row))
+        result = charged(found, part)
     elif method.on == "chains" and not (method.per_token(config) and part.tokens is not None):
         on = paths(part)
         whole = expand(part, on)
         found = checked_credit(method, method.credit(whole, config), whole, lambda row: name_of(part, int(on.row[row])))
-        result = pool(found, on, len(part))
+        result = pool(charged(found, whole), on, len(part))
     else:
         raise ValueError(
             f"{method.label} gives credit per token and these steps branch: "

@@ -80,6 +80,14 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         """Do these options ask for credit per token, if there are tokens? Such credit cannot be pooled over paths."""
         return False
 
+    @property
+    def standardises(self) -> bool:
+        """Do these options divide by the standard deviation of a group, so that rewards of any scale give one credit?
+
+        The KL charge of update.kl_in=reward is then subtracted after the division.
+        """
+        return getattr(self, "std", "none") != "none"
+
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, options: Any) -> Any:
@@ -219,3 +227,7 @@ class CreditMethod(CatalogueFile):
     def per_token(self, config: Any) -> bool:
         """Does the method give credit per token with these options, if the steps have tokens?"""
         return self.on == "tokens" or bool(getattr(config, "per_token", False))
+
+    def standardises(self, config: Any) -> bool:
+        """Does the method divide by the standard deviation of a group with these options (`Options.standardises`)?"""
+        return bool(getattr(config, "standardises", False))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agentrl.model.dropout import restoring_modes, without_dropout
 from agentrl.model.layout import Layout
 from agentrl.model.packing import Batch, Sharing
 from agentrl.model.tree_attention import BLOCK, NAME, TreePlan, attending_over_trees, make_plan
@@ -59,16 +60,25 @@ class Network:
         return attending_over_trees(self.model) if self.sharing == "tree" else nullcontext()
 
     @contextmanager
+    def learning(self, *, dropout: bool = False) -> Iterator[None]:
+        """A context manager for forward and backward passes; it includes `attending`.
+
+        With `dropout`, the model drops as in its configuration. Without it, the passes compute what `reading` computes.
+        """
+        with restoring_modes(self.model) if dropout else without_dropout(self.model), self.attending():
+            if dropout:
+                self.model.train()
+            yield
+
+    @contextmanager
     def reading(self) -> Iterator[None]:
         """A context manager for forward passes without gradients and without dropout; it includes `attending`."""
         model: Any = self.model
-        training = model.training
-        model.eval()
         try:
-            with torch.no_grad(), self.attending():
+            with restoring_modes(model), torch.no_grad(), self.attending():
+                model.eval()
                 yield
         finally:
-            model.train(training)
             if hasattr(model, "reshard"):
                 # Without a backward pass, FSDP2 keeps the gathered weights of the root module, and would use these old
                 # weights after the next update.

@@ -31,13 +31,14 @@ WIDE = (torch.float32, torch.float64)
 PATHS = ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7])  # packed indices of the small tree's two paths
 
 
-def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
+def network(model: nn.Module, sharing: Sharing | None = None, *, dropout: bool = False) -> Network:
     """Find out whether a model can run on a packed trie: read its configuration, then run it on a small tree.
 
     Args:
         model: a transformers causal language model, or a peft model around one.
         sharing: how the trainer shall call the model. None: on a packed trie if this function finds that the model
             can run on it. "tree": on a packed trie, without a test. "paths": on separate paths, without a test.
+        dropout: the model must run in training mode, with its dropout, too.
 
     Raises:
         ValueError: the model's log-probabilities cannot be computed from its hidden states, or it uses prompt tuning,
@@ -54,7 +55,7 @@ def network(model: nn.Module, sharing: Sharing | None = None) -> Network:
         with torch.no_grad():
             _check_head(Network(model=inner, sharing="paths"))
             if sharing is None:
-                reason = _why_paths(inner)
+                reason = _why_paths(inner) or (_why_not_dropping(inner) if dropout else "")
             else:
                 reason = "asked for" if sharing == "paths" else ""
     finally:
@@ -90,6 +91,22 @@ def _why_paths(model: Any) -> str:
             f"{LEAST_WIDTH}: make the model with fewer heads or a larger hidden size, or set model.device=cpu"
         )
     return why or _probe_noise(model)
+
+
+def _why_not_dropping(model: Any) -> str:
+    """Why a model that can take a packed trie in evaluation mode cannot take one with dropout; empty if it can."""
+    device = Network(model=model, sharing="tree").device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        model.train()
+        try:
+            _Probe(model, np.arange(1, 9)).packed()
+        except KernelError:
+            raise
+        except ValueError as error:
+            return f"with learner.keep_dropout, {str(error).partition(';')[0]}"
+        finally:
+            model.eval()
+    return ""
 
 
 def _too_narrow(model: Any) -> int:

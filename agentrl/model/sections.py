@@ -13,7 +13,7 @@ class Lora(BaseModel):
     Attributes:
         r: rank of the adapters.
         alpha: the adapters' output is multiplied by alpha / r.
-        dropout: share of the adapters' input that is set to 0 in training, at random.
+        dropout: share of the adapters' input that is set to 0 in updates, at random, if learner.keep_dropout is true.
         target_modules: names of the adapted layers; empty for all linear layers except the output head.
         last_layers: number of transformer layers with adapters, counted from the output; 0 for all. Fewer
             layers make an update cheaper, because gradients are computed for these layers only.

@@ -272,12 +272,13 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     """Success, lengths, endings and failures of a batch.
 
     The steps of an episode are the steps from the root of its path to its leaf. Means and shares are over scored
-    episodes, except `env_error_share` (over all played episodes), `invalid_share` (over steps) and `constant_groups`
-    (over groups).
+    episodes, except `env_error_share` (over all played episodes), `invalid_share` and `cut_share` (over steps; answers
+    that a token limit cut off) and `constant_groups` (over groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
     guide helped all chains, the batch has neither `success` nor `reward`.
-    `steps` is the mean length of an episode. `tokens` and `invalid_share` count a step once, even if episodes share it.
+    `steps` is the mean length of an episode. `tokens`, `invalid_share` and `cut_share` count a step once, even if
+    episodes share it.
     """
     played = [r for r in records if r.kind == PLAYED]
     scored = [r for r in played if not lost(r)]
@@ -299,6 +300,7 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
         "episodes": len(scored),
         "tokens": sum(len(s.generation.token_ids) for s in distinct),
         "invalid_share": sum(not s.valid for s in distinct) / max(1, len(distinct)),
+        "cut_share": sum(s.cut for s in distinct) / max(1, len(distinct)),
         "truncated_share": sum(bool(r.steps) and r.steps[-1].truncated for r in scored) * share,
         "env_error_share": (len(played) - len(scored)) / max(1, len(played)),
         "retried": sum(r.attempts > 1 for r in records),

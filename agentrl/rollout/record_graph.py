@@ -34,12 +34,12 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     `info["signals"]` become columns `signal/NAME` (NaN on steps without the entry).
 
     Further columns exist only in graphs that need them. `value` has the estimates of `StepRecord.value` (NaN on the
-    other steps). `rewrites` marks steps that rewrote a memory. `temperature` has the temperature of chains whose draw
-    sets one (NaN on the other steps). The texts `words` have the words that a sampler or guide added to the chain's
-    prompts (empty without such words). `guided` marks chains with words or with an opening. `turn` counts the turns of
-    an opening, so a chain with an opening starts above turn 0. `reprompted` marks chains that are trained with other
-    prompts than the prompts with which they were sampled. The texts `result` have the `info["result"]` of steps, such
-    as a patch. See also `_measured`.
+    other steps). `cut` marks steps whose answer a token limit cut off. `rewrites` marks steps that rewrote a memory.
+    `temperature` has the temperature of chains whose draw sets one (NaN on the other steps). The texts `words` have the
+    words that a sampler or guide added to the chain's prompts (empty without such words). `guided` marks chains with
+    words or with an opening. `turn` counts the turns of an opening, so a chain with an opening starts above turn 0.
+    `reprompted` marks chains that are trained with other prompts than the prompts with which they were sampled. The
+    texts `result` have the `info["result"]` of steps, such as a patch. See also `_measured`.
     """
     chains = _chains(episodes)
     ids = {name: _Ids() for name in ("group", "state", "action", "agent", "policy", "episode", "tree")}
@@ -56,6 +56,8 @@ def build_graph(episodes: Sequence[EpisodeRecord]) -> StepGraph:
     rewrites = np.array([step.rewrites for step in steps], bool)  # [N]
     optional = {"value": values} if not np.isnan(values).all() else {}
     optional |= {"rewrites": rewrites} if rewrites.any() else {}
+    cut = np.array([step.cut for step in steps], bool)  # [N]
+    optional |= {"cut": cut} if cut.any() else {}
     optional |= _measured(steps)
     of_step = [chains[number][0] for number in columns["episode"]]  # [N] the record that each row belongs to
     temperature = np.array([math.nan if r.temperature is None else r.temperature for r in of_step])  # [N]

@@ -58,6 +58,13 @@ class StepRecord:
     asked: Sequence[Message] = ()
     answer_s: float = math.nan
     env_s: float = math.nan
+
+    @property
+    def cut(self) -> bool:
+        """Did a token limit cut off the answer? The length of a new memory is an option of the context, so it is not
+        counted."""
+        return self.generation.finish == "length" and not self.rewrites
+
     follows: "StepRecord | None" = None
 
 

@@ -23,6 +23,7 @@ SHORT = 5
 CONSTANT = 0.9  # with this share of constant groups or more, there is hardly anything to learn from
 CUT = 0.9  # share of episodes that one limit ends; a finding also needs a success rate below 1 - CUT
 INVALID = 0.5  # share of answers without a valid action
+CUT_ANSWERS = 0.2  # share of training answers that a token limit cuts off
 UNKNOWN = 0.01  # share of observations that differ from another observation only in words that the model does not know
 UNLISTED = 0.1  # share of an expert's actions that the environment does not list
 FAULTS = 0.05  # share of episodes that faults (of the environment, of a service or of a score) ended
@@ -170,6 +171,19 @@ def invalid(past: MetricHistory) -> str:
     )
 
 
+def answers_cut(past: MetricHistory) -> str:
+    """A token limit cuts off many answers of the training rollouts."""
+    rows = [row for row in past.train if "cut_share" in row][-SHORT:]
+    share = mean(rows, "cut_share")
+    if past.last["stage"] != "train" or share < CUT_ANSWERS:
+        return ""
+    return (
+        f"{share:.0%} of the training answers were cut off at a token limit (last {len(rows)} iterations): raise "
+        "limits.turn_tokens (or limits.episode_tokens, engine.max_context), or set update.train_unfinished=false, so "
+        "that no answer is trained that a limit cut off"
+    )
+
+
 def unknown_words(past: MetricHistory) -> str:
     """Observations differ only in words that the model does not know."""
     share = float(past.last.get("unknown_share", 0.0))
@@ -255,15 +269,19 @@ def faults(past: MetricHistory) -> str:
 
 def entropy_gone(past: MetricHistory) -> str:
     """The policy has become deterministic before it solves its tasks."""
-    rows = past.train[-SHORT:]
-    if past.last["stage"] != "train" or len(past.train) <= SHORT or mean(rows, "success") >= SOLVED:
+    if past.last["stage"] != "train":
         return ""
-    for key in (key for key in past.last if key == "entropy" or key.endswith("/entropy")):
-        first, now = float(past.train[0].get(key, math.nan)), max(float(row.get(key, math.nan)) for row in rows)
+    for key in dict.fromkeys(key for row in past.train for key in row if key == "entropy" or key.endswith("/entropy")):
+        known = [row for row in past.train if math.isfinite(float(row.get(key, math.nan)))]
+        rows = known[-SHORT:]
+        success = mean([row for row in rows if "success" in row], "success")
+        if len(known) <= SHORT or success >= SOLVED:
+            continue
+        first, now = float(known[0][key]), max(float(row[key]) for row in rows)
         if now <= GONE_NATS < first:
             return (
                 f"the policy has become deterministic, {key} {now:.2g} nats (at first {first:.2g}) at "
-                f"{mean(rows, 'success'):.0%} success: lower optim.lr, or add update.entropy_coef or the regularizer "
+                f"{success:.0%} success: lower optim.lr, or add update.entropy_coef or the regularizer "
                 "entropy_band, and continue from an earlier checkpoint"
             )
     return ""
@@ -312,6 +330,7 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "constant_groups": ("warning", constant_groups),
     "episodes_cut": ("warning", episodes_cut),
     "invalid": ("warning", invalid),
+    "answers_cut": ("warning", answers_cut),
     "faults": ("warning", faults),
     "unknown_words": ("warning", unknown_words),
     "unlisted": ("warning", unlisted),
@@ -332,6 +351,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it wou
     "episodes_cut": f"one limit ended at least {CUT:.0%} of the episodes of an evaluation, and fewer than "
     f"{1 - CUT:.0%} of the episodes succeeded",
     "invalid": f"at least {INVALID:.0%} of the answers had no valid action",
+    "answers_cut": f"a token limit cut off at least {CUT_ANSWERS:.0%} of the training answers",
     "unknown_words": f"at least {UNKNOWN:.0%} of the observations looked like another observation, because they differ "
     "only in words that the model does not know",
     "unlisted": f"at least {UNLISTED:.0%} of an expert's actions were not listed",

@@ -56,7 +56,8 @@ def learn(run: Run, played: Played) -> Learned:
         annotated = annotated._replace(graph=rewards_after_annotation(annotated.graph, settings.reward))
         run.rollouts.batches.annotated(fresh_part(annotated.graph))
     with watch.phase("credit"):
-        graph, charged = charge_kl(annotated, settings.tables.update)
+        after = settings.credit.hooks.standardises(settings.credit.config)
+        graph, charged = charge_kl(annotated, settings.tables.update, after=after)
         charged |= reward_metrics(fresh_part(annotated.graph))
         credit = assign(settings.credit, graph)
     with watch.phase("update"):

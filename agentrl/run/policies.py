@@ -26,6 +26,7 @@ from agentrl.trainer import (
     annotate,
     clone,
     critic_maker,
+    observes_rows,
     trunk_gradient,
     update,
 )
@@ -61,6 +62,7 @@ class Policies:
                 _model(settings, name, vocabularies, at),
                 plan.optim,
                 reference=tables.update.kl_coef > 0,
+                initial=tables.update.kl_reference == "initial",
                 critic=critic_maker(tables.critic, plan.model, tables.run.seed),
                 config=tables.learner,
                 ranks=ranks,
@@ -84,8 +86,8 @@ class Policies:
     def restart(self, stage: str) -> None:
         """Begin the stage `warmup` or `train` with new optimisers, schedules, critics and regularizers.
 
-        The reference model of the KL term, if there is one, becomes a copy of the current weights. If the policy has
-        adapters, the reference stays the model without adapters.
+        The reference model of the KL term, if there is one, becomes a copy of the current weights, or stays the model
+        before the warm-up (`update.kl_reference`).
         """
         tables = self.settings.tables
         steps = tables.warmup.updates if stage == "warmup" else tables.run.iterations
@@ -113,11 +115,12 @@ class Policies:
         """Add the columns that each policy computes for its own steps. Fillers run for the main policy only."""
         config, temperature = self.settings.tables.update, self.settings.tables.sampling.temperature
         entropies = any("token_entropy" in entry.hooks.needs for entry in self.settings.reward)
+        old_entropy = observes_rows(config, self.settings.loss, bool(self.settings.regularizers))
         metrics: dict[str, float] = {}
         for name, learner in self.learners.items():
             own = [*self.fillers.values()] if name == self.main else []
             rows = self._rows(graph, name, trained=False)
-            graph, found = annotate(graph, learner, config, temperature, own, rows, entropies)
+            graph, found = annotate(graph, learner, config, temperature, own, rows, entropies, old_entropy)
             metrics |= self._named(name, found)
         return Annotated(graph, metrics)
 

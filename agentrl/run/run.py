@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -134,7 +134,7 @@ class Run:
         every = self.settings.tables.run.graphs_every
         if every and iteration % every == 0:
             given = np.where(credit.assigned, credit.advantage, np.nan)  # [N]
-            stored = graph.with_columns(advantage=given, credit_weight=credit.weight)
+            stored = _without_old_entropy(graph).with_columns(advantage=given, credit_weight=credit.weight)
             kinds = {record.task.key: kind_of(self.settings.env, record.task) for record in records}
             write_graph(stored, self.folder.graph_path(iteration), {TASK_KINDS: kinds})
             self._tell(self.health.note(self.decisions.add(iteration, stored)))
@@ -297,6 +297,15 @@ def open_run(
         policies=policies,
         teacher=teacher,
     )
+
+
+def _without_old_entropy(graph: StepGraph) -> StepGraph:
+    """The graph without the token column that only the update reads."""
+    tokens = graph.tokens
+    if tokens is None or "old_entropy" not in tokens.columns:
+        return graph
+    kept = {name: column for name, column in tokens.columns.items() if name != "old_entropy"}
+    return replace(graph, tokens=replace(tokens, columns=kept))
 
 
 def _set_up_torch(threads: int, seed: int) -> None:

@@ -74,7 +74,7 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        self.notes += filter(None, [fits.overlap_note(self.tables)])
+        self.notes += filter(None, [fits.overlap_note(self.tables), self._dropout_note()])
         self._check_stages()
 
     @property
@@ -144,6 +144,16 @@ class Settings:
             fits.check_columns(self.credit.hooks, filled)
             fits.check_agents(self.credit.hooks, len(self.agents), program is not None)
             self._check_rollout()
+
+    def _dropout_note(self) -> str:
+        """A note if no update has the dropout of [model.lora]; else empty."""
+        shares = [plan.model.lora.dropout for plan in self.policies.values() if plan.model.lora is not None]
+        if self.tables.learner.keep_dropout or not any(shares):
+            return ""
+        return (
+            f"model.lora.dropout = {max(shares):g} has no effect: updates have no dropout, as rollouts have none; "
+            "learner.keep_dropout=true keeps it"
+        )
 
     def _check_program(self) -> None:
         """Raises ValueError if a section does not fit a program that plays the tasks."""

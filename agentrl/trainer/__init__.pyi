@@ -15,6 +15,7 @@ from .memory import (
 )
 from .policy_update import (
     clone as clone,
+    observes_rows as observes_rows,
     update as update,
 )
 from .ranks import Ranks as Ranks

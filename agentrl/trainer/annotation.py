@@ -7,7 +7,7 @@ other cases these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,13 @@ class Annotated(NamedTuple):
 
     graph: StepGraph
     metrics: dict[str, float]
+
+
+class _PerToken(NamedTuple):
+    """Log-probs [S], and entropies [S] if they were asked for, in nats."""
+
+    logprob: np.ndarray
+    entropy: np.ndarray | None
 
 
 class LearnerReader:
@@ -61,6 +68,7 @@ def annotate(
     fillers: Sequence[Filler] = (),
     mine: np.ndarray | None = None,
     entropies: bool = False,
+    old_entropy: bool = False,
 ) -> Annotated:
     """Add the columns that an update needs: log-probs, importance weights, values, and the columns of the `fillers`.
 
@@ -78,7 +86,9 @@ def annotate(
             with the rows of this policy, and keeps the entries on all other rows.
         entropies: also add `token_entropy` [S], the entropy in nats of the distribution from which each sampled token
             was drawn, under the trainer's weights; 0 for sampled tokens without an alternative, NaN outside the trained
-            rows. This costs one more forward pass.
+            rows. With `update.old_logprob = "engine"` this costs a forward pass.
+        old_entropy: with `update.old_logprob = "trainer"`, also add this entropy as `old_entropy` [S]. From it, an
+            update takes the metrics of rows that need no forward pass.
 
     Raises:
         ValueError: `update.kl_coef` needs a reference model and the learner has none.
@@ -90,8 +100,12 @@ def annotate(
     columns = {"old_logprob": behaviour, "importance": np.ones(len(behaviour))}
     metrics: dict[str, float] = {}
     hot = step_temperatures(graph, temperature)
+    entropy: np.ndarray | None = None  # [S]
     if config.old_logprob == "trainer":
-        columns, metrics = _reread(graph, learner, config, rows, hot)
+        own = _per_token(learner.network, graph, rows, hot, config.max_tokens, entropies or old_entropy)
+        columns, metrics = _compared(graph, learner, config, rows, own.logprob)
+        entropy = own.entropy
+        columns |= {} if entropy is None or not old_entropy else {"old_entropy": entropy}
     if config.kl_coef > 0:
         if not learner.has_reference:
             raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
@@ -99,8 +113,9 @@ def annotate(
             reference = logprobs(network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     if entropies:
-        spread = token_entropies(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
-        columns["token_entropy"] = spread
+        if entropy is None:
+            entropy = token_entropies(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
+        columns["token_entropy"] = entropy
     new = Columns(tokens=columns)
     if learner.critic is not None:
         values = learner.critic.columns(graph, rows, config.max_tokens)
@@ -111,13 +126,15 @@ def annotate(
     return Annotated(graph, metrics)
 
 
-def _reread(
-    graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, temperature: float | np.ndarray
+def _compared(
+    graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, old: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """(the columns `old_logprob` and `importance` [S], metrics of the difference between trainer and engine)."""
+    """(the columns `old_logprob` and `importance` [S], metrics of the difference between trainer and engine).
+
+    `old` [S] are the trainer's log-probs of the sampled tokens of `rows`, NaN elsewhere.
+    """
     assert graph.tokens is not None
     behaviour = graph.tokens.logprobs  # [S]
-    old = logprobs(learner.network, graph, rows, temperature=temperature, max_tokens=config.max_tokens)  # [S]
     old = np.where(np.isnan(old), behaviour, old)
     columns = {"old_logprob": old, "importance": np.ones(len(old))}
     row = token_rows(graph.tokens)  # [S]
@@ -193,7 +210,7 @@ def logprobs(
     The log-prob is 0 for a sampled token without an alternative. `temperature` is one number, of which 0 (greedy)
     counts as 1, or [N], one number above 0 per step.
     """
-    return _per_token(network, graph, rows, temperature, max_tokens, "none")
+    return _per_token(network, graph, rows, temperature, max_tokens, entropy=False).logprob
 
 
 def token_entropies(
@@ -208,7 +225,9 @@ def token_entropies(
 
     The entropy is 0 for a sampled token without an alternative. For `temperature` see `logprobs`.
     """
-    return _per_token(network, graph, rows, temperature, max_tokens, "value")
+    found = _per_token(network, graph, rows, temperature, max_tokens, entropy=True).entropy
+    assert found is not None
+    return found
 
 
 def _per_token(
@@ -217,14 +236,14 @@ def _per_token(
     rows: np.ndarray,
     temperature: float | np.ndarray,
     max_tokens: int,
-    entropy: Literal["none", "value"],
-) -> np.ndarray:
-    """[S] log-probs or, with `entropy="value"`, entropies."""
+    entropy: bool,
+) -> _PerToken:
+    """Log-probs [S] and, with `entropy`, entropies [S], from one forward pass; see `logprobs` and `token_entropies`."""
     tokens = graph.tokens if isinstance(graph, StepGraph) else graph
     assert tokens is not None
     row_of = token_rows(tokens)  # [S]
     forced = tokens.sampled & np.isin(row_of, rows) & ~decisions(tokens)  # [S]
-    out = np.full(len(tokens.ids), np.nan)  # [S]
+    out = np.full((len(tokens.ids), 1 + entropy), np.nan)  # [S, 1 or 2]
     batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
     ranks = ranks_of(network)
     with network.reading():
@@ -242,9 +261,9 @@ def _per_token(
                 temperature=temperature[row_of[part.source]]
                 if isinstance(temperature, np.ndarray)
                 else temperature or 1.0,
-                entropy=entropy,
+                entropy="value" if entropy else "none",
             )
-            found = stats.logprob if stats.entropy is None else stats.entropy
-            out[part.source] = found.double().cpu().numpy()
-    out = ranks.fill(out)
-    return np.where(forced, 0.0, out)
+            for place, found in enumerate(x for x in stats if x is not None):
+                out[part.source, place] = found.double().cpu().numpy()
+    out = np.where(forced[:, None], 0.0, ranks.fill(out))
+    return _PerToken(out[:, 0], out[:, 1] if entropy else None)

@@ -185,15 +185,14 @@ class Critic:
         targets = self.targets(graph, credit, np.arange(len(graph)))
         rows = np.flatnonzero(np.bincount(token_rows(graph.tokens), targets.share.sum(1), len(graph)) > 0)
         losses, clipped, norms = [], [], []
-        self.network.model.train()
-        for epoch in range(self.config.epochs):
-            order = np.random.default_rng([seed, epoch, 1])
-            for part in split(graph, rows, self.config.minibatches, unit, order):
-                loss, share = self.backward(graph, self.targets(graph, credit, part), part, max_tokens)
-                norms.append(self.step())
-                losses.append(loss)
-                clipped.append(share)
-        self.network.model.eval()
+        with self.network.learning():
+            for epoch in range(self.config.epochs):
+                order = np.random.default_rng([seed, epoch, 1])
+                for part in split(graph, rows, self.config.minibatches, unit, order):
+                    loss, share = self.backward(graph, self.targets(graph, credit, part), part, max_tokens)
+                    norms.append(self.step())
+                    losses.append(loss)
+                    clipped.append(share)
         return {
             "critic_loss": float(np.mean(losses)) if losses else 0.0,
             "critic_clip_fraction": float(np.mean(clipped)) if clipped else 0.0,

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph, forked, token_rows
-from agentrl.model import EntropyMode, TokenStats, microbatches, pack, token_stats
+from agentrl.graph import StepGraph, decisions, forked, token_rows
+from agentrl.model import Batch, EntropyMode, Network, TokenStats, microbatches, pack, token_stats
 from agentrl.trainer.learner import Learner
 from agentrl.trainer.meter import Meter
 from agentrl.trainer.minibatch import split
@@ -21,6 +21,8 @@ from agentrl.trainer.path_weights import Copies, Spread, aggregate, of_paths, of
 from agentrl.trainer.ranks import ranks_of, run_idle
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.trainer.temperatures import step_temperatures
+
+FLAT = 1e-6  # relative; an entropy that is less below its largest value is the largest one, up to rounding
 
 
 class Terms(NamedTuple):
@@ -37,11 +39,13 @@ class Work:
     Attributes:
         graph: an annotated graph with tokens.
         rows: [R] int64, ascending, the rows to train.
-        active: [N] bool; of the rows to train, only the active ones get a forward pass.
+        active: [N] bool; of the rows to train, only the active ones can have a gradient.
+        dropped: [D] int64, ascending, rows that are not trained and count in the metrics all the same.
         copies: the copies of rows that the loss counts.
+        times: [C] how often a decision of each copy counts in the metrics.
         terms: computes the loss. Its arguments are: the statistics [X] of the targets of all copies; the targets'
             indices [X] in the token table; the `Spread`, which names the target and the copy of each of these entries;
-            and the copies.
+            and whether an optimiser step of this update has moved the weights.
         entropy: see `agentrl.model.token_stats`.
         temperature: sampling temperature, above 0, of the steps that have no entry in the graph's column `temperature`.
         bundle: [N] int64; rows with equal entries stay in one micro-batch; None if the loss does not need this.
@@ -51,9 +55,11 @@ class Work:
 
     graph: StepGraph
     rows: np.ndarray
+    dropped: np.ndarray
     active: np.ndarray
     copies: Copies
-    terms: Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]
+    times: np.ndarray
+    terms: Callable[[TokenStats, np.ndarray, Spread, bool], Terms]
     entropy: EntropyMode
     temperature: float
     bundle: np.ndarray | None = None
@@ -78,13 +84,14 @@ def descend(
 ) -> dict[str, float]:
     """All optimiser steps of one update; returns its metrics."""
     meter, rate, ranks = learner.meter(), learner.rate, ranks_of(learner.network)
-    learner.network.model.train()
-    with learner.network.attending(), learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
+    passes = learner.network.learning(dropout=learner.config.keep_dropout)
+    with passes, learner.noise([seed, ranks.rank] if ranks.rank else [seed]):
         for epoch in range(epochs):
+            _observe_idle(learner, work, work.dropped, config, meter)
             order = np.random.default_rng([seed, epoch])
             for rows in split(work.graph, work.rows, minibatches, config.unit, order):
+                _observe_idle(learner, work, rows[~work.active[rows]], config, meter)
                 _minibatch(learner, work, rows, config, meter)
-    learner.network.model.eval()
     learner.updates += 1
     return {**meter.means(ranks), "lr_scale": rate, "tree_packing": float(learner.network.sharing == "tree")}
 
@@ -98,36 +105,90 @@ def _minibatch(learner: Learner, work: Work, rows: np.ndarray, config: UpdateCon
     how, sequence = config.aggregation or "token-mean", config.sequence or "step"
     share[inside] = aggregate(work.graph, copies.take(inside), how, sequence)
     total = np.bincount(copies.row, share, len(work.graph))  # [N] over the copies of a row
-    hot = step_temperatures(work.graph, work.temperature)
     batch = pack(tokens, rows[work.active[rows]], total[token_rows(tokens)], sharing=net.sharing)
-    parts = microbatches(batch, config.max_tokens, None if work.bundle is None else work.bundle[batch.row])
+    parts = microbatches(batch, config.max_tokens, _bundle(work, batch))
     for part, counts in ranks_of(net).share(parts):
         hidden = net.hidden(part)  # [T, d]
         if not counts:
             run_idle(net, hidden)
             continue
-        stats = token_stats(
-            net.logits,
-            hidden[torch.from_numpy(part.at).to(net.device)],  # [K, d]
-            part.target,
-            part.allowed_offsets,
-            part.allowed_ids,
-            vocabulary=net.config.vocab_size,
-            temperature=hot if isinstance(hot, float) else hot[part.row],
-            entropy=work.entropy,
-        )
+        stats = _stats(net, work, part, hidden, work.entropy)
         on = spread(part.row, copies.row)  # [X]
-        stats = _at(stats, on.target)
-        terms = work.terms(stats, part.source[on.target], on, copies)
-        counted = column_like(share[on.copy], stats.logprob)  # [X]
-        loss = (counted * terms.per_token).sum()
+        terms = _terms(work, stats, part.source, on, meter)
+        loss = (column_like(share[on.copy], terms.per_token) * terms.per_token).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        times = counted * column_like(copies.weight[on.copy], stats.logprob)  # [X]
-        meter.add(len(part), loss, times, {**terms.metrics, "entropy": stats.entropy}, len(part.target))
+        meter.add(len(part), loss, len(part.target))
     if work.beside is not None:
         work.beside(rows)
     if len(batch.target) or work.beside is not None:
         meter.step(*learner.step())
+
+
+def _stats(net: Network, work: Work, part: Batch, hidden: Tensor, entropy: EntropyMode) -> TokenStats:
+    """The statistics [K] of a micro-batch's targets, from the hidden states [T, d] of its packed tokens.
+
+    An entropy that is the largest possible one, up to rounding, has no gradient (see `agentrl.loss.unrounded`).
+    """
+    hot = step_temperatures(work.graph, work.temperature)
+    stats = token_stats(
+        net.logits,
+        hidden[torch.from_numpy(part.at).to(net.device)],  # [K, d]
+        part.target,
+        part.allowed_offsets,
+        part.allowed_ids,
+        vocabulary=net.config.vocab_size,
+        temperature=hot if isinstance(hot, float) else hot[part.row],
+        entropy=entropy,
+    )
+    if stats.entropy is None or entropy != "gradient":
+        return stats
+    size = np.diff(part.allowed_offsets)  # [K]
+    largest = column_like(np.log(np.where(size, size, net.config.vocab_size)), stats.entropy)  # [K]
+    below = (largest - stats.entropy.detach()) / largest.clamp(min=1.0)  # [K]
+    return TokenStats(stats.logprob, torch.where(below > FLAT, stats.entropy, stats.entropy.detach()))
+
+
+def _terms(work: Work, stats: TokenStats, source: np.ndarray, on: Spread, meter: Meter) -> Terms:
+    """The terms [X] of the targets of all copies, whose metrics are counted.
+
+    `source` [K] are the targets' indices in the token table.
+    """
+    stats = _at(stats, on.target)
+    terms = work.terms(stats, source[on.target], on, meter.moved)
+    times = column_like(work.times[on.copy], stats.logprob)  # [X]
+    meter.observe(times, {**terms.metrics, "entropy": stats.entropy})
+    return terms
+
+
+def _observe_idle(learner: Learner, work: Work, rows: np.ndarray, config: UpdateConfig, meter: Meter) -> None:
+    """Count the metrics of rows that have no gradient: of a mini-batch, or of the rows that are not trained.
+
+    Until an optimiser step of the update moves the weights, the annotation knows the statistics of these rows. Later
+    they take a forward pass without gradient.
+    """
+    tokens, net, ranks = work.graph.tokens, learner.network, ranks_of(learner.network)
+    assert tokens is not None
+    row = token_rows(tokens)  # [S]
+    source = np.flatnonzero(decisions(tokens) & np.isin(row, rows))  # [K]
+    if not len(source):
+        return
+    known = [tokens.columns.get(name, np.full(len(row), np.nan))[source] for name in ("old_logprob", "old_entropy")]
+    if not meter.moved and not np.isnan(known).any():
+        if ranks.leads:
+            _terms(work, TokenStats(*map(torch.from_numpy, known)), source, spread(row[source], work.copies.row), meter)
+        return
+    batch = pack(tokens, rows, np.zeros(len(row)), sharing=net.sharing)
+    with net.reading():
+        for part, counts in ranks.share(microbatches(batch, config.max_tokens, _bundle(work, batch))):
+            hidden = net.hidden(part)  # [T, d]
+            if counts:
+                stats = _stats(net, work, part, hidden, "value")
+                _terms(work, stats, part.source, spread(part.row, work.copies.row), meter)
+
+
+def _bundle(work: Work, batch: Batch) -> np.ndarray | None:
+    """[K] which targets stay in one micro-batch; None if the loss does not need this."""
+    return None if work.bundle is None else work.bundle[batch.row]
 
 
 def _at(stats: TokenStats, target: np.ndarray) -> TokenStats:

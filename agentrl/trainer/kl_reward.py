@@ -10,8 +10,12 @@ from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.sections import UpdateConfig
 
 
-def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
+def charge_kl(annotated: Annotated, config: UpdateConfig, *, after: bool = False) -> Annotated:
     """With `kl_in="reward"`, subtract kl_coef times a step's KL from the step's reward, before credit is computed.
+
+    With `after`, for credit methods that divide by the standard deviation of a group, the rewards stay. The column
+    `kl_charge` [N] then holds kl_coef times the step's KL, which `agentrl.credit.assign` subtracts after the division,
+    so that the charge scales with kl_coef.
 
     A step's KL is the sum of the KL estimates of the step's decisions, under the policy before the update, as in verl's
     apply_kl_penalty.
@@ -36,15 +40,18 @@ def charge_kl(annotated: Annotated, config: UpdateConfig) -> Annotated:
     old, reference = (graph.token_column(name, "update.kl_in=reward")[counted] for name in names)
     estimate = kl_term(torch.from_numpy(old), torch.from_numpy(reference), config.kl_form).numpy()  # [K]
     kl = np.bincount(row[counted], estimate, minlength=len(graph))  # [N]
+    total = float(kl.sum())
+    means = {"kl_ref": total / max(len(estimate), 1), "kl_charge": config.kl_coef * total / max(len(kl), 1)}
+    metrics = {**annotated.metrics, **means}
+    if after:
+        return Annotated(graph.with_columns(kl=kl, kl_charge=config.kl_coef * kl), metrics)
     columns = {"kl": kl, "reward": graph.reward - config.kl_coef * kl}
     columns |= {} if graph.has("env_reward") else {"env_reward": graph.reward}
     if not graph.has("env_score"):
         columns["env_score"] = graph.score if graph.has("score") else _whole_path(graph.reward, graph)
     if graph.has("score"):
         columns["score"] = graph.score - config.kl_coef * _whole_path(kl, graph)
-    total = float(kl.sum())
-    means = {"kl_ref": total / max(len(estimate), 1), "kl_charge": config.kl_coef * total / max(len(kl), 1)}
-    return Annotated(graph.with_columns(**columns), {**annotated.metrics, **means})
+    return Annotated(graph.with_columns(**columns), metrics)
 
 
 def _whole_path(x: np.ndarray, graph: StepGraph) -> np.ndarray:

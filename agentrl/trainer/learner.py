@@ -39,7 +39,7 @@ class StepReport(NamedTuple):
     """The result of an optimiser step.
 
     Attributes:
-        grad_norm: the gradient norm before clipping.
+        grad_norm: the gradient norm before clipping; 0 if every gradient is exactly 0, so that no weight was moved.
         skipped: True if the step was skipped because this norm is not finite.
     """
 
@@ -55,8 +55,10 @@ class Learner:
     Args:
         loaded: model (transformers, or peft around it) and tokenizer.
         optim: section [optim].
-        reference: keep a reference model for KL. With peft it is the model without the adapter. Otherwise it is a
-            frozen copy of the current weights, which `restart` renews.
+        reference: keep a reference model for KL: a frozen copy of the current weights (with peft, of the adapter
+            alone), which `restart` renews.
+        initial: the reference is the model as it is now, and `restart` does not renew it; with peft it is the model
+            without the adapter.
         sharing: how batches are packed; None packs them as trees if the model's layers allow it.
         critic: makes the critic for a policy's network, now and at each `restart`; None for no critic.
         config: section [learner].
@@ -80,6 +82,7 @@ class Learner:
         optim: OptimConfig,
         *,
         reference: bool = False,
+        initial: bool = False,
         sharing: Sharing | None = None,
         critic: Callable[[Network], Critic] | None = None,
         config: LearnerConfig | None = None,
@@ -88,7 +91,8 @@ class Learner:
     ) -> None:
         self.model, self.tokenizer, self.ranks = loaded.model, loaded.tokenizer, ranks or ALONE
         self.config = config or LearnerConfig()
-        self.network = known or network(self.model, sharing)
+        self.network = known or network(self.model, sharing, dropout=self.config.keep_dropout)
+        self.network.model.eval()
         self.half = self.network.model.dtype in HALF
         self.generating: Any = self.model
         self._stale = False
@@ -99,11 +103,12 @@ class Learner:
         if self.config.checkpointing:
             _recompute(self.network.model)
         self._adapter = hasattr(self.model, "disable_adapter")
-        self._wants_reference = reference
+        self._wants_reference, self._initial = reference, initial
         self._make_critic = critic
         self.critic: Critic | None = None
         self.masters: Masters | None = None
         self.reference_copy: Network | None = None
+        self.reference_adapter: dict[str, Tensor] | None = None
         self.restart(optim, 0)
 
     @property
@@ -121,7 +126,7 @@ class Learner:
     def restart(self, optim: OptimConfig, updates: int) -> None:
         """Begin a stage of `updates` updates with a new optimiser, learning-rate schedule and critic.
 
-        The reference becomes a copy of the current policy; with an adapter it is still the model without the adapter.
+        The reference becomes a copy of the current policy, unless the learner was made with `initial`.
         """
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
         if self.masters is not None:
@@ -129,7 +134,10 @@ class Learner:
         self.masters = Masters(self.network.model)
         self.optimisers = _optimisers(self.network.model, optim, self.masters)
         self.critic = self._make_critic(self.network) if self._make_critic else None
-        if self._wants_reference and not self._adapter:
+        if self._wants_reference and self._adapter and not self._initial:
+            named = self.network.model.named_parameters()
+            self.reference_adapter = {name: p.detach().clone() for name, p in named if p.requires_grad}
+        elif self._wants_reference and not self._adapter and not (self._initial and self.reference_copy):
             self.reference_copy = self._renewed_reference()
 
     def _renewed_reference(self) -> Network:
@@ -162,6 +170,9 @@ class Learner:
         assert self._wants_reference, "this learner was made without a reference model"
         if self.reference_copy is not None:
             yield self.reference_copy
+        elif self.reference_adapter is not None:
+            with _exchanged(self.network.model, self.reference_adapter):
+                yield self.network
         else:
             with self.model.disable_adapter():
                 yield self.network
@@ -193,12 +204,15 @@ class Learner:
     def step(self) -> StepReport:
         """Make one optimiser step with the accumulated gradients, then clear the gradients.
 
-        If the gradient norm is not finite, the step is skipped and logged as an error.
+        If the gradient norm is not finite, the step is skipped and logged as an error. If every gradient is exactly 0,
+        the step does nothing: momentum and weight decay move no weight either.
         """
         assert self.masters is not None
         value = fsdp.clip(self.trained, self.optim.grad_clip)
         self._stale = True
-        if math.isfinite(value):
+        if value == 0:
+            pass
+        elif math.isfinite(value):
             for optimiser in self.optimisers:
                 for group in optimiser.param_groups:
                     group["lr"] = group["base_lr"] * self.rate
@@ -300,6 +314,24 @@ def _recompute(model: Any) -> None:
             f"learner.checkpointing: a model of type {model.config.model_type} cannot compute its activations again "
             f"({error}): set learner.checkpointing=false"
         ) from None
+
+
+@contextmanager
+def _exchanged(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Inside this `with` block the model has other weights, by name; afterwards it has its own again, bit for bit."""
+    named = {name: p for name, p in model.named_parameters() if name in weights}
+    before = {name: p.detach().clone() for name, p in named.items()}
+
+    def set_to(values: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in named.items():
+                parameter.copy_(values[name])
+
+    set_to(weights)
+    try:
+        yield
+    finally:
+        set_to(before)
 
 
 def _inner(model: Any) -> Any:

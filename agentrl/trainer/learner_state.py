@@ -6,10 +6,11 @@ ranks (also one) can read the files:
 
     optimiser.PARAMETER/KEY    state of the optimiser, such as exp_avg
     weight.PARAMETER           float32 copy of a trained weight that the model holds in half precision
-    reference.PARAMETER        weight of the reference model
+    reference.PARAMETER        weight of the reference model, or of its adapter
     critic.head.PARAMETER, critic.model.PARAMETER, critic.optimiser.PARAMETER/KEY
 """
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import HALF, Masters
 from agentrl.trainer.ranks import Ranks
 
+log = logging.getLogger(__name__)
+
 Optimisers = list[torch.optim.Optimizer]
 
 
@@ -34,6 +37,7 @@ class LearnerParts(Protocol):
     optimisers: Optimisers
     masters: Masters | None
     reference_copy: Network | None
+    reference_adapter: dict[str, Tensor] | None
     critic: Critic | None
     ranks: Ranks
 
@@ -128,10 +132,11 @@ def write(learner: LearnerParts, folder: Path) -> None:
 def tensors(learner: LearnerParts) -> dict[str, Any]:
     """The tensors of an undivided learner, as its checkpoint holds them."""
     reference = learner.reference_copy
+    frozen = learner.reference_adapter if reference is None else reference.model.state_dict()
     return {
         "optimisers": [optimiser.state_dict() for optimiser in learner.optimisers],
         "masters": learner.masters.state() if learner.masters else [],
-        "reference": None if reference is None else reference.model.state_dict(),
+        "reference": frozen,
         "critic": None if learner.critic is None else learner.critic.state_dict(),
     }
 
@@ -151,6 +156,7 @@ def load_tensors(learner: LearnerParts, state: Mapping[str, Any]) -> None:
             learner.masters.load(state.get("masters", []))
         if reference is not None and state["reference"] is not None:
             reference.model.load_state_dict(state["reference"])
+        _load_adapter(learner, state["reference"])
     except (ValueError, RuntimeError, KeyError) as error:
         raise _of_another_model(str(error)) from None
     _require(learner, critic=state.get("critic") is not None, reference=state["reference"] is not None)
@@ -176,6 +182,8 @@ def load(learner: LearnerParts, state: Mapping[str, Any], parts: Path | None) ->
         table = _Whole(_named(learner, state))
     kinds = table.kinds()
     stored = {name.split(".", 1)[0] for name in kinds}
+    if "reference" not in stored:
+        _without_adapter(learner)
     _require(learner, critic="critic" in stored, reference="reference" in stored)
     targets = dict(_weights(learner))
     for prefix, optimisers, names in _optimised(learner):
@@ -205,6 +213,28 @@ def _require(learner: LearnerParts, *, critic: bool, reference: bool) -> None:
         )
 
 
+def _load_adapter(learner: LearnerParts, stored: Mapping[str, Tensor] | None) -> None:
+    """Set the adapter of the reference model to a stored one.
+
+    Raises:
+        ValueError: the stored adapter is of another model.
+    """
+    if stored is None:
+        _without_adapter(learner)
+        return
+    for name, weight in (learner.reference_adapter or {}).items():
+        if name not in stored or stored[name].shape != weight.shape:
+            raise ValueError(f"the stored reference has no {name} of shape {[*weight.shape]}")
+        weight.copy_(stored[name])
+
+
+def _without_adapter(learner: LearnerParts) -> None:
+    """Let the reference be the model without its adapter, as in states of versions that stored no adapter."""
+    if learner.reference_adapter is not None:
+        log.warning("the checkpoint holds no adapter of the reference model: the reference is the model without one")
+        learner.reference_adapter = None
+
+
 def _of_another_model(why: str) -> ValueError:
     return ValueError(f"the stored optimiser belongs to another model or another section [optim]: {why}")
 
@@ -229,6 +259,8 @@ def _weights(learner: LearnerParts) -> Iterator[tuple[str, Tensor]]:
     if learner.reference_copy is not None:
         for name, parameter in learner.reference_copy.model.named_parameters():
             yield f"reference.{name}", parameter.detach()
+    for name, weight in (learner.reference_adapter or {}).items():
+        yield f"reference.{name}", weight
     if learner.critic is not None:
         for name, parameter in learner.critic.named_parameters():
             yield f"critic.{name}", parameter.detach()

@@ -104,6 +104,9 @@ class _Silent(Meter):
     def add(self, *told: Any) -> None:
         pass
 
+    def observe(self, *told: Any) -> None:
+        pass
+
     def means(self, ranks: Any = None) -> dict[str, float]:
         return {}
 
@@ -262,7 +265,7 @@ def measured(
         made.generating = None
         kept = _bytes([*made.network.model.parameters(), *made.network.model.buffers(), *made.trained])
         frozen = made.reference_copy
-        beside = 0 if frozen is None else _bytes([*frozen.model.parameters()])
+        beside = _bytes([*([] if frozen is None else frozen.model.parameters()), *_frozen_adapter(made)])
         for parameter in made.trained:
             parameter.grad = torch.zeros_like(parameter)
         made.step()  # makes the optimiser's state
@@ -313,7 +316,12 @@ def _absent_ranks(size: int, peak: Peak) -> Iterator[Ranks]:
 def _held(learner: Learner) -> list[Tensor]:
     model: nn.Module = learner.network.model
     frozen = [] if learner.reference_copy is None else [*learner.reference_copy.model.parameters()]
-    return [*model.parameters(), *model.buffers(), *learner.trained, *frozen]
+    return [*model.parameters(), *model.buffers(), *learner.trained, *frozen, *_frozen_adapter(learner)]
+
+
+def _frozen_adapter(learner: Learner) -> list[Tensor]:
+    """The tensors of the reference model's adapter."""
+    return [*(learner.reference_adapter or {}).values()]
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

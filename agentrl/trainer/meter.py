@@ -15,36 +15,45 @@ class Meter:
         self.counts = {"packed_tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
         self.norms: list[float] = []
         self.skipped = 0
+        self.moved = False  # has an optimiser step moved the weights?
 
-    def add(
-        self, tokens: int, loss: Tensor, share: Tensor, values: Mapping[str, Tensor | None], decisions: int
-    ) -> None:
-        """Count a micro-batch.
+    def add(self, tokens: int, loss: Tensor, decisions: int) -> None:
+        """Count a micro-batch that was trained.
 
         Args:
             tokens: number of packed tokens of the micro-batch.
             loss: loss of the micro-batch, a scalar.
-            share: [X] the weight of each target of the copies in the means of `values`.
-            values: name -> [X], one value per target of the copies; None is left out.
             decisions: number of targets of the micro-batch.
         """
-        named = {"loss": loss.detach(), "share": share.sum()}
-        named |= {name: (share * x.detach()).sum() for name, x in values.items() if x is not None}
-        for name, x in named.items():
-            self.sums[name] = self.sums[name] + x if name in self.sums else x
+        self._add({"loss": loss.detach()})
         self.counts["packed_tokens"] += tokens
         self.counts["decision_tokens"] += decisions
         self.counts["microbatches"] += 1
 
+    def observe(self, weight: Tensor, values: Mapping[str, Tensor | None]) -> None:
+        """Count values of decisions, trained or not.
+
+        Args:
+            weight: [X] the weight of each target of the copies in the means of `values`.
+            values: name -> [X], one value per target of the copies; None is left out.
+        """
+        named = {name: (weight * x.detach()).sum() for name, x in values.items() if x is not None}
+        self._add({"weight": weight.sum(), **named})
+
+    def _add(self, named: Mapping[str, Tensor]) -> None:
+        for name, x in named.items():
+            self.sums[name] = self.sums[name] + x if name in self.sums else x
+
     def step(self, grad_norm: float, skipped: bool) -> None:
-        """Count an optimiser step."""
+        """Count an optimiser step, also a step that moved no weight."""
         self.counts["optimizer_steps"] += 1
+        self.moved |= not skipped and grad_norm != 0
         self.skipped += skipped
         if not skipped:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
-        """The mean loss per optimiser step, the weighted means of the other values, counts, and the gradient norm.
+        """The mean loss per optimiser step, the means of the other values over the decisions, counts, gradient norm.
 
         The gradient norm is the mean over the optimiser steps that were not skipped. Sums and counts are those of all
         ranks together. The number of optimiser steps and their gradient norms are the same on each rank.
@@ -52,9 +61,9 @@ class Meter:
         sums = ranks.total_by_name({name: float(x) for name, x in self.sums.items()})
         counted = ranks.total_by_name({name: x for name, x in self.counts.items() if name != "optimizer_steps"})
         steps = self.counts["optimizer_steps"]
-        share = sums.pop("share", 0.0)
+        weight = sums.pop("weight", 0.0)
         loss = sums.pop("loss", 0.0) / max(steps, 1.0)
-        means = {name: x / share for name, x in sums.items()} if share else {}
+        means = {name: x / weight for name, x in sums.items()} if weight else {}
         norm = sum(self.norms) / len(self.norms) if self.norms else 0.0
         counts = {name: counted.get(name, steps) for name in self.counts}
         return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **counts}

@@ -21,7 +21,7 @@ from torch import Tensor
 from agentrl.config import Entry
 from agentrl.credit import Credit, shown_only
 from agentrl.graph import Columns, StepGraph
-from agentrl.loss import Loss, LossInputs, LossOutput
+from agentrl.loss import ROUNDING, Loss, LossInputs, LossOutput, unrounded
 from agentrl.model import TokenStats
 from agentrl.trainer.descent import Terms, Work, column_like, counted_copies, descend
 from agentrl.trainer.learner import Learner
@@ -50,15 +50,19 @@ def clone(
         Metrics of the whole update.
     """
 
-    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+    copies = counted_copies(graph, Credit.of(np.zeros(len(graph))), graph.weight, config)
+
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, moved: bool) -> Terms:
         weight = column_like(copies.weight[on.copy], stats.logprob)
         return Terms(-weight * stats.logprob, {"probability": stats.logprob.detach().exp()})
 
     work = Work(
         graph=graph,
         rows=np.flatnonzero(graph.weight > 0),
+        dropped=np.zeros(0, np.int64),
         active=np.ones(len(graph), bool),
-        copies=counted_copies(graph, Credit.of(np.zeros(len(graph))), graph.weight, config),
+        copies=copies,
+        times=copies.weight,
         terms=terms,
         entropy="value",
         temperature=1.0,
@@ -97,7 +101,11 @@ def update(
 
     Returns:
         Metrics of the whole update (see `Meter.means`), with `dropped_rows` (rows that are not trained) and `idle_rows`
-        (trained rows that need no forward pass).
+        (trained rows without a gradient). The metrics of the loss and `entropy` are means over the decisions of all
+        rows with credit, also if a row is idle, or is dropped by `train_invalid` or `train_unfinished`. A decision
+        counts as often as its row counts (its weight, and the number of paths through the row). If the graph has the
+        token column `old_entropy` (`annotate`), such a row needs no forward pass before the first optimiser step, else
+        one without gradient.
     """
     config = config.resolved(loss)
     trained = credit.assigned & (graph.valid | config.train_invalid)  # [N]
@@ -108,12 +116,24 @@ def update(
     copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
     total = ranks_of(learner.network).total
     added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates, total))
+    counted = graph.weight * credit.weight * credit.assigned > 0  # [N]
     work = Work(
         graph=graph,
-        rows=np.flatnonzero(graph.weight * credit.weight * trained > 0),
+        rows=np.flatnonzero(counted & trained),
+        dropped=np.flatnonzero(counted & ~trained),
         active=_active(graph, credit, config, loss, len(regularizers) > 0),
         copies=copies,
-        terms=_policy_terms(graph, credit, config, loss, added, _beside(graph, credit, regularizers.reads)),
+        times=counted_copies(graph, credit, graph.weight, config, whole_episodes).weight,
+        terms=_policy_terms(
+            graph,
+            credit,
+            copies,
+            config,
+            loss,
+            added,
+            _beside(graph, credit, regularizers.reads),
+            rounding=config.mismatch_tolerance_half if learner.half else ROUNDING,
+        ),
         entropy="gradient" if config.entropy_coef or regularizers.entropy else "value",
         temperature=temperature or 1.0,
         bundle=roots(graph.parent) if whole_episodes else None,
@@ -127,45 +147,66 @@ def update(
 
 
 def unfinished(graph: StepGraph) -> np.ndarray:
-    """[N] bool, rows of rollouts in which a limit or a refusal ended the chain of the agent that got the task."""
-    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR) & (graph.caller < 0)
-    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[limited])
+    """[N] bool, rows of rollouts in which a limit or a refusal ended the chain of the agent that got the task.
+
+    A limit ended the chain also if it cut off the chain's last answer, which was parsed all the same
+    (`limits.cut_turn=parse`). Any other row whose answer was cut off is True too, without the rest of its rollout.
+    """
+    limited = (graph.ending > Status.DONE) & (graph.ending < Status.ENV_ERROR)  # [N]
+    cut = graph.column("cut").astype(bool) if graph.has("cut") else np.zeros(len(graph), bool)  # [N]
+    ended = (limited | (cut & graph.last)) & (graph.caller < 0)  # [N]
+    rows: np.ndarray = np.isin(graph.rollout, graph.rollout[ended]) | cut
     return rows
 
 
 def _active(graph: StepGraph, credit: Credit, config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> np.ndarray:
-    """[N] bool, rows that can have a gradient. The other rows need no forward pass, but count in every denominator.
+    """[N] bool, rows that can have a gradient. The other rows count in every denominator and in the metrics.
 
     A row without credit has no gradient if the loss is 0 at P = M = 0 (the loss's file declares
     `ZERO_WITHOUT_CREDIT = True`) and no KL term, entropy bonus or regularizer is added. With credit per token, all rows
-    get a forward pass.
+    can have one.
     """
-    others = config.kl_loss_coef or config.entropy_coef or regularized
-    idle_allowed = loss.hooks.zero_without_credit and not others
-    if not idle_allowed or credit.token_advantage is not None:
+    if not leaves_idle(config, loss, regularized) or credit.token_advantage is not None:
         return np.ones(len(graph), bool)
     return (credit.positive > 0) | (credit.negative > 0)
+
+
+def observes_rows(config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> bool:
+    """May an update count rows in its metrics that need no gradient, so that it can use the column `old_entropy`?"""
+    return leaves_idle(config, loss, regularized) or not (config.train_invalid and config.train_unfinished)
+
+
+def leaves_idle(config: UpdateConfig, loss: Entry[Loss], regularized: bool) -> bool:
+    """Can a row without credit have no gradient, because no term of the loss but the policy gradient remains?"""
+    return loss.hooks.zero_without_credit and not (config.kl_loss_coef or config.entropy_coef or regularized)
 
 
 def _policy_terms(
     graph: StepGraph,
     credit: Credit,
+    copies: Copies,
     config: UpdateConfig,
     loss: Entry[Loss],
     added: Sequence[Term],
     beside: Columns,
-) -> Callable[[TokenStats, np.ndarray, Spread, Copies], Terms]:
+    rounding: float,
+) -> Callable[[TokenStats, np.ndarray, Spread, bool], Terms]:
     """A function that computes the loss of each target of the copies: policy gradient, penalties and regularizers.
 
     `beside` holds the columns that the regularizers read. A demonstration without a policy gradient counts in the
     denominators. Its ratio is 1, and it gets no KL term and no entropy bonus.
+
+    Until an optimiser step of the update moves the weights, the policy is the policy before the update, and its
+    log-probs differ from `old_logprob` by `rounding` nats at most. The KL term then has the value of `old_logprob`,
+    which annotation has computed over the same packed tokens as `ref_logprob`: if policy and reference are equal, the
+    log-ratio and the gradient are exactly 0.
     """
     shown = shown_only(graph)  # [N]
     importance = graph.token_column("importance") if graph.has_token_column("importance") else None  # [S]
     old = graph.token_column("old_logprob", "a policy update")  # [S]
     reference = graph.token_column("ref_logprob", "update.kl_coef > 0") if config.kl_loss_coef > 0 else None
 
-    def terms(stats: TokenStats, token: np.ndarray, on: Spread, copies: Copies) -> Terms:
+    def terms(stats: TokenStats, token: np.ndarray, on: Spread, moved: bool) -> Terms:
         """Terms of the targets of the copies; `token` [X] are their indices in the token table."""
 
         def like(x: np.ndarray) -> Tensor:
@@ -195,7 +236,9 @@ def _policy_terms(
                 **{name: like(x[token]) for name, x in beside.tokens.items()},
             },
         )
-        return _with_penalties(inputs, loss.hooks.loss(inputs, loss.config), config, added)
+        again = (inputs.old_logprob - inputs.logprob).detach()  # [X] rounding, while the policy is the one before
+        value = inputs.logprob + again * (not moved) * (again.abs() <= rounding)  # [X]
+        return _with_penalties(inputs, value, loss.hooks.loss(inputs, loss.config), config, added)
 
     return terms
 
@@ -216,11 +259,17 @@ def _beside(graph: StepGraph, credit: Credit, names: Set[str]) -> Columns:
     return Columns(steps=steps, tokens={name: graph.token_column(name) for name in tokens})
 
 
-def _with_penalties(inputs: LossInputs, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]) -> Terms:
-    """The policy loss, plus the KL term, minus the entropy bonus (each times W), plus the terms of the regularizers."""
+def _with_penalties(
+    inputs: LossInputs, value: Tensor, policy: LossOutput, config: UpdateConfig, added: Sequence[Term]
+) -> Terms:
+    """The policy loss, plus the KL term, minus the entropy bonus (each times W), plus the terms of the regularizers.
+
+    `value` [X] is the policy's log-prob in the KL term.
+    """
     per_token, logged = policy.per_token, dict(policy.metrics)
     if inputs.ref_logprob is not None:
-        kl = kl_term(inputs.logprob, inputs.ref_logprob, config.kl_form)  # [X]
+        apart = unrounded(value - inputs.ref_logprob)  # [X]
+        kl = kl_term(apart, torch.zeros_like(apart), config.kl_form)  # [X]
         per_token = per_token + config.kl_loss_coef * inputs.weight * kl
         logged["kl_ref"] = kl.detach()
     if config.entropy_coef and inputs.entropy is not None:

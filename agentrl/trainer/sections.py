@@ -91,8 +91,8 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [learner]: the processes and the memory of an update. A policy, its optimiser and the micro-batches are
-    divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
+    """Section [learner]: the processes, the memory and the dropout of an update. A policy, its optimiser and the
+    micro-batches are divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
 
     Attributes:
         processes: number of processes that share each policy. agentrl train starts them on this machine or, with
@@ -100,11 +100,15 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
         checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
             less memory and more time.
         offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
+        keep_dropout: keep the dropout of the model's configuration and of model.lora.dropout in updates and in the
+            warm-up. The rollouts have none, so the ratio of the first optimiser step then differs from 1. A model that
+            drops attention weights is then packed as separate paths. The critic has no dropout in any case.
     """
 
     processes: int = Field(1, ge=1, le=4096)
     checkpointing: bool = False
     offload: bool = False
+    keep_dropout: bool = False
 
     @property
     def divided(self) -> bool:
@@ -121,9 +125,15 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kl_coef: weight of the KL term against the reference model; 0 for no KL term.
-        kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10.
+        kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10. As a term
+            of the loss, the mean gradient of abs is that of sum |pi - pi_ref|, of k2 that of KL(pi || pi_ref), and of
+            k3 that of KL(pi_ref || pi). That of k1 is 0, so k1 needs kl_in=reward.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
-            (`agentrl.trainer.charge_kl`).
+            (`agentrl.trainer.charge_kl`). A credit method that divides by the standard deviation of a group (`std`)
+            divides the rewards without the charge, and the episode's charge, less its group's mean, is subtracted from
+            the advantage.
+        kl_reference: the reference model of the KL term: the policy at the start of RL, after the warm-up (`start`), or
+            the model before the warm-up (`initial`; with adapters, the model without them).
         entropy_coef: weight of the entropy bonus.
         aggregation: how the losses of the tokens become one number. `token-mean`: the mean over all tokens. The other
             three first compute one number per sequence, then the mean of these numbers over the sequences; the number
@@ -139,8 +149,10 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
             that share steps or a tree with it.
         max_tokens: largest number of packed tokens per micro-batch; no path may have more tokens.
         train_invalid: also train steps whose answer was not in the right format.
-        train_unfinished: also train rollouts that a limit or a refusal ended. If false (as in SUPO), such rollouts are
-            not trained, and they still count in the statistics of the credit method.
+        train_unfinished: also train rollouts that a limit or a refusal ended, and answers that a token limit cut off.
+            If false (as in SUPO), such rollouts are not trained, rollouts whose last answer was cut off included, and
+            of other rollouts the answers that were cut off are not trained. All of them still count in the statistics
+            of the credit method.
         old_logprob: `trainer` computes the log-probs again before the update; `engine` takes the engine's log-probs.
         importance: the weight of a token, from the ratio of the trainer's probability before the update to the
             probability with which the engine sampled the token. The two differ if the rollouts are older
@@ -166,6 +178,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     kl_coef: float = Field(0.0, ge=0)
     kl_form: KlForm = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
+    kl_reference: Literal["start", "initial"] = "start"
     entropy_coef: float = 0.0
     aggregation: Aggregation | None = None
     sequence: SequenceUnit | None = None
@@ -182,6 +195,15 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     mismatch_tolerance: float = Field(1e-3, ge=0)
     mismatch_tolerance_half: float = Field(0.5, ge=0)
     regularizers: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _kl_has_a_gradient(self) -> "UpdateConfig":
+        if self.kl_form == "k1" and self.kl_in == "loss" and self.kl_coef:
+            raise ValueError(
+                f"kl_form='k1' with kl_in='loss' and kl_coef = {self.kl_coef:g}: the mean gradient of this term is 0, "
+                "so it adds only noise: set kl_form='k2' (the gradient of KL(pi || pi_ref)), or kl_in='reward'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _importance_is_possible(self) -> "UpdateConfig":

@@ -36,6 +36,11 @@ class Inner(NamedTuple):
         require(self.method, graph)
         return self.method.credit(graph, self.config)
 
+    @property
+    def standardises(self) -> bool:
+        """Does the method divide by the standard deviation of a group?"""
+        return self.method.standardises(self.config)
+
 
 def inner(name: str, options: Mapping[str, Any]) -> Inner:
     """The credit method `name` with these options, for a method that changes its credit.

@@ -32,6 +32,10 @@ class Config(Options, frozen=True):
             raise ValueError(f"low={self.low} is above high={self.high}")
         return self
 
+    @property
+    def standardises(self) -> bool:
+        return inner(self.base, self.options).standardises
+
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """min(max(A, low), high)."""

@@ -39,6 +39,10 @@ class Config(Options, frozen=True):
     gamma: float = Field(0.99, ge=0, le=1)
     eps: float = Field(1e-6, ge=0)
 
+    @property
+    def standardises(self) -> bool:
+        return True
+
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Temporal differences of graph values, normalised per node."""

@@ -55,6 +55,10 @@ class Config(Options, frozen=True):
     def per_token(self) -> bool:
         return self.normalise != "turns"
 
+    @property
+    def standardises(self) -> bool:
+        return self.normalise != "position"
+
 
 def turn_reward(graph: StepGraph) -> np.ndarray:
     """[N] gain in the gold answer's probability in the turn; on an episode's last row, the reward of that row.

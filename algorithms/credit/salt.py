@@ -37,6 +37,10 @@ class Config(grpo.Config, frozen=True):
             raise ValueError("base=rloo takes no std and no eps")
         return self
 
+    @property
+    def standardises(self) -> bool:
+        return self.base == "grpo" and self.std != "none"
+
 
 def base_advantage(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] the trajectory advantage before merging."""

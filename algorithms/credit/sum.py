@@ -36,6 +36,10 @@ class Config(Options, frozen=True):
             raise ValueError(f"options for {sorted(unknown)}, which is not among the methods")
         return self
 
+    @property
+    def standardises(self) -> bool:
+        return any(inner(name, self.options.get(name, {})).standardises for name in self.methods)
+
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """The sum of weight * advantage. A step has credit if every method gives it credit; how often it counts is the

@@ -23,6 +23,10 @@ class Config(Options, frozen=True):
     base: str = "grpo"
     options: Nested = Field(default_factory=dict)
 
+    @property
+    def standardises(self) -> bool:
+        return inner(self.base, self.options).standardises
+
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Whitened advantages. In the statistics, a step counts as often as the base uses it, or 0 times without credit."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from agentrl.loss import LossInputs, LossOutput
+from agentrl.loss import LossInputs, LossOutput, unrounded
 from agentrl.trainer import Moment
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def fall(logprob: "Tensor", old_logprob: "Tensor", positive: "Tensor", negative:
     import torch
 
     # Limit: on a step that several paths share, the sign of the paths' pooled advantage decides.
-    fell = torch.relu(old_logprob - logprob)  # [T]
+    fell = torch.relu(unrounded(old_logprob - logprob))  # [T]
     _, key = torch.unique(step, return_inverse=True)
     change = torch.zeros(int(key.max()) + 1 if len(key) else 0, dtype=logprob.dtype, device=logprob.device)
-    change = change.index_add(0, key, (logprob - old_logprob).detach())  # [steps]
+    change = change.index_add(0, key, unrounded(logprob - old_logprob).detach())  # [steps]
     guarded = (change[key] < 0) & (positive - negative >= 0)  # [T]
     return fell * guarded
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.loss import LossInputs, LossOutput
+from agentrl.loss import LossInputs, LossOutput, unrounded
 from agentrl.trainer import Moment
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ class Term:
 
 def divergence(logprob: "Tensor", old_logprob: "Tensor", teacher: "Tensor", form: str) -> "Tensor":
     """[T] the term of each token at weight 1; see the module."""
-    x = logprob - teacher  # [T]
+    x = unrounded(logprob - teacher)  # [T]
     if form == "k2":
         return 0.5 * x**2
     if form == "k3":
         near = x.clamp(-LIMIT, LIMIT)  # [T] without the limit, exp could overflow
         return (-near).exp() + near - 1
-    return (logprob - old_logprob).exp() * (old_logprob - teacher).detach()
+    return (logprob - old_logprob).exp() * unrounded(old_logprob - teacher).detach()
 
 
 def make(config: Config) -> Teacher:

@@ -330,7 +330,7 @@ def test_episodes_part_at_the_first_step_that_differs():
 def test_a_run_that_has_just_begun_has_a_page_too(tmp_path):
     data = run_data(make_run(tmp_path / "r", rows=[], graphs=0))
     assert data.parts == [] and data.curve.iteration == [] and data.health.findings == []
-    assert data.in_short[-1] == "Health: none of 16 rules is broken."
+    assert data.in_short[-1] == "Health: none of 17 rules is broken."
     stored_none = run_data(make_run(tmp_path / "s", rows=[train_row(0), eval_row("end", 1, 0.5)], graphs=0))
     assert any("No steps are stored" in text for text in stored_none.left_out)
 

@@ -224,6 +224,27 @@ def test_nothing_that_chance_does_is_any_better():
     assert found([clone(i) for i in range(10)]) == []  # an expert, all of whose episodes are cloned
 
 
+def test_an_iteration_without_an_entropy_hides_no_collapse():
+    """As a critic's warm-up, or stored runs of versions that logged no entropy for constant groups."""
+    gone = [train(i, entropy=0.001, success=0.3) for i in range(1, 6)]
+    silent = {name: value for name, value in train(9, success=0.3).items() if name != "entropy"}
+    assert found([train(0), *gone[:2], silent, *gone[2:]]) == ["entropy_gone"]
+    assert found([train(0), *gone, silent]) == ["entropy_gone"]
+    assert found([silent, train(0), *gone]) == ["entropy_gone"]
+    assert found([train(0), *gone[:4], silent]) == []  # too few values
+    two = [{**row, "writer/entropy": row["entropy"], "entropy": 0.9} for row in (train(0), *gone)]
+    assert found([*two, {**silent, "reader/entropy": 0.9}]) == ["entropy_gone"]  # one policy of several
+
+
+def test_answers_cut_off_in_training_are_named():
+    rows = [train(i, cut_share=0.2) for i in range(3)]
+    assert found(rows[:1]) == ["answers_cut"]
+    assert "20% of the training answers" in text(rows) and "limits.turn_tokens" in text(rows)
+    assert "update.train_unfinished=false" in text(rows)
+    assert found([train(i, cut_share=0.19) for i in range(9)]) == []
+    assert found([train(i, cut_share=0.9 if i == 5 else 0.0) for i in range(5)]) == []
+
+
 def test_entropy_gone():
     gone = [train(i, entropy=0.001, success=0.3) for i in range(1, 6)]
     assert found([train(0), *gone]) == ["entropy_gone"]

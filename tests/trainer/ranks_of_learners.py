@@ -185,7 +185,7 @@ def renewed(learner: Learner, config: UpdateConfig) -> dict[str, float]:
     """The reference of a new stage is the policy of now: their log-probs are apart by nothing."""
     learner.restart(learner.optim, 10)
     graph, _ = annotate(chains(5, 3), learner, config, 1.0)
-    if not graph.has_token_column("ref_logprob") or hasattr(learner.model, "disable_adapter"):
+    if not graph.has_token_column("ref_logprob"):
         return {}
     apart = np.abs(graph.token_column("ref_logprob") - graph.token_column("old_logprob"))
     return {"apart": float(np.nanmax(apart))}

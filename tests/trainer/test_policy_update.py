@@ -14,7 +14,7 @@ from agentrl.trainer import Learner, annotate, clone, update
 from agentrl.trainer.annotation import logprobs, mismatch
 from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.minibatch import families, split
-from agentrl.trainer.sections import OptimConfig, UpdateConfig
+from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, gradient, loaded, partial, plain_tokens, tiny_model, trees, windows
 from tests.toys.entries import loss
 
@@ -42,6 +42,34 @@ def test_kl_forms_by_hand():
     assert kl_term(up, zero, "k3").item() == pytest.approx(math.log(2) - 0.5, abs=1e-6)
     assert kl_term(down, zero, "k3").item() == pytest.approx(1 - math.log(2), abs=1e-6)
     assert kl_term(torch.tensor([-30.0]), zero, "k3").item() == 10.0
+
+
+@pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
+def test_the_mean_gradient_of_every_form_by_an_exact_sum(form):
+    """Over all tokens, weighted by pi: 0; of sum |pi - ref|; of KL(pi || ref); of KL(ref || pi)."""
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.normal(size=5)).requires_grad_()
+    reference = torch.log_softmax(torch.from_numpy(rng.normal(size=5)), 0)
+    logprob = torch.log_softmax(logits, 0)
+    (logprob.exp().detach() * kl_term(logprob, reference, form)).sum().backward()
+    found, logits.grad = logits.grad, None
+    logprob = torch.log_softmax(logits, 0)
+    p, q = logprob.exp(), reference.exp()
+    meant = {
+        "k1": 0.0 * p.sum(),
+        "abs": (p - q).abs().sum(),
+        "k2": (p * (logprob - reference)).sum(),
+        "k3": (q * (reference - logprob)).sum(),
+    }[form]
+    meant.backward()
+    torch.testing.assert_close(found, logits.grad)
+
+
+def test_k1_is_refused_in_the_loss():
+    with pytest.raises(ValueError, match=r"kl_form='k1' with kl_in='loss'.*mean gradient.*is 0.*kl_form='k2'"):
+        UpdateConfig(kl_coef=0.1, kl_form="k1")
+    assert UpdateConfig(kl_coef=0.1, kl_form="k1", kl_in="reward").kl_loss_coef == 0
+    assert UpdateConfig(kl_form="k1").kl_coef == 0
 
 
 @pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
@@ -311,7 +339,7 @@ def with_adapter(dropout=0.0):
 
 def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     graph = trees(3)
-    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True)
+    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True, initial=True)
     assert learner.network.sharing == "tree"
     below = tiny_model()
     config = UpdateConfig(kl_coef=0.1, max_tokens=150)
@@ -330,11 +358,71 @@ def test_lora_trains_the_adapter_and_refers_to_the_model_below():
     assert not any(torch.equal(a, b) for a, b in zip(adapter, learner.trained, strict=True))
 
 
+def test_the_reference_of_an_adapter_is_the_policy_at_the_start_of_rl():
+    """As without an adapter: the KL term is 0 before the first update, and `restart` renews the reference."""
+    learner = Learner(loaded(with_adapter()), OptimConfig(lr=0.01), reference=True)
+    config = UpdateConfig(kl_coef=0.01)
+    before = logprobs(learner.network, chains(0), np.arange(len(chains(0))), temperature=1.0, max_tokens=10_000)
+    assert train(learner, chains(0), config, 0)["kl_ref"] == pytest.approx(0.0, abs=1e-9)
+    moved = weights(learner)
+    annotated, _ = annotate(chains(0), learner, config, 1.0)
+    assert torch.equal(weights(learner), moved)  # the policy has its own weights again
+    np.testing.assert_array_equal(annotated.token_column("ref_logprob")[~np.isnan(before)], before[~np.isnan(before)])
+    assert np.abs(annotated.token_column("ref_logprob") - annotated.token_column("old_logprob")).max() > 1e-3
+    learner.restart(learner.optim, 0)
+    assert train(learner, chains(0), config, 2)["kl_ref"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_an_initial_reference_outlives_the_warm_up():
+    """`initial`: the model before the warm-up, here a whole model; an adapter's is the model below (above)."""
+    learner = Learner(loaded(tiny_model()), OptimConfig(lr=0.02), reference=True, initial=True)
+    clone(learner, chains(0), UpdateConfig())
+    learner.restart(learner.optim, 0)
+    graph, _ = annotate(chains(0), learner, UpdateConfig(kl_coef=0.1), 1.0)
+    for row in range(len(graph)):
+        for s, logprob, _ in plain_tokens(tiny_model(), graph, row):
+            assert graph.token_column("ref_logprob")[s] == pytest.approx(logprob.item(), abs=1e-6)
+    assert np.abs(graph.token_column("ref_logprob") - graph.token_column("old_logprob")).max() > 1e-2
+
+
+@pytest.mark.parametrize("make", [with_adapter, tiny_model])
+@pytest.mark.parametrize("initial", [False, True])
+def test_a_resumed_learner_has_the_same_reference(make, initial):
+    def log_ratio(learner: Learner) -> np.ndarray:
+        graph, _ = annotate(chains(5), learner, UpdateConfig(kl_coef=0.1), 1.0)
+        return graph.token_column("ref_logprob")
+
+    first = Learner(loaded(make()), OptimConfig(lr=0.02), reference=True, initial=initial)
+    train(first, chains(0), UpdateConfig(kl_coef=0.1), 0)
+    other = make()
+    other.load_state_dict(first.model.state_dict())
+    second = Learner(loaded(other), OptimConfig(), reference=True, initial=initial)
+    second.load_state_dict(first.state_dict())
+    np.testing.assert_array_equal(log_ratio(first), log_ratio(second))
+
+
+def test_a_state_without_the_adapter_of_the_reference_goes_on_as_before():
+    """Versions up to 0.2.0 stored none: the reference was the model below the adapter, and stays it."""
+    learner = Learner(loaded(with_adapter()), OptimConfig(), reference=True)
+    old = {**learner.state_dict(), "reference": None}
+    learner.load_state_dict(old)
+    graph, _ = annotate(chains(0), learner, UpdateConfig(kl_coef=0.1), 1.0)
+    below, _ = annotate(
+        chains(0),
+        Learner(loaded(with_adapter()), OptimConfig(), reference=True, initial=True),
+        UpdateConfig(kl_coef=0.1),
+        1.0,
+    )
+    np.testing.assert_array_equal(graph.token_column("ref_logprob"), below.token_column("ref_logprob"))
+
+
 def test_dropout_depends_on_the_update_and_on_nothing_drawn_before():
     """As a run that was killed and resumed in another process."""
     losses = []
     for before, seed in ((1, 5), (2, 5), (2, 6)):
-        learner = Learner(loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01))
+        learner = Learner(
+            loaded(with_adapter(dropout=0.5)), OptimConfig(lr=0.01), config=LearnerConfig(keep_dropout=True)
+        )
         torch.manual_seed(before)
         losses.append(clone(learner, chains(3), UpdateConfig(), seed=seed)["loss"])
         assert torch.initial_seed() == before  # and the caller's noise is its own

@@ -90,7 +90,7 @@ def check_equal(name: str, alone: Path, together: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cheap(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("ranks")
-    halves = ("half_way:tied",)
+    halves = ("half_way:tied", "half_way:lora")
     played(place, 1, halves, place / "from-1")
     (place / "from-2").mkdir()
     alone = played(place, 1, (CHEAP,))
@@ -106,12 +106,14 @@ def test_two_processes_are_one(cheap):
     assert two["idle"][0] > 0  # a rank had fewer micro-batches, and ran dummies
 
 
-def test_one_process_goes_on_from_the_checkpoint_of_two(cheap):
+@pytest.mark.parametrize("name", ["tied", "lora"])
+def test_one_process_goes_on_from_the_checkpoint_of_two(name, cheap):
+    """With the same reference: a copy of the weights, or of the adapter."""
     _, together = cheap
-    played(together.parent, 1, ("half_way:tied",), together)
-    ended = torch.load(together / "tied-end.pt", weights_only=True)
-    whole = played(together.parent, 1, ("tied",), together.parent)
-    through = torch.load(whole / "tied.pt", weights_only=False)
+    played(together.parent, 1, (f"half_way:{name}",), together)
+    ended = torch.load(together / f"{name}-end.pt", weights_only=True)
+    whole = played(together.parent, 1, (name,), together.parent)
+    through = torch.load(whole / f"{name}.pt", weights_only=False)
     assert apart(ended["weights"], through["weights"]) <= EXACT
 
 
