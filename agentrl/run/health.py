@@ -253,6 +253,21 @@ def faults(past: MetricHistory) -> str:
     return f"{share:.0%} of the episodes ended with a fault{told}: run agentrl check on the environment"
 
 
+def overlong_prompts(past: MetricHistory) -> str:
+    """The first prompts of many tasks do not fit the model's context, so these tasks are left out."""
+    row = past.last
+    found = row.get("overlong_prompts", {})
+    share = float(row.get("overlong_prompt_share", 0.0))
+    if row["stage"] == "eval":
+        count = sum(found.values())
+        share = count / max(1, count + row["env_errors"] + row["episodes"])
+    if share <= FAULTS:
+        return ""
+    example = next(iter(found), "")
+    told = f", such as this one: {example}" if example else ": raise engine.max_context, or shorten the prompts"
+    return f"{share:.0%} of the episodes were left out, because their first prompts leave no token for an answer{told}"
+
+
 def entropy_gone(past: MetricHistory) -> str:
     """The policy has become deterministic before it solves its tasks."""
     rows = past.train[-SHORT:]
@@ -313,6 +328,7 @@ RULES: Mapping[str, tuple[Severity, Rule]] = {
     "episodes_cut": ("warning", episodes_cut),
     "invalid": ("warning", invalid),
     "faults": ("warning", faults),
+    "overlong_prompts": ("warning", overlong_prompts),
     "unknown_words": ("warning", unknown_words),
     "unlisted": ("warning", unlisted),
     "never_won": ("warning", never_won),
@@ -340,6 +356,7 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it wou
     f"{2 * WINDOW} updates were left",
     "memorised": f"at least {SOLVED:.0%} of the episodes on training tasks succeeded, and success on held-out tasks "
     f"was at most {MEMORISED:.0%} of that share",
+    "overlong_prompts": f"more than {FAULTS:.0%} of the episodes were left out, because their first prompts do not fit",
     "faults": f"more than {FAULTS:.0%} of the episodes ended with a fault of the environment, a service or a score",
     "entropy_gone": f"the entropy per token fell to {GONE_NATS:g} nats or less, and fewer than {SOLVED:.0%} of the "
     "rollouts succeeded",

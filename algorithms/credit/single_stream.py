@@ -21,6 +21,7 @@ import numpy as np
 from agentrl.credit import Credit, Options, PromptValues, where
 from agentrl.files import read_json
 from agentrl.graph import StepGraph, whiten
+from agentrl.types import UNSCORED
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
 READS = ("value",)
@@ -127,7 +128,7 @@ def started(tracker: Tracker, report: str, key: str) -> Tracker:
     rewards: dict[str, list[float]] = {}
     try:
         for one in found["outcomes"]:
-            if one["ending"] != "env_error":
+            if one["ending"] not in UNSCORED:
                 rewards.setdefault(one["task"], []).append(min(max(float(one["reward"]), 0.0), 1.0))
     except (KeyError, TypeError, ValueError):
         raise ValueError(
