@@ -21,7 +21,7 @@ from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
 from agentrl.rollout.faults import stop_on_faults
-from agentrl.rollout.overlong import stop_on_overlong
+from agentrl.rollout.overlong import stop_on_overlong, why_no_room
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.rollout.successes import check_start
@@ -283,28 +283,16 @@ class _Episode:
     def no_room(self, ask: Ask) -> Status:
         """The ending of an episode whose prompt leaves no token for an answer.
 
-        A chain without a step of its own ends with OVERLONG_PROMPT. If the first prompt of a called agent is too long,
-        the agent's reply to its caller has the status TOKEN_LIMIT.
-
-        Raises:
-            ValueError: the chain may not sample a single token, whatever its prompt is.
+        A chain without a step of its own ends with OVERLONG_PROMPT (ValueError if its prompt fits, see `why_no_room`).
+        If the first prompt of a called agent is too long, the agent's reply to its caller has the status TOKEN_LIMIT.
         """
         if not self.record.steps and self.start.caller is not None:
             return Status.TOKEN_LIMIT
         if self.record.own:
             self.cut()
             return Status.TOKEN_LIMIT
-        which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
-        limit, size = self.player.actor.context_limit or math.inf, len(ask.token_ids)
-        if size < limit:
-            raise ValueError(
-                f"the {which} of task {self.record.task.key} comes after {self.sampled} sampled tokens, and no more "
-                "are allowed: raise limits.episode_tokens"
-            )
-        self.record.reason = (
-            f"the {which} of task {self.record.task.key} has {size} tokens, the model's context is {limit}: raise "
-            "engine.max_context, or shorten the prompt"
-        )
+        limit = self.player.actor.context_limit
+        self.record.reason = why_no_room(self.record, len(ask.token_ids), limit, self.sampled)
         return Status.OVERLONG_PROMPT
 
     def cut(self) -> None:

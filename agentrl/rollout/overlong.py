@@ -11,13 +11,34 @@ from agentrl.env import ENDLESS
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.types import Status, Task
 
-TRIES = 10
+TRIES = 10  # groups that a batch may leave out, per group of the batch, and so many more
 SEEN = 100  # tasks that are drawn before the share of tasks that are drawn from a list without end is judged
 
 
 def is_overlong(record: EpisodeRecord) -> bool:
     """Did the chain end because its first prompt leaves no token for an answer?"""
     return record.ending == Status.OVERLONG_PROMPT
+
+
+def why_no_room(record: EpisodeRecord, size: int, limit: int | None, sampled: int) -> str:
+    """The sentence on a prompt that leaves no token for an answer of a chain without a step of its own.
+
+    Args:
+        record: the chain.
+        size: number of tokens of the prompt.
+        limit: largest number of tokens of the prompt and its answer together; None for no limit.
+        sampled: number of tokens that were sampled before.
+
+    Raises:
+        ValueError: the prompt would fit, but the chain may not sample a single token.
+    """
+    which = f"prompt of turn {len(record.steps)}" if record.steps else "first prompt"
+    whose = f"the {which} of task {record.task.key}"
+    if limit is None or size < limit:
+        raise ValueError(
+            f"{whose} comes after {sampled} sampled tokens, and no more are allowed: raise limits.episode_tokens"
+        )
+    return f"{whose} has {size} tokens, the model's context is {limit}: raise engine.max_context, or shorten the prompt"
 
 
 def overlong_counts(records: Iterable[EpisodeRecord]) -> dict[str, int]:

@@ -279,9 +279,7 @@ def open_run(
             settings, rollouts = fitting, make_rollouts(fitting)
             rollouts.scores.prepare()
         policies = make_policies(settings, words, at)
-        rollouts.inference.speak(policies.tokenizers)
-        chat = rollouts.inference.chats[rollouts.main.policy]
-        long = first_prompt_notes(settings, rollouts.tasks, rollouts.eval_tasks, lambda: chat)
+        long = _speak(settings, rollouts, policies)
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
@@ -315,6 +313,17 @@ def open_run(
         policies=policies,
         teacher=teacher,
     )
+
+
+def _speak(settings: Settings, rollouts: Rollouts, policies: Policies) -> list[str]:
+    """Give the rollouts the tokenizers of the policies; returns the notes on rows whose first prompts do not fit.
+
+    Raises:
+        ValueError: the first prompts of too many rows do not fit.
+    """
+    rollouts.inference.speak(policies.tokenizers)
+    chat = rollouts.inference.chats[rollouts.main.policy]
+    return first_prompt_notes(settings, rollouts.tasks, rollouts.eval_tasks, lambda: chat)
 
 
 def _set_up_torch(threads: int, seed: int) -> None:
