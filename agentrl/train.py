@@ -69,7 +69,9 @@ def warm_up(run: Run) -> None:
             graph, noticed = run.rollouts.demonstrations(step, bar.episodes(tables.warmup.episodes))
         with watch.phase("update"):
             metrics = run.policies.imitate(graph, step)
-        metrics |= {name: noticed.pop(name) for name in ("won_share", "cloned_share") if name in noticed}
+        run.tell_left_out(noticed.get("overlong_prompts", {}))
+        stored = ("won_share", "cloned_share", "overlong_prompts", "overlong_prompt_share")
+        metrics |= {name: noticed.pop(name) for name in stored if name in noticed}
         run.log("clone", step, metrics, watch, {**noticed, "updates_left": steps - step - 1})
         run.state.step = step + 1
         bar.step(" ".join(f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("loss")))

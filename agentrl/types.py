@@ -12,10 +12,11 @@ import numpy as np
 class Status(IntEnum):
     """What happened in a step (`OK` to `TOOL_ERROR`), or how an episode ended (`DONE` and above).
 
-    Every rollout has a score, except a rollout that ends in `ENV_ERROR`: the environment or a service failed (crash,
-    hang, lost connection), or a score failed. A rollout that the environment or a service ended is played again. If the
-    last attempt fails too, or if a score failed, the rollout is left out of every statistic and counted in the reported
-    share of lost rollouts.
+    Every rollout has a score, except a rollout with an ending in `LEFT_OUT`. `ENV_ERROR`: the environment or a service
+    failed (crash, hang, lost connection), or a score failed. A rollout that the environment or a service ended is
+    played again. If the last attempt fails too, or if a score failed, the rollout is left out of every statistic and
+    counted in the reported share of lost rollouts. `OVERLONG_PROMPT`: the first prompt leaves no token for an answer,
+    so there is no step that could be scored. The rollout is left out too, and counted in a share of its own.
     """
 
     OK = 0
@@ -31,6 +32,11 @@ class Status(IntEnum):
     CONTEXT_LIMIT = 17  # the prompt does not fit the context of the endpoint's model
     REFUSED = 18  # the endpoint's content filter refused the prompt
     ENV_ERROR = 20
+    OVERLONG_PROMPT = 21  # the first prompt leaves no token for an answer: the rollout has no step
+
+
+LEFT_OUT = frozenset({Status.ENV_ERROR, Status.OVERLONG_PROMPT})  # endings of rollouts that no statistic counts
+UNSCORED = frozenset(status.name.lower() for status in LEFT_OUT)  # their names in reports
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,7 @@ def _as_tasks(
             chat=chat,
             limit=int(settings.engine.config.max_context),
             answer=settings.tables.limits.turn_tokens,
+            output_chars=settings.tables.limits.output_chars,
         )
         return settings.tables.env, context, str(settings.tables.eval.env.get(option, "")), notes
     if env is None:

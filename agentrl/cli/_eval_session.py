@@ -29,7 +29,7 @@ from agentrl.run import EpisodeCounts, Loop, Progress
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
 from agentrl.tool_env import template_fit
-from agentrl.types import Status, Task
+from agentrl.types import LEFT_OUT, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
 # After this time without an answer of the endpoint, a line says so, and again after 2, 4, 8, ... times this time.
@@ -124,7 +124,7 @@ class Session:
         def ended(record: EpisodeRecord, outcome: Outcome) -> None:
             self.tally.add(record)
             bar.step(str(self.tally))
-            if self.files is not None and record.ending != Status.ENV_ERROR:  # --resume plays lost episodes again
+            if self.files is not None and record.ending not in LEFT_OUT:  # --resume plays such episodes again
                 self.files.add(record, outcome)
                 self.done += 1
 

@@ -3,7 +3,7 @@
 REPORT.json is a report of `agentrl eval --out`. For a stopped evaluation, name its folder REPORT.episodes. Without
 --episode it prints one line per episode, episodes without success first; N is the number in that line, from 0 in the
 order of the panel. The ending is done, the limit that cut the episode (turn_limit, token_limit, ...), refused (by a
-content filter), or env_error (the episode was lost to a fault).
+content filter), env_error (the episode was lost to a fault), or overlong_prompt (the first prompt does not fit).
 """
 
 import json
@@ -17,9 +17,7 @@ import numpy as np
 from agentrl.evaluate import folder_of, outcome_of, read_episode, read_report, stored_episodes
 from agentrl.exchange import word
 from agentrl.graph import StepGraph
-from agentrl.types import Status
-
-LOST = Status.ENV_ERROR.name.lower()
+from agentrl.types import UNSCORED, Status
 
 
 class Episode(NamedTuple):
@@ -92,7 +90,7 @@ def table(episodes: Sequence[Episode]) -> str:
     """One line per episode, with the kinds of its failed answers and the beginning of its reason or fault."""
     lines = [f"{'episode':>7} {'success':7} {'reward':>7} {'steps':>5} {'ending':14} task"]
     for number, outcome, _ in episodes:
-        won = "lost" if outcome["ending"] == LOST else "yes" if outcome["success"] else "no"
+        won = "lost" if outcome["ending"] in UNSCORED else "yes" if outcome["success"] else "no"
         numbers = f"{number:7} {won:7} {outcome['reward']:7.3f} {outcome['steps']:5}"
         which = f" (sample {outcome['sample']})" if outcome.get("sample") else ""
         lines.append(f"{numbers} {outcome['ending']:14} {outcome['task']}{which}{_why(outcome)}")
@@ -114,8 +112,8 @@ def transcript(episode: Episode) -> dict[str, Any]:
     if episode.path is None:
         ending = episode.outcome["ending"]
         why = (
-            f"it was lost ({episode.outcome.get('fault', '')}), so it is not stored"
-            if ending == LOST
+            f"it was lost ({episode.outcome.get('fault') or episode.outcome.get('reason', '')}), so it is not stored"
+            if ending in UNSCORED
             else "agentrl eval --out stores transcripts in the folder REPORT.episodes, which is not beside the report"
         )
         raise ValueError(f"episode {episode.number} has no transcript: {why}")

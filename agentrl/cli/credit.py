@@ -208,7 +208,8 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
     counted = ~np.isin(graph.kind, (PROBE, DEMO))  # [N]
     peers = graph.peers  # [N] one number per group and agent: scores of different agents are not averaged together
     names = _names(graph, peers)
-    episodes = int((graph.first & counted).sum())
+    own = graph.first & graph.counted  # [N] one row per episode; a program's episode is one, with all its chains
+    episodes = int((own & counted).sum())
     lines = [f"{method}: {int(counted.sum())} steps, {episodes} episodes, {len(names)} groups"]
     width = max(5, *(len(name) for name in names))
     lines.append(f"{'group':{width}}  episodes  steps  score mean  advantage min      mean       max")
@@ -216,7 +217,7 @@ def table(graph: StepGraph, credit: Credit, method: str) -> str:
         rows = np.flatnonzero((peers == number) & counted)
         a = credit.advantage[rows][credit.assigned[rows]]
         spread = f"{a.min():13.4f} {a.mean():9.4f} {a.max():9.4f}" if len(a) else "not assigned".rjust(33)
-        first = rows[graph.first[rows]]
+        first = rows[own[rows]]
         lines.append(f"{name:{width}}  {len(first):8d} {len(rows):6d} {graph.score[first].mean():11.4f}  {spread}")
     lines += [f"{name} = {value:.4f}" for name, value in credit.metrics.items()]
     return "\n".join(lines)

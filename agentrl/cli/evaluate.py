@@ -116,6 +116,7 @@ def table(summary: dict[str, Any]) -> str:
         + ", ".join(f"{k} {v}" for k, v in summary["endings"].items()),
     ]
     lines += [f"fault, {count} times: {fault}" for fault, count in summary.get("faults", {}).items()]
+    lines += [f"left out, {count} times: {why}" for why, count in summary.get("overlong_prompts", {}).items()]
     if summary["usage"]:
         lines.append("usage " + ", ".join(f"{k} {v:.10g}" for k, v in summary["usage"].items() if k != "cost"))
     if "cost" in summary["usage"]:

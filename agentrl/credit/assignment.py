@@ -239,14 +239,15 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
 def describe(graph: StepGraph, credit: Credit) -> dict[str, float]:
     """Metrics in 0..1: the shares of groups that teach nothing, and how credit is distributed over turns.
 
-    A group here is the episodes of one agent on copies of one task. `zero_variance_groups`: share of groups that have
+    A group here is the episodes of one agent on copies of one task; an episode of a program counts once, whatever the
+    number of its chains. `zero_variance_groups`: share of groups that have
     several episodes, all with the same score. `singleton_groups`: share of groups with one episode.
     `credit_mass_turn_K`: the sum of the positive and negative parts of the steps in turn K, divided by that sum over
     all steps. K = 16 stands for turn 16 and all later turns.
     """
     if not len(graph):
         return {}
-    episodes = np.flatnonzero(graph.first & (graph.kind == PLAYED))  # [E]
+    episodes = np.flatnonzero(graph.first & graph.counted & (graph.kind == PLAYED))  # [E]
     peers = keys(graph.peers[episodes])  # [E]
     m = moments(graph.score[episodes], peers, std="none")  # each [E]
     groups = np.unique(peers, return_index=True)[1]  # [G] an episode of each group

@@ -45,10 +45,13 @@ def charged(credit: Credit, graph: StepGraph) -> Credit:
 
 
 def _of_chains(graph: StepGraph) -> np.ndarray:
-    """[N] mean charge of the group less that of the row's episode, on a graph of chains."""
-    episode = np.unique(graph.episode, return_inverse=True)[1]  # [N]
-    whole = np.bincount(episode, graph.column(CHARGE), minlength=1)[episode]  # [N]
+    """[N] mean charge of the group less that of the row's episode, on a graph of chains.
+
+    The called chains of a program are a part of the episode of their main chain (`StepGraph.lead`).
+    """
+    lead = graph.lead  # [N]
+    whole = np.bincount(lead, graph.column(CHARGE), minlength=1)[lead]  # [N]
     played = graph.kind != DEMO  # [N]
-    votes = graph.weight * graph.first * played  # [N]
+    votes = graph.weight * graph.first * graph.counted * played  # [N]
     change: np.ndarray = -group_norm(whole, graph.peers, std="none", weight=votes) * played  # [N]
     return change

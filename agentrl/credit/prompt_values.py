@@ -42,7 +42,8 @@ class PromptValues:
     `value` is the estimate of the prompt's success before the outcomes of this batch are added. `policy_kl` is the mean
     |change of log-probability| in nats over the decisions of the prompt's last answer. It is 0 for a prompt without an
     earlier answer, and for the second and later copies of a prompt in the batch. Both columns have values on the first
-    rows of episodes, and NaN elsewhere.
+    rows of episodes, and NaN elsewhere. An episode of a program has them on the first row of its main chain, and its
+    answer is that of the main chain.
 
     An outcome is the score of an episode, clipped to 0..1. Rollouts that an environment error ended are ignored.
 
@@ -65,7 +66,7 @@ class PromptValues:
                 "the credit method compares single answers to a prompt, and these steps branch: use rollout.name=chain"
             )
         value, moved = np.full(len(graph), np.nan), np.full(len(graph), np.nan)
-        first = np.flatnonzero(graph.first & (graph.kind == PLAYED) & ~graph.failed())  # [E]
+        first = np.flatnonzero(graph.first & graph.counted & (graph.kind == PLAYED) & ~graph.failed())  # [E]
         prompts = [_prompt(graph, row) for row in first.tolist()]
         before = {prompt: self.tracker.value(prompt) for prompt in prompts}
         change = {prompt: self._moved(prompt, policy) for prompt in dict.fromkeys(prompts)}
@@ -114,20 +115,8 @@ def _prompt(graph: StepGraph, row: int) -> str:
 
 
 def _answer(graph: StepGraph, first: int) -> Tokens:
-    """The tokens of the episode that begins at a row, with the trainer's log-probs if the graph has them.
-
-    If the episode continues the context of another episode, the tokens of that context are in the table too; they are
-    marked as prompt tokens, not as sampled tokens.
-    """
+    """The tokens of the episode that begins at a row, with the trainer's log-probs if the graph has them."""
     assert graph.tokens is not None
-    own = graph.episode == graph.episode[first]  # [N]
-    rows, context = own.copy(), graph.tokens.context
-    for row in np.flatnonzero(own).tolist():
-        above = int(context[row])
-        while above >= 0 and not rows[above]:
-            rows[above] = True
-            above = int(context[above])
-    tokens = take_rows(graph.tokens, np.flatnonzero(rows))
-    sampled = tokens.sampled & np.repeat(own[rows], np.diff(tokens.offsets))  # [S]
+    tokens = take_rows(graph.tokens, np.flatnonzero(graph.episode == graph.episode[first]))
     old = tokens.columns.get("old_logprob", tokens.logprobs)  # [S]
-    return replace(tokens, sampled=sampled, logprobs=np.where(sampled, old, 0.0), columns={})
+    return replace(tokens, logprobs=np.where(tokens.sampled, old, 0.0), columns={})

@@ -25,7 +25,7 @@ import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook, nearest
 from agentrl.config import Entry, resolve
-from agentrl.graph import CALLED, PLAYED, StepGraph, tree_down
+from agentrl.graph import PLAYED, StepGraph, tree_down
 
 SIGNAL, OWN = "signal/", "env_reward"  # prefix of signal columns; column of the environment's own reward
 
@@ -149,8 +149,8 @@ class Ends(NamedTuple):
     Attributes:
         row: the last row of each path.
         group: id of (task, agent); paths of the same agent in copies of the same task have equal ids.
-        weight: how often the path counts in statistics: the weight of its last row, 0 if the path was not played or an
-            environment error ended it.
+        weight: how often the path counts in statistics: the weight of its last row, 0 if the path was not played, if an
+            environment error ended it, or if it is a called chain of a program, for which the main chain counts.
     """
 
     row: np.ndarray
@@ -163,7 +163,7 @@ def ends(graph: StepGraph) -> Ends:
     inner = np.flatnonzero(graph.parent >= 0)
     alike = inner[graph.kind[inner] == graph.kind[graph.parent[inner]]]
     row = np.setdiff1d(np.arange(len(graph)), graph.parent[alike])  # [L]
-    counted = (graph.kind == PLAYED) & ~graph.failed()  # [N]
+    counted = (graph.kind == PLAYED) & ~graph.failed() & graph.counted  # [N]
     return Ends(row, graph.peers[row], (graph.weight * counted)[row])
 
 
@@ -171,6 +171,15 @@ def totals(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
     """[L] sum of x [N] over each path; NaN counts as 0."""
     total: np.ndarray = tree_down(filled(x), graph.parent)[at.row]
     return total
+
+
+def of_episodes(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
+    """[L] the values x [L] of paths; a called chain of a program gets the value of its episode's main chain."""
+    counted = graph.counted[at.row]  # [L]
+    lead = graph.lead[at.row]  # [L]
+    value = np.zeros(len(graph))  # [N] on the first row of each chain that stands for itself
+    value[lead[counted]] = x[counted]
+    return np.where(counted, x, value[lead])
 
 
 def on_ends(graph: StepGraph, x: np.ndarray, at: Ends) -> np.ndarray:
@@ -192,10 +201,8 @@ def reward_metrics(graph: StepGraph) -> dict[str, float]:
     if not len(graph) or not (names or graph.has(OWN)):
         return {}
     at = ends(graph)
-    repeats = [name.endswith(CALLED) for name in graph.names.get("agent", ())]  # one per agent
-    if any(repeats):
-        counted = ~np.array(repeats)[graph.agent[at.row]]  # [L]
-        at = Ends(at.row[counted], at.group[counted], at.weight[counted])
+    counted = graph.counted[at.row]  # [L]
+    at = Ends(at.row[counted], at.group[counted], at.weight[counted])
     columns = {f"signal_{name}": signal(graph, name) for name in names}
     columns |= {"transformed_reward": graph.reward} if graph.has(OWN) else {}
     sums = {name: totals(graph, x, at) for name, x in columns.items()}  # [L] each

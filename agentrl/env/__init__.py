@@ -1,7 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.channel import read_frame, write_frame
-from agentrl.env.checked import checked_observation, checked_result, raised_at
+from agentrl.env.checked import checked_observation, checked_result, clipped, raised_at
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -81,6 +81,7 @@ __all__ = [
     "check_expert",
     "checked_observation",
     "checked_result",
+    "clipped",
     "continues",
     "deadline",
     "facts_of",

@@ -77,7 +77,8 @@ class Limits(BaseModel, frozen=True, extra="forbid"):
             service (such as a tool's server or the model's endpoint). If a score cannot judge an episode, the episode
             is not played again.
         fault_share: largest share of episodes, those of called agents included, that end with a fault of the
-            environment, of a service or of a score. If the share is larger, the run stops.
+            environment, of a service or of a score. If the share is larger, the run stops. It is also the largest share
+            of tasks that are left out because their first prompt leaves no token for an answer.
         cut_turn: an answer that a token limit cut off is parsed as it is (`parse`) or ends the episode (`end`).
         concurrency: largest number of episodes that are played at the same time; 0 for no limit.
         depth: largest number of agent calls that are nested in one another. A call beyond this depth is not played, and

@@ -11,6 +11,7 @@ import numpy as np
 from agentrl.evaluate.failures import without_answer
 from agentrl.evaluate.stats import mcnemar, minimum_detectable, paired_bootstrap
 from agentrl.files import read_text, read_toml
+from agentrl.types import UNSCORED
 
 MODES = ("greedy", "sampled")
 STAGES = ("start", "clone", "iteration", "end")  # in the order in which a run evaluates
@@ -85,10 +86,10 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def _success(report: dict[str, Any]) -> dict[str, float]:
-    """Task key -> success rate over the samples of the task that did not end by an environment error."""
+    """Task key -> success rate over the scored samples of the task."""
     samples: dict[str, list[bool]] = {}
     for outcome in report["outcomes"]:
-        if outcome["ending"] != "env_error":
+        if outcome["ending"] not in UNSCORED:
             samples.setdefault(outcome["task"], []).append(outcome["success"])
     return {task: sum(won) / len(won) for task, won in samples.items()}
 
@@ -96,7 +97,7 @@ def _success(report: dict[str, Any]) -> dict[str, float]:
 def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Paired difference a - b of the success rates on the tasks that have a scored sample in both reports.
 
-    A sample is scored if it did not end by an environment error.
+    A sample is scored if no fault ended it and its first prompt fits (`agentrl.types.UNSCORED`).
 
     Raises:
         ValueError: the panels or benchmarks differ, or no task has a scored sample in both reports.

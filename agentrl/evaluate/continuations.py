@@ -23,7 +23,7 @@ from agentrl.rollout import (
     same_state,
 )
 from agentrl.tool import Call, action as tool_action
-from agentrl.types import EnvFault, Generation, Message, Observation, Status, Task, ToolCall
+from agentrl.types import LEFT_OUT, EnvFault, Generation, Message, Observation, Status, Task, ToolCall
 
 if TYPE_CHECKING:
     from agentrl.graph import StepGraph
@@ -239,13 +239,13 @@ async def play_on(place: StoredStep, task: Task, player: Player, count: int, *, 
     ]
     records = await play_starts(player, starts, iteration=int(place.graph.turn[place.row]))
     if not any(record.own for record in records):
-        raise ValueError(f"no continuation could be played: {records[-1].fault}")
+        raise ValueError(f"no continuation could be played: {records[-1].fault or records[-1].reason}")
     return records
 
 
 def continuation_returns(records: Sequence[EpisodeRecord]) -> np.ndarray:
-    """[n] float64, the sum of the rewards of each continuation that did not end by an environment error."""
-    scored = [record for record in records if record.ending != Status.ENV_ERROR]
+    """[n] float64, the sum of the rewards of each scored continuation."""
+    scored = [record for record in records if record.ending not in LEFT_OUT]
     return np.array([sum(step.reward for step in record.own) for record in scored])
 
 
@@ -283,7 +283,7 @@ def branch_summary(
                 "steps": len(record.own),
                 "success": record.success,
                 "ending": record.ending.name.lower(),
-                **({"fault": record.fault} if record.ending == Status.ENV_ERROR else {}),
+                **({"fault": record.fault or record.reason} if record.ending in LEFT_OUT else {}),
             }
             for record in records
         ],

@@ -13,8 +13,8 @@ from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, benchmark_of, facts_of, kind_of, panel_hash
 from agentrl.evaluate import failures
 from agentrl.evaluate.stats import wilson
-from agentrl.rollout import EpisodeRecord, Player, Start, TooManyFaults, play_starts, stop_on_faults
-from agentrl.types import Status, Task
+from agentrl.rollout import EpisodeRecord, Player, Start, TooManyFaults, play_starts, stop_on_faults, too_many
+from agentrl.types import LEFT_OUT, UNSCORED, Status, Task
 
 LIMITS = (
     Status.TURN_LIMIT,
@@ -26,6 +26,7 @@ LIMITS = (
     Status.CONTEXT_LIMIT,
 )
 LOST = Status.ENV_ERROR.name.lower()
+OVERLONG = Status.OVERLONG_PROMPT.name.lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +102,8 @@ class Report:
 
     @property
     def scored(self) -> list[Outcome]:
-        """The episodes that did not end by an environment error."""
-        return [o for o in self.outcomes if o.ending != LOST]
+        """The episodes that no environment error ended and whose first prompt fits."""
+        return [o for o in self.outcomes if o.ending not in UNSCORED]
 
     def success(self) -> np.ndarray:
         """[n] float, 1 for success, over the scored episodes in panel order."""
@@ -115,6 +116,7 @@ class Report:
         kinds = sorted({o.kind for o in scored})
         usage: Counter[str] = Counter()
         faults = dict(Counter(o.fault for o in self.outcomes if o.ending == LOST).most_common())
+        overlong = dict(Counter(o.reason for o in self.outcomes if o.ending == OVERLONG).most_common())
         for outcome in self.outcomes:
             usage.update(outcome.usage)
         return {
@@ -138,12 +140,13 @@ class Report:
             "signals": {name: _mean([o.signals.get(name, 0.0) for o in scored]) for name in _signals(scored)},
             "endings": dict(sorted(Counter(o.ending for o in self.outcomes).items())),
             "truncated_share": _mean([o.ending in {s.name.lower() for s in LIMITS} for o in scored]),
-            "env_errors": len(self.outcomes) - len(scored),
+            "env_errors": sum(o.ending == LOST for o in self.outcomes),
             "failures": failures.summary(self.outcomes, str(self.policy.get("tool_calls", ""))),
             "tokens": sum(o.tokens for o in self.outcomes),
             "usage": dict(usage),
             "wall_seconds": self.wall_seconds,
             **({"faults": faults} if faults else {}),
+            **({"overlong_prompts": overlong} if overlong else {}),
         }
 
 
@@ -191,7 +194,7 @@ def outcome(record: EpisodeRecord, kind: str, measures: Sequence[str] = ()) -> O
     return Outcome(
         task=record.task.key,
         kind=kind,
-        success=record.success and record.ending != Status.ENV_ERROR,
+        success=record.success and record.ending not in LEFT_OUT,
         reward=sum(step.reward for step in record.steps),
         steps=len(record.steps),
         invalid=sum(not step.valid for step in record.steps),
@@ -238,9 +241,10 @@ async def evaluate(
         TooManyFaults: more than `Limits.fault_share` of all episodes are lost. It is raised as soon as this is certain.
             Without `known`, it is also raised at the end if environment errors ended more than this share of all
             chains, chains of called agents included.
-        ValueError: the first prompt of a task does not fit the model's context.
+        ValueError: the first prompts of more than `Limits.fault_share` of all episodes do not fit the model's context.
     """
-    began, outcomes, lost = time.monotonic(), dict(known), 0
+    began, outcomes, lost, overlong = time.monotonic(), dict(known), 0, 0
+    episodes, share = len(tasks) * samples, player.limits.fault_share
     starts = [
         Start(task=task, group=group, copy=copy, session=group * samples + copy)
         for group, task in enumerate(tasks)
@@ -249,14 +253,17 @@ async def evaluate(
     ]
 
     def ended(record: EpisodeRecord) -> None:
-        nonlocal lost
+        nonlocal lost, overlong
         made = outcome(record, kind_of(entry, record.task), entry.hooks.measures)
         outcomes[record.group, record.copy] = made
         if on_episode is not None:
             on_episode(record, made)
         lost += made.ending == LOST
-        if lost > player.limits.fault_share * len(tasks) * samples:
-            raise TooManyFaults(_too_many(lost, len(tasks) * samples, player.limits.fault_share, made))
+        if lost > share * episodes:
+            raise TooManyFaults(_too_many(lost, episodes, share, made))
+        overlong += made.ending == OVERLONG
+        if overlong > share * episodes:
+            raise ValueError(too_many(overlong, episodes, "episodes", share, made.reason))
 
     records = await play_starts(player, starts, iteration=iteration, on_episode=ended)
     if not known:

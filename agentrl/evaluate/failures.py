@@ -46,6 +46,7 @@ EPISODES: Mapping[str, str] = MappingProxyType(
         "refused": "ended because a content filter refused the prompt",
         "time_limit": "ended at limits.seconds",
         "env_error": "were lost to the environment or to the endpoint, and are not scored",
+        "overlong_prompt": "have a first prompt that does not fit the model's context, and are not scored",
     }
 )
 # Kinds of answers that say little about how well a policy plays, in the words of `without_answer`.
@@ -62,6 +63,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "no_action": "see whether the model understands the prompt: agentrl view REPORT --failed",
         "context_limit": "serve the model with a longer context, or lower limits.turns or limits.turn_tokens",
         "time_limit": "raise limits.seconds, or lower endpoint.concurrency",
+        "overlong_prompt": "raise engine.max_context, serve the model with a longer context, or leave the tasks out",
     }
 )
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from agentrl.credit import ends, totals
 from agentrl.evaluate.episode_files import folder_of, read_episode, stored_episodes
-from agentrl.evaluate.evaluation import LOST
 from agentrl.evaluate.stats import Interval, paired_bootstrap, wilson
 from agentrl.graph import StepGraph
+from agentrl.types import UNSCORED
 
 SUBSETS = 2000  # largest number of subsets for majority@k; if there are more, this number of subsets is drawn
 RESAMPLED = 2000  # bootstrap samples per interval
@@ -235,7 +235,7 @@ def samples_of_report(report: Mapping[str, Any], path: Path) -> list[Sample]:
             price=float(one.get("usage", {}).get("cost", math.nan)),
         )
         for one in report["outcomes"]
-        if one["ending"] != LOST
+        if one["ending"] not in UNSCORED
     ]
 
 

@@ -1,3 +1,8 @@
+from .called_chains import (
+    CALLED as CALLED,
+    step_peers as step_peers,
+    step_votes as step_votes,
+)
 from .filler import (
     Filler as Filler,
     PolicyReader as PolicyReader,
@@ -42,7 +47,6 @@ from .similarity import (
     similar_states as similar_states,
 )
 from .step_graph import (
-    CALLED as CALLED,
     CANDIDATE as CANDIDATE,
     COLUMNS as COLUMNS,
     DEMO as DEMO,

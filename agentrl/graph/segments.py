@@ -12,6 +12,7 @@ import numpy as np
 Std = Literal["sample", "population", "none"]
 Singleton = Literal["zero", "pass", "sign"]
 
+ROUNDING = 1e-12  # a sum of weights that is this near to a whole number, as a share of it, is the whole number
 CONSTANT = 1e-12  # largest spread of a constant group, as a share of its largest |value| or of 1, whichever is larger
 
 
@@ -86,6 +87,7 @@ def moments(x: np.ndarray, key: np.ndarray, weight: np.ndarray | None = None, st
         tolerance = CONSTANT * np.maximum(1.0, np.nan_to_num(np.maximum(np.abs(high), np.abs(low)), posinf=1.0))
         constant = (high - low) <= tolerance  # [N]
     n = count(key, w)  # [N]
+    n = np.where(np.abs(n - np.rint(n)) <= ROUNDING * n, np.rint(n), n)  # three weights of 1/3 are 1, not 0.9999
     mu = np.where(constant & (n > 0), high, np.nan_to_num(mean(np.where(counted, x, 0.0), key, w)))  # [N]
     if std == "none":
         return Moments(n, mu, np.ones(len(x)), constant, tolerance)

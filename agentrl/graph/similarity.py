@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from agentrl.graph.called_chains import step_peers
 from agentrl.graph.step_graph import StepGraph
 
 CHARACTERS, GRAMS = 512, 8192  # bins of hashed counts
@@ -28,7 +29,7 @@ def similar_states(graph: StepGraph, threshold: float) -> np.ndarray:
         raise ValueError("similarity grouping needs the texts of the states, and these steps keep only their ids")
     order = np.argsort(graph.column("line"), kind="stable") if graph.has("line") else np.arange(len(graph))
     words = graph.names["state"]
-    groups = graph.peers[order].tolist()
+    groups = step_peers(graph)[order].tolist()
     texts = [words[i] for i in graph.state[order].tolist()]
     cluster = np.empty(len(graph), np.int64)
     cluster[order] = first_fit(groups, texts, threshold)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agentrl.graph.called_chains import lead_rows, starts_of
 from agentrl.graph.segments import keys
 from agentrl.graph.tokens import Tokens, check_tokens
 from agentrl.types import Status
@@ -21,10 +22,6 @@ from agentrl.types import Status
 # The column `kind`. PLAYED: executed. CANDIDATE: sampled and not executed. PROBE: a Monte Carlo continuation. DEMO: a
 # step of an expert's chain or of a stored successful chain that joined the group.
 PLAYED, CANDIDATE, PROBE, DEMO = 0, 1, 2, 3
-
-# Suffix of an agent's name. A chain of such an agent is a part of its caller's episode and has that episode's outcome.
-# Programs that send several requests at once have such chains (`agentrl.programs`).
-CALLED = "/called"
 
 COLUMNS: Mapping[str, type] = MappingProxyType(
     {
@@ -143,9 +140,29 @@ class StepGraph:
         """[N] int64, dense ids of (group, agent): the steps of one agent in the copies of one task.
 
         Scores of different agents have different meanings. Statistics "of a group" are therefore taken over the rows
-        with one id of `peers`.
+        with one id of `peers`. The called chains of a program have the id of the chain that stands for them (`lead`).
         """
-        return keys(self.group, self.agent)
+        return keys(self.group, self.agent[self.lead])
+
+    @property
+    def lead(self) -> np.ndarray:
+        """[N] int64, the first row of the chain that stands for each row's chain in statistics over scores.
+
+        Every chain stands for itself, except the called chains of a program (`agentrl.graph.CALLED`): they have the
+        outcome of the episode that they are a part of, and the main chain of this episode stands for them.
+        """
+        return lead_rows(self.names.get("agent", ()), self.agent, self.rollout, self.caller, self.first)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """[N] bool, the rows of chains that stand for themselves (`lead`): one chain per outcome.
+
+        A statistic over scores counts these rows only. The other rows are compared with it and do not change it.
+        """
+        first = self.first  # [N]
+        lead = lead_rows(self.names.get("agent", ()), self.agent, self.rollout, self.caller, first)  # [N]
+        rows: np.ndarray = lead == starts_of(first)
+        return rows
 
     @property
     def last(self) -> np.ndarray:

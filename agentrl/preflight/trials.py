@@ -22,6 +22,7 @@ from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
+from agentrl.run import first_prompt_notes, held_out_tasks, model_chat
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
@@ -74,6 +75,18 @@ def _data(settings: Settings) -> Iterator[TrialResult]:
         return
     yield train._replace(text=f"training tasks of {train.text}")
     yield held_out._replace(text=f"evaluation tasks of {held_out.text}")
+    if "missing" not in (train.state, held_out.state):
+        yield from _first_prompts(settings)
+
+
+def _first_prompts(settings: Settings) -> Iterator[TrialResult]:
+    """Rows whose first prompts do not fit the model's context."""
+    try:
+        tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
+        for text in first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings)):
+            yield TrialResult("data", "note", text)
+    except ValueError as error:
+        yield TrialResult("data", "missing", str(error))
 
 
 def _tasks(entry: Entry[EnvironmentFile]) -> TrialResult:

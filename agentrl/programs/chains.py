@@ -49,8 +49,8 @@ shared tokens are computed once.
 The outcome of the episode is the outcome of each of its chains: the last step of a called chain gets the episode's
 score, success and signals (`share_outcome`). The policy gradient of a program's expected score multiplies the gradient
 of each answer's log-prob by that score, whether or not the program used the answer. A chain without the score would
-look like a failure. The agent name of the called chains ends in `agentrl.graph.CALLED`, so that credit methods compare
-called chains with each other, and main chains with each other.
+look like a failure. The agent name of the called chains ends in `agentrl.graph.CALLED`. In statistics over scores the
+main chain stands for them (`StepGraph.lead`): the episode counts once, and each of its chains has its advantage.
 """
 
 import math

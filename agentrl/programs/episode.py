@@ -66,6 +66,8 @@ class ProgramEpisode:
     async def run(self) -> None:
         """Play the episode.
 
+        It ends with OVERLONG_PROMPT if no request was answered, and a request was refused because of its length.
+
         Raises:
             EnvFault: the environment failed; the command cannot be started; the program ended without an answer of the
                 model; or the program failed, `Program.crash` is `fault`, and `Recorder.ending` is None.
@@ -85,6 +87,13 @@ class ProgramEpisode:
         self.record.actions += len(calls)
         if self.recorder.fault is not None:
             raise self.recorder.fault
+        if not calls and self.recorder.overlong:
+            self.record.ending = Status.OVERLONG_PROMPT
+            self.record.reason = (
+                f"the first prompt of task {self.record.task.key} {self.recorder.overlong}: raise engine.max_context, "
+                "or shorten the prompt"
+            )
+            return
         if not calls:
             raise EnvFault(ended.failure or "the program ended without an answer of the model")
         if ended.failure and self.program.crash == "fault" and self.recorder.ending is None:

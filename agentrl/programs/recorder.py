@@ -35,6 +35,7 @@ class Recorder:
     Attributes:
         conversations: the prompts and their answers.
         ending: the first limit that refused a prompt, or why the model gave no answer; None if neither happened.
+        overlong: how long the first prompt was that the model's context has no room for; empty if there was none.
         reason: the text with which the model or the server refused to answer; empty if a limit refused the prompt.
         ignored: names of options of requests that had no effect, see `ChatRequest.ignored`.
         over: an action of the program ended the task; the recorder refuses all later requests.
@@ -61,6 +62,7 @@ class Recorder:
         self.conversations = Conversations(self.chat)
         self.ending: Status | None = None
         self.reason = ""
+        self.overlong = ""
         self.ignored: set[str] = set()
         self.over = False
         self.outcome: Mapping[str, Any] = {}
@@ -196,6 +198,9 @@ class Recorder:
         if self.actor.context_limit is not None:
             room = min(room, self.actor.context_limit - len(prompt.token_ids))
         if room <= 0:
+            limit = self.actor.context_limit
+            if limit is not None and len(prompt.token_ids) >= limit and not self.overlong:
+                self.overlong = f"has {len(prompt.token_ids)} tokens, the model's context is {limit}"
             size = f"the prompt has {len(prompt.token_ids)} tokens, {sampled} were sampled before"
             raise self._end(Status.TOKEN_LIMIT, f"no token is left for an answer: {size}")
         return room

@@ -179,6 +179,9 @@ def _caveats(exported: Exported, config: Mapping[str, Any], own: Sequence[Row]) 
     errors = sum(int(row.get("env_errors", 0)) for row in own)
     if errors:
         yield f"- {errors} episodes were lost to faults of the environment or of a service; no rate counts them."
+    overlong = sum(sum(row.get("overlong_prompts", {}).values()) for row in own)
+    if overlong:
+        yield f"- {overlong} episodes were left out, because their first prompts do not fit the model's context."
     for one in read_findings(exported.run / "health.json"):
         if one.severity in ("error", "warning"):
             yield f"- {one.severity} of the run ({_cell(one.rule)}, {one.stage} {one.iteration}): {_cell(one.text)}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from agentrl import catalogue
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph, count, moments
+from agentrl.graph import StepGraph, count, moments, step_votes
 from agentrl.settings import meanings
 
 PARTS = {
@@ -87,7 +87,8 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
         rows: [M] the steps that are shown.
     """
     parts, by_step = credit.parts, options.get("unit") == "step"
-    votes = graph.weight if by_step else graph.weight * graph.first  # [N]
+    weight = graph.weight * graph.counted  # [N]
+    votes = weight if by_step else weight * graph.first  # [N]
     name = "episode_advantage" if any(part.endswith("advantage") for part in parts) else "advantage"
     whom = f"{'steps' if by_step else 'episodes'} of its group"
     score = _Term(name, "score", whom, "0, because its group has no other episode", graph.score, graph.peers, votes)
@@ -97,7 +98,7 @@ def why(graph: StepGraph, credit: Credit, options: Mapping[str, Any], rows: np.n
         anchor = np.unique(number, return_inverse=True, equal_nan=True)[1]  # [N]
         alone = "0, because no other step left this state"
         has = np.isfinite(parts["step_return"])  # [N]
-        returns = (np.where(has, parts["step_return"], 0.0), anchor, graph.weight * has)
+        returns = (np.where(has, parts["step_return"], 0.0), anchor, step_votes(graph, anchor) * has)
         step = _Term("step_advantage", "step_return", "steps that left this state", alone, *returns)
         told.append(_less_mean(step, parts["step_advantage"], credit.assigned, options, rows))
     told = [sentences for sentences in told if sentences]

@@ -126,7 +126,7 @@ def _wrong_in(row: Mapping[str, Any]) -> str:
     bounds = row.get("interval", [0, 1])
     if not (isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(x, int | float) for x in bounds)):
         return "interval is no pair of numbers"
-    for key in ("endings", "per_type", "policy", "faults"):
+    for key in ("endings", "per_type", "policy", "faults", "overlong_prompts"):
         if not isinstance(row.get(key, {}), dict):
             return f"{key} is no table"
     kinds = row.get("per_type", {}).values()

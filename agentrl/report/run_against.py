@@ -15,6 +15,7 @@ from agentrl.report.run_about import OF_THE_RUN, flat
 from agentrl.report.run_curve import ORDER, on_common_tasks, read_outcomes
 from agentrl.report.run_parts import read_evaluation
 from agentrl.report.run_schema import AgainstData, AgainstMode, CurveData, PairData, PlayedStep
+from agentrl.types import UNSCORED
 
 PAIRS = 6  # largest number of tasks on the page that only A solved; the same limit holds for B
 TEXT_CHARS = 400  # largest number of characters of a state or an action in the tables of such tasks
@@ -78,10 +79,10 @@ def _verdict(one: AgainstMode, a: str, b: str) -> str:
 
 
 def _scored(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Task -> its first sample that no fault ended."""
+    """Task -> its first scored sample."""
     found: dict[str, Mapping[str, Any]] = {}
     for one in report["outcomes"]:
-        if one["ending"] != "env_error":
+        if one["ending"] not in UNSCORED:
             found.setdefault(one["task"], one)
     return found
 

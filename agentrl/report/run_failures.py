@@ -19,7 +19,7 @@ from agentrl.report.run_schema import (
     LoopState,
     StepLink,
 )
-from agentrl.types import Status
+from agentrl.types import UNSCORED, Status
 
 MOST = 8  # largest number of entries of a list
 EXAMPLES = 3  # largest number of steps that an entry links to
@@ -67,7 +67,7 @@ def failures_of_graphs(
             action.
     """
     ended = [one for number, graph in enumerate(graphs) for one in _episodes(number, graph, kinds)]
-    scored = [one for one in ended if one.ending != LOST]
+    scored = [one for one in ended if one.ending not in UNSCORED]
     failed = [one for one in scored if not one.succeeded]
     back = [_goes_back(graphs[one.graph], one) for one in scored]
     looping = [_loops(graphs[one.graph], one) for one in scored]  # per episode: the states that it left `LOOP` times
@@ -95,7 +95,7 @@ def failures_of_outcomes(source: str, outcomes: Sequence[Mapping[str, Any]]) -> 
         key = (str(one["ending"]), str(one.get("kind", "")))
         cells[key] += 1
         won[key] += bool(one["success"])
-    scored = [one for one in outcomes if one["ending"] != LOST]
+    scored = [one for one in outcomes if one["ending"] not in UNSCORED]
     return FailureData(
         source=source,
         episodes=len(scored),

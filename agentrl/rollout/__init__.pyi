@@ -62,6 +62,7 @@ from .faults import (
     fault_counts as fault_counts,
     stop_on_faults as stop_on_faults,
 )
+from .first_prompt import first_prompt as first_prompt
 from .guide import (
     Demonstrate as Demonstrate,
     DemonstrationGuide as DemonstrationGuide,
@@ -75,6 +76,12 @@ from .hints import (
     Taught as Taught,
     Telling as Telling,
     taught as taught,
+)
+from .overlong import (
+    OverlongTasks as OverlongTasks,
+    overlong_counts as overlong_counts,
+    overlong_share as overlong_share,
+    too_many as too_many,
 )
 from .player import (
     EpisodeProgram as EpisodeProgram,

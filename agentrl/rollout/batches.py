@@ -13,11 +13,13 @@ from agentrl.rollout.batch_plan import NO_BUDGET, BatchPlan, Budget
 from agentrl.rollout.expansion import Expansion, lost
 from agentrl.rollout.guide import Demonstrate, guided
 from agentrl.rollout.hints import Taught, hinted
+from agentrl.rollout.overlong import LeftOut, overlong_share
 from agentrl.rollout.player import Player
 from agentrl.rollout.record_graph import build_graph
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Allocator, Draw, Sampler
 from agentrl.rollout.scored_records import score_records
+from agentrl.types import Status
 
 FIRST_WAVE = 4  # under a budget, 1/FIRST_WAVE of the groups are played first, to measure the cost per group
 
@@ -27,13 +29,15 @@ class Collected:
     """A batch: its graph, its records (for timings) and its metrics.
 
     If the policy is its own teacher, `taught` holds the steps with the prompts that the teacher reads (see
-    `agentrl.rollout.hints.taught`); else it is None.
+    `agentrl.rollout.hints.taught`); else it is None. `left_out` has the records of the groups that are not in the batch
+    because none of their first prompts fits the model's context.
     """
 
     graph: StepGraph
     records: Sequence[EpisodeRecord]
     metrics: dict[str, float]
     taught: Taught | None = None
+    left_out: Sequence[EpisodeRecord] = ()
 
 
 @dataclass
@@ -104,12 +108,19 @@ async def collect(
     have passed by then, groups of the last round that did not pass fill the batch. The metric `groups_dropped` counts
     the groups that were played and are not in the batch, and `groups_filled` counts the groups that fill it.
 
+    A group in which no first prompt fits the model's context is left out of the batch, and another group is played in
+    its place.
+
     Args:
         player: plays the rollouts.
         plan: how the batch comes about.
         iteration: part of the noise keys.
         on_episode: called with each finished record (progress).
         demonstrate: lets the agent's expert play tasks, for a guide that asks for the expert's episodes.
+
+    Raises:
+        TooManyFaults: see `Limits.fault_share`.
+        ValueError: the first prompts of too many groups do not fit, see `LeftOut`.
     """
     scores, keep, rounds = plan.scores, plan.sampler_entry.hooks.keep, plan.rounds
     if scores is not None:
@@ -118,11 +129,13 @@ async def collect(
     group_player = _GroupPlayer(player=player, plan=plan, on_episode=on_episode, demonstrate=demonstrate)
     passed: list[list[EpisodeRecord]] = []  # groups that passed the filter
     spare: list[list[EpisodeRecord]] = []
-    spent = Spent()
+    spent, left_out = Spent(), LeftOut(plan.tasks)
     for attempt in range(rounds):
         groups: list[list[EpisodeRecord]] = []
+        begun = 0
         while size := spent.room(plan.budget, plan.tasks - len(groups)):
-            groups += await group_player.play(size, iteration * rounds + attempt, len(groups), spent)
+            groups += left_out.rest(await group_player.play(size, iteration * rounds + attempt, begun, spent))
+            begun += size
         order, graph = leaf_episodes(groups, plan.rewards, plan.reported)
         plan.sampler.observe(_alone(groups, graph, plan))
         varied = groups if keep is None else varied_groups(groups, order, graph, keep(plan.sampler_entry.config, graph))
@@ -132,7 +145,7 @@ async def collect(
             break
     final_groups = (passed + spare)[: plan.tasks]
     metrics = spent.metrics(len(final_groups), len(passed)) | ({} if scores is None else scores.metrics())
-    return collected(final_groups, metrics, plan)
+    return collected(final_groups, metrics, plan, left_out.records)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,11 +196,20 @@ class _GroupPlayer:
         return found
 
 
-def collected(groups: Sequence[Sequence[EpisodeRecord]], metrics: dict[str, float], plan: BatchPlan) -> Collected:
-    """The batch of these groups, with new group numbers. `metrics` are added to the metrics of its records."""
+def collected(
+    groups: Sequence[Sequence[EpisodeRecord]],
+    metrics: dict[str, float],
+    plan: BatchPlan,
+    left_out: Sequence[EpisodeRecord] = (),
+) -> Collected:
+    """The batch of these groups, with new group numbers. `metrics` are added to the metrics of its records.
+
+    `left_out`: see `Collected`.
+    """
     records = [record for group in renumbered(groups) for record in group]
     graph = rescore(with_signals(build_graph(records), plan.reported), plan.rewards)
-    return Collected(graph=graph, records=records, metrics=batch_metrics(records) | metrics)
+    metrics = batch_metrics(records) | metrics | overlong_share(records, left_out)
+    return Collected(graph=graph, records=records, metrics=metrics, left_out=left_out)
 
 
 def _first_wave(sampler: Sampler, size: int, copies: int) -> list[Draw]:
@@ -302,7 +324,7 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
         "invalid_share": sum(not s.valid for s in distinct) / max(1, len(distinct)),
         "cut_share": sum(s.cut for s in distinct) / max(1, len(distinct)),
         "truncated_share": sum(bool(r.steps) and r.steps[-1].truncated for r in scored) * share,
-        "env_error_share": (len(played) - len(scored)) / max(1, len(played)),
+        "env_error_share": sum(r.ending == Status.ENV_ERROR for r in played) / max(1, len(played)),
         "retried": sum(r.attempts > 1 for r in records),
         "constant_groups": sum(len(scores) == 1 for scores in groups.values()) / max(1, len(groups)),
     }

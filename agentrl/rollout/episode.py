@@ -2,7 +2,9 @@
 
 The record of an episode holds its failures. A failure of the agent becomes the status of a step or the ending of the
 episode, and the episode is scored. After a failure of the environment it is played again. If the last try fails too,
-the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained.
+the episode ends with `Status.ENV_ERROR`: it stays in the graph for reports, and is neither scored nor trained. An
+episode whose first prompt leaves no token for an answer ends with `Status.OVERLONG_PROMPT`: it has no step, and is
+neither scored nor trained.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
 from agentrl.rollout.faults import stop_on_faults
+from agentrl.rollout.overlong import stop_on_overlong, why_no_room
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord, StepRecord, joined
 from agentrl.rollout.successes import check_start
@@ -40,7 +43,13 @@ SHORTEST_S = 0.001  # shortest wait for an answer: after the time limit, an answ
 
 
 async def play(
-    player: Player, tasks: Sequence[Task], *, copies: int = 1, iteration: int = 0, on_episode: Any = None
+    player: Player,
+    tasks: Sequence[Task],
+    *,
+    copies: int = 1,
+    iteration: int = 0,
+    on_episode: Any = None,
+    overlong: float | None = None,
 ) -> list[EpisodeRecord]:
     """Play `copies` episodes per task; the records are in the order of the tasks, whichever episode ends first.
 
@@ -50,10 +59,11 @@ async def play(
         copies: rollouts per group.
         iteration: part of the noise keys.
         on_episode: called with each finished record (progress).
+        overlong: largest share of episodes whose first prompt does not fit; None for `limits.fault_share`.
 
     Raises:
         TooManyFaults: see `Limits.fault_share`.
-        ValueError: the first prompt of a task does not fit the model's context.
+        ValueError: the first prompts of too many episodes do not fit the model's context.
     """
     starts = [
         Start(task=task, group=group, copy=copy, session=group * copies + copy)
@@ -62,6 +72,7 @@ async def play(
     ]
     records = await play_starts(player, starts, iteration=iteration, on_episode=on_episode)
     stop_on_faults(records, player.limits.fault_share)
+    stop_on_overlong(records, player.limits.fault_share if overlong is None else overlong)
     return records
 
 
@@ -272,22 +283,17 @@ class _Episode:
     def no_room(self, ask: Ask) -> Status:
         """The ending of an episode whose prompt leaves no token for an answer.
 
+        A chain without a step of its own ends with OVERLONG_PROMPT (ValueError if its prompt fits, see `why_no_room`).
         If the first prompt of a called agent is too long, the agent's reply to its caller has the status TOKEN_LIMIT.
-
-        Raises:
-            ValueError: no agent called the chain, and the chain has no step of its own yet.
         """
         if not self.record.steps and self.start.caller is not None:
             return Status.TOKEN_LIMIT
-        if not self.record.own:
-            which = f"prompt of turn {len(self.record.steps)}" if self.record.steps else "first prompt"
-            limit, size = self.player.actor.context_limit or math.inf, len(ask.token_ids)
-            why = f"has {size} tokens, the model's context is {limit}: raise engine.max_context, or shorten the prompt"
-            if size < limit:
-                why = f"comes after {self.sampled} sampled tokens, and no more are allowed: raise limits.episode_tokens"
-            raise ValueError(f"the {which} of task {self.record.task.key} {why}")
-        self.cut()
-        return Status.TOKEN_LIMIT
+        if self.record.own:
+            self.cut()
+            return Status.TOKEN_LIMIT
+        limit = self.player.actor.context_limit
+        self.record.reason = why_no_room(self.record, len(ask.token_ids), limit, self.sampled)
+        return Status.OVERLONG_PROMPT
 
     def cut(self) -> None:
         """Mark that a limit ended the episode after the last step. A chain without a new step gets no mark."""

@@ -25,7 +25,7 @@ from agentrl.rollout.faults import stop_on_faults
 from agentrl.rollout.player import Player, Start
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Draw
-from agentrl.types import Status
+from agentrl.types import LEFT_OUT
 
 
 class RolloutOptions(BaseModel, frozen=True, extra="forbid"):
@@ -277,5 +277,8 @@ def adopt(kept: Sequence[EpisodeRecord], left_out: Sequence[EpisodeRecord]) -> N
 
 
 def lost(record: EpisodeRecord) -> bool:
-    """Did a fault of the environment or of a score end this record? Reports count such records, statistics do not."""
-    return record.ending == Status.ENV_ERROR
+    """Is this record left out? A fault of the environment or of a score ended it, or its first prompt does not fit.
+
+    Reports count such records, statistics do not.
+    """
+    return record.ending in LEFT_OUT

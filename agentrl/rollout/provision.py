@@ -19,6 +19,7 @@ from agentrl.rollout.batch_plan import BatchPlan
 from agentrl.rollout.batches import Collected, collected, leaf_episodes, renumbered, varied_groups
 from agentrl.rollout.expansion import Expansion
 from agentrl.rollout.faults import stop_on_faults
+from agentrl.rollout.overlong import LeftOut
 from agentrl.rollout.player import Player
 from agentrl.rollout.records import EpisodeRecord
 from agentrl.rollout.sampler import Draw
@@ -61,6 +62,20 @@ class GroupCost(NamedTuple):
 
     def __sub__(self, other: "GroupCost") -> "GroupCost":
         return GroupCost(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+class _Finished(NamedTuple):
+    """Groups that have finished.
+
+    Attributes:
+        taken: groups that pass the sampler's filter.
+        spare: groups that do not pass.
+        overlong: groups in which no first prompt fits the model's context.
+    """
+
+    taken: list[Flight]
+    spare: list[Flight]
+    overlong: list[Flight]
 
 
 class Provision:
@@ -131,13 +146,15 @@ class Provision:
         new = max(0, begin.in_flight - self.flying - len(again))
         begin(again, again=True)
         begin(plan.sampler.draw(new))
-        taken, spare = await self._first(begin)
-        done = sorted([*taken, *spare], key=lambda flight: flight.begun)
+        left_out = LeftOut(plan.tasks)
+        taken, spare, overlong = await self._first(begin, left_out)
+        done = sorted([*taken, *spare, *overlong], key=lambda flight: flight.begun)
         played = [record for flight in done for record in flight.batch.played]
         for record in played:
             record.points.clear()
         stop_on_faults(played, begin.player.limits.fault_share)
-        seen = renumbered([flight.job.result() for flight in done])
+        known = sorted([*taken, *spare], key=lambda flight: flight.begun)
+        seen = renumbered([flight.job.result() for flight in known])
         plan.sampler.observe(leaf_episodes(seen, plan.rewards, plan.reported).graph)
         left = [*self._flights.values()]
         metrics = {
@@ -152,13 +169,14 @@ class Provision:
         cancelled = await self._drop([] if plan.keeps_leftover else left)
         final = sorted((taken + spare)[: plan.tasks], key=lambda flight: flight.begun)
         metrics |= self._costs([*done, *left, *stale]) | {"cancelled_tokens": float(lost.tokens + cancelled.tokens)}
-        return collected([flight.job.result() for flight in final], metrics, plan)
+        return collected([flight.job.result() for flight in final], metrics, plan, left_out.records)
 
-    async def _first(self, begin: "_Begin") -> tuple[list[Flight], list[Flight]]:
-        """The groups that finish first and pass the sampler's filter, and the finished groups that do not pass."""
+    async def _first(self, begin: "_Begin", left_out: LeftOut) -> "_Finished":
+        """The groups that finish first; in place of each group without a first prompt that fits, another one begins."""
         plan = begin.plan
         taken: list[Flight] = []
         spare: list[Flight] = []
+        overlong: list[Flight] = []
         while len(taken) < plan.tasks and self._flights:
             self._news.clear()
             done = sorted((f for f in self._flights.values() if f.job.done()), key=lambda flight: flight.begun)
@@ -166,13 +184,17 @@ class Provision:
                 await self._news.wait()
             for flight in done[: plan.tasks - len(taken)]:
                 del self._flights[flight.begun]
+                if not left_out.rest([flight.job.result()]):
+                    overlong.append(flight)
+                    begin(plan.sampler.draw(1))
+                    continue
                 if _passes(flight.job.result(), plan):
                     taken.append(flight)
                     continue
                 spare.append(flight)
                 if begin.allowed:
                     begin(plan.sampler.draw(1))
-        return taken, spare
+        return _Finished(taken, spare, overlong)
 
     async def _drop(self, flights: Sequence[Flight]) -> GroupCost:
         """Cancel these groups; returns their costs."""

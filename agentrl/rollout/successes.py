@@ -7,7 +7,7 @@ from agentrl.chat import shorten
 from agentrl.graph import PLAYED
 from agentrl.rollout.branch import Opening, OpeningTurn, StateMismatch
 from agentrl.rollout.records import EpisodeRecord, same_state
-from agentrl.types import Observation, Status, Task
+from agentrl.types import LEFT_OUT, Observation, Task
 
 
 class Success(NamedTuple):
@@ -22,7 +22,7 @@ class Success(NamedTuple):
         None if the chain failed or was called by an agent. None also if the chain called agents, because the replies of
         these agents are not part of its answers.
         """
-        if record.ending == Status.ENV_ERROR or not record.success or record.called or record.caller is not None:
+        if record.ending in LEFT_OUT or not record.success or record.called or record.caller is not None:
             return None
         own = [
             OpeningTurn(step.generation.text, tuple(step.generation.token_ids.tolist()), same_state(step.observation))
@@ -63,10 +63,10 @@ def check_start(task: Task, observation: Observation, state: str, turn: int) -> 
 
 
 def by_group(records: Sequence[EpisodeRecord]) -> Mapping[int, list[EpisodeRecord]]:
-    """Group -> its chains of kind PLAYED that no fault ended; groups without such chains are left out."""
+    """Group -> its scored chains of kind PLAYED; groups without such chains are left out."""
     groups: dict[int, list[EpisodeRecord]] = {}
     for record in records:
-        if record.kind == PLAYED and record.ending != Status.ENV_ERROR:
+        if record.kind == PLAYED and record.ending not in LEFT_OUT:
             groups.setdefault(record.group, []).append(record)
     return groups
 

@@ -13,6 +13,7 @@ from .health import (
 )
 from .holder import is_alive as is_alive, read_holder as read_holder
 from .iteration import Learned as Learned, Played as Played, learn as learn, settle as settle
+from .known_rows import first_prompt_notes as first_prompt_notes, model_chat as model_chat
 from .metrics import (
     Metrics as Metrics,
     MetricsSink as MetricsSink,
@@ -40,6 +41,7 @@ from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
 from .start_checks import (
     check_beginning as check_beginning,
     dry_run_notes as dry_run_notes,
+    held_out_tasks as held_out_tasks,
     leak_note as leak_note,
 )
 from .training_batches import OnEpisode as OnEpisode

@@ -255,16 +255,30 @@ def memorised(past: MetricHistory) -> str:
 
 
 def faults(past: MetricHistory) -> str:
-    """Faults of the environment, of a service or of a score end many episodes."""
+    """Faults of the environment, of a service or of a score end many episodes, or many first prompts do not fit."""
     row = past.last
     share = float(row.get("env_error_share", 0.0))
     if row["stage"] == "eval":
         share = row["env_errors"] / max(1, row["env_errors"] + row["episodes"])
     if share <= FAULTS:
-        return ""
+        return _left_out(row)
     example = next(iter(row.get("faults", {})), "")
     told = f", such as {example}" if example else ""
     return f"{share:.0%} of the episodes ended with a fault{told}: run agentrl check on the environment"
+
+
+def _left_out(row: Row) -> str:
+    """The first prompts of many tasks do not fit the model's context, so these tasks are left out."""
+    found = row.get("overlong_prompts", {})
+    share = float(row.get("overlong_prompt_share", 0.0))
+    if row["stage"] == "eval":
+        count = sum(int(episodes) for episodes in found.values())
+        share = count / max(1, count + row["env_errors"] + row["episodes"])
+    if share <= FAULTS:
+        return ""
+    example = next(iter(found), "")
+    told = f", such as this one: {example}" if example else ": raise engine.max_context, or shorten the prompts"
+    return f"{share:.0%} of the episodes were left out, because their first prompts leave no token for an answer{told}"
 
 
 def entropy_gone(past: MetricHistory) -> str:
@@ -360,7 +374,8 @@ RULES_IN_WORDS: Mapping[str, str] = {  # rule -> the end of the sentence "it wou
     f"{2 * WINDOW} updates were left",
     "memorised": f"at least {SOLVED:.0%} of the episodes on training tasks succeeded, and success on held-out tasks "
     f"was at most {MEMORISED:.0%} of that share",
-    "faults": f"more than {FAULTS:.0%} of the episodes ended with a fault of the environment, a service or a score",
+    "faults": f"more than {FAULTS:.0%} of the episodes ended with a fault of the environment, a service or a score, "
+    "or had a first prompt that does not fit the model's context",
     "entropy_gone": f"the entropy per token fell to {GONE_NATS:g} nats or less, and fewer than {SOLVED:.0%} of the "
     "rollouts succeeded",
     "success_gone": f"success fell to at most {FALL:.0%} of its best value, and that value was at least {SEEN:.0%}",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agentrl.credit import Credit, assign, reward_metrics, rewards_after_annotation, with_imitation
 from agentrl.graph import StepGraph
-from agentrl.rollout import Collected, fault_counts, fresh_part
+from agentrl.rollout import Collected, fault_counts, fresh_part, overlong_counts
 from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Bar, in_words
 from agentrl.run.run import Run
@@ -101,6 +101,9 @@ def settle(run: Run, learned: Learned, bar: Bar) -> None:
     run.store(iteration, learned.graph, learned.credit, batch.records)
     faults = fault_counts(batch.records)
     failed = {"faults": faults} if faults else {}
+    overlong = overlong_counts([*batch.records, *batch.left_out])
+    failed |= {"overlong_prompts": overlong} if overlong else {}
+    run.tell_left_out(overlong)
     unknown = run.rollouts.unknown(batch.graph)
     run.log("train", iteration, {**batch.metrics, **learned.metrics, **failed}, watch, unknown)
     alone = "success" in batch.metrics  # this metric is missing if a guide helped every chain

@@ -27,7 +27,7 @@ from rich.progress import (
 
 from agentrl.rollout import EpisodeRecord
 from agentrl.secret import scrubbed
-from agentrl.types import Status
+from agentrl.types import LEFT_OUT
 
 EVERY_S = 1.0  # shortest time between two writes inside a phase
 
@@ -166,8 +166,8 @@ class EpisodeCounts:
         self._total, self._ended, self._won, self._returns = total, 0, 0, 0.0
 
     def add(self, record: EpisodeRecord) -> None:
-        """Count an episode, unless it ended with a fault of the environment."""
-        if record.ending != Status.ENV_ERROR:
+        """Count an episode, unless it is left out: a fault ended it, or its first prompt does not fit."""
+        if record.ending not in LEFT_OUT:
             self._ended += 1
             self._won += record.success
             self._returns += record.score

@@ -25,6 +25,8 @@ from agentrl.rollout import (
     PlayerFactory,
     build_graph,
     expert_actor,
+    overlong_counts,
+    overlong_share,
     play,
 )
 from agentrl.run.event_loop import Loop
@@ -35,7 +37,7 @@ from agentrl.run.training_batches import Batches, OnEpisode
 from agentrl.run.vocabulary import look_alike
 from agentrl.scoring import ScoreStage
 from agentrl.settings import Settings
-from agentrl.types import EnvFault, Request, Task
+from agentrl.types import EnvFault, Request, Status, Task
 
 BEST = 10  # with warmup.clone = "best", about one episode in BEST is cloned if no episode of the batch succeeded
 UNKNOWN = 0.01  # smallest share of look-alike observations (`look_alike`) that the rules of health get
@@ -159,16 +161,29 @@ class Rollouts:
         share = look_alike(graph, unknown)
         return {"unknown_share": share} if share >= UNKNOWN else {}
 
-    def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, float]]:
+    def demonstrations(self, step: int, on_episode: OnEpisode = None) -> tuple[StepGraph, dict[str, Any]]:
         """The graph of newly played expert episodes, and metrics of these episodes for the rules of health.
 
         With `warmup.clone = "best"`, only the steps of the best episodes have a weight above 0. The metrics then
         include the shares of episodes that succeeded (`won_share`) and that are cloned (`cloned_share`).
+        Tasks whose first prompt does not fit are left out and counted (`overlong_prompts`, `overlong_prompt_share`).
+
+        Raises:
+            TooManyFaults: see `Limits.fault_share`.
+            ValueError: no episode has a step.
         """
         tasks = [draw.task for draw in self.clone_sampler.draw(self.settings.tables.warmup.episodes)]
         player = self.crews["train"].player(self._experts(), CLONE)
-        records = self.loop.run(play(player, tasks, iteration=step, on_episode=self._each(on_episode)))
-        shares = _leave_the_best(records) if self.settings.tables.warmup.clone == "best" else {}
+        work = play(player, tasks, iteration=step, on_episode=self._each(on_episode), overlong=1.0)
+        records = self.loop.run(work)
+        if not any(record.steps for record in records):
+            last = next((record.reason for record in records if record.reason), "every episode was lost")
+            raise ValueError(f"no demonstration of this update of the warm-up could be played: {last}")
+        shares: dict[str, Any] = {}
+        if self.settings.tables.warmup.clone == "best":
+            shares |= _leave_the_best(records)
+        if overlong := overlong_counts(records):
+            shares |= {"overlong_prompts": overlong, **overlong_share(records, ())}
         graph = build_graph(records)
         free = self.settings.engine.config.actions == "free"
         return graph, {**self.unknown(graph), **({} if free else _unlisted(records)), **shares}
@@ -178,7 +193,8 @@ class Rollouts:
         actors = self._experts()
 
         async def demonstrate(tasks: Sequence[Task]) -> list[EpisodeRecord]:
-            return await play(self.crews["train"].player(actors, GUIDE), tasks, iteration=iteration)
+            player = self.crews["train"].player(actors, GUIDE)
+            return await play(player, tasks, iteration=iteration, overlong=1.0)  # such a demonstration is no success
 
         return demonstrate
 
@@ -279,6 +295,7 @@ def _leave_the_best(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     returns: about a tenth of the batch, or more if returns are equal. In this case, episodes with the lowest return of
     the batch are not among the best.
     """
+    records = [record for record in records if record.ending != Status.OVERLONG_PROMPT]
     won = [record for record in records if record.success]
     returns = sorted((record.score for record in records), reverse=True)
     least = returns[len(returns) // BEST]

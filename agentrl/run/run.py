@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.health import Health, decided_before
+from agentrl.run.known_rows import first_prompt_notes
 from agentrl.run.metrics import Metrics, MetricsSink, Stopwatch, check_lines, read_metrics, rewind
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
@@ -33,6 +34,7 @@ from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import template_fit
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that reports hold and metrics.jsonl does not
+NOTES = 10  # largest number of notes on tasks that are left out
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 MakePolicies = Callable[[Settings, Mapping[str, Vocabulary], Path | None], Policies]
@@ -57,6 +59,7 @@ class Run:
         decisions: the decisions of stored iterations, which the health rule `certain_too_early` examines.
         rollouts, policies: the rollouts, and the policies that learn.
         teacher: adds the teacher's log-probs of the tokens that the policy sampled; None if there is no teacher.
+        told: the reasons that `tell_left_out` has printed.
     """
 
     settings: Settings
@@ -70,6 +73,7 @@ class Run:
     rollouts: Rollouts
     policies: Policies
     teacher: Teacher | None
+    told: set[str] = field(default_factory=set)
 
     @property
     def spent(self) -> float:
@@ -171,6 +175,7 @@ class Run:
             if self.settings.tables.run.graphs_every:
                 write_graph(graph, self.folder.evaluation_graph_path(f"{name}-{mode}"))
             summary = report.summary()
+            self.tell_left_out(summary.get("overlong_prompts", {}))
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
             line = {key: value for key, value in summary.items() if key not in IN_REPORTS_ONLY}
@@ -183,6 +188,17 @@ class Run:
                 f"on {summary['episodes']} held-out {summary['benchmark']} tasks (panel {summary['panel']})"
             )
         self.state.evaluated.append(name)
+
+    def tell_left_out(self, reasons: Iterable[str]) -> None:
+        """Print a note for each task that is left out because its first prompt does not fit; each note is printed once.
+
+        After `NOTES` notes, nothing more is printed: metrics.jsonl has all of them.
+        """
+        for reason in (one for one in reasons if one not in self.told):
+            self.told.add(reason)
+            if len(self.told) <= NOTES:
+                more = "; further tasks of this kind are in metrics.jsonl (overlong_prompts)"
+                self.progress.say(f"note: a task is left out: {reason}{more if len(self.told) == NOTES else ''}")
 
     def stop_if_judges_disagree(self) -> None:
         """Compare the verdicts of the held-out judge with those of the judge that the reward reads.
@@ -263,7 +279,7 @@ def open_run(
             settings, rollouts = fitting, make_rollouts(fitting)
             rollouts.scores.prepare()
         policies = make_policies(settings, words, at)
-        rollouts.inference.speak(policies.tokenizers)
+        long = _speak(settings, rollouts, policies)
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
@@ -280,7 +296,7 @@ def open_run(
         folder.release()
         rollouts.close()
         raise
-    for line in _notes(settings, rollouts, policies):
+    for line in [*_notes(settings, rollouts, policies), *long]:
         progress.say(f"note: {line}")
     now = Now(folder.path / "now.json")
     rollouts.on_episode = now.episode
@@ -306,6 +322,17 @@ def _without_old_entropy(graph: StepGraph) -> StepGraph:
         return graph
     kept = {name: column for name, column in tokens.columns.items() if name != "old_entropy"}
     return replace(graph, tokens=replace(tokens, columns=kept))
+
+
+def _speak(settings: Settings, rollouts: Rollouts, policies: Policies) -> list[str]:
+    """Give the rollouts the tokenizers of the policies; returns the notes on rows whose first prompts do not fit.
+
+    Raises:
+        ValueError: the first prompts of too many rows do not fit.
+    """
+    rollouts.inference.speak(policies.tokenizers)
+    chat = rollouts.inference.chats[rollouts.main.policy]
+    return first_prompt_notes(settings, rollouts.tasks, rollouts.eval_tasks, lambda: chat)
 
 
 def _set_up_torch(threads: int, seed: int) -> None:

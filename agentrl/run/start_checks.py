@@ -6,6 +6,7 @@ from pathlib import Path
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
+from agentrl.run.known_rows import first_prompt_notes, model_chat
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
@@ -52,7 +53,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
     """The notes of a dry run.
 
     They name options of the environment that end an episode before `limits.turns`, things that are missing on this
-    machine, and the column that divides a user's rows into training and held-out rows.
+    machine, the column that divides a user's rows into training and held-out rows, and rows whose first prompts do not
+    fit the model's context.
 
     This function also looks for held-out tasks that are training tasks too. It compares the options of the training
     environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks. The
@@ -60,7 +62,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
     tasks takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap, or the folder of a model exists and holds no model.
+        ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, or the first
+            prompts of too many rows do not fit the model's context.
     """
     turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
@@ -76,7 +79,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
         missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
         return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)
-    return [*turns, *filter(None, [division_note(tasks)]), *missing, *_doctor(settings, missing)]
+    long = first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings))
+    return [*turns, *filter(None, [division_note(tasks)]), *long, *missing, *_doctor(settings, missing)]
 
 
 def _doctor(settings: Settings, missing: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from agentrl.rollout import (
     EpisodeRecord,
     Follower,
     LessonGuide,
+    OverlongTasks,
     Player,
     Provision,
     Replay,
@@ -24,6 +25,7 @@ from agentrl.rollout import (
     taught,
     with_demonstrations,
 )
+from agentrl.run.known_rows import rows_known
 from agentrl.scoring import Disagreement, ScoreStage
 from agentrl.settings import Settings
 from agentrl.types import Task
@@ -44,6 +46,7 @@ class Batches:
         plan: how a batch comes about, with the sampler and the guide.
         signals: names of all signals that steps have reported so far, for [reward].
         provision: the groups in flight.
+        overlong: the tasks that were left out, because their first prompts do not fit.
         replay: the stored rollouts that join batches; None without [replay].
         disagreement: compares the two judges; None without a second judge.
 
@@ -56,6 +59,8 @@ class Batches:
         self.plan = _plan(settings, tasks, scores)
         self.signals: list[str] = []
         self.provision = Provision(main.limits.concurrency)
+        checked = rows_known(settings.env, tasks)
+        self.overlong = OverlongTasks(tasks, checked, main.limits.fault_share)
         self.replay = None if settings.replay is None else Replay(settings.replay, settings.tables.run.seed)
         second = settings.tables.scoring.second
         self.disagreement = None if second is None else Disagreement(second)
@@ -92,7 +97,12 @@ class Batches:
     async def complete(
         self, played: Collected, player: Player, *, iteration: int, demonstrate: Demonstrate
     ) -> Collected:
-        """The batch with gold answers, stored rollouts and demonstrations, as far as the recipe asks for them."""
+        """The batch with gold answers, stored rollouts and demonstrations, as far as the recipe asks for them.
+
+        Raises:
+            ValueError: too many tasks were left out, because their first prompts do not fit; see `OverlongTasks`.
+        """
+        self.overlong.add(played.records, played.left_out)
         guide, rewards = self.plan.guide, self.plan.rewards
         if self.disagreement is not None:
             played.metrics.update(self.disagreement.observe(played.graph))

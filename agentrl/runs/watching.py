@@ -228,12 +228,17 @@ def _evaluation_s(rows: Sequence[Row], timings: Sequence[Row]) -> dict[str, floa
 
 
 def _faults(rows: Sequence[Row]) -> dict[str, int]:
+    return dict(_total(rows, "faults").most_common(FAULTS))
+
+
+def _total(rows: Sequence[Row], name: str) -> Counter[str]:
+    """The sums of the counts in the tables `name` of the rows."""
     total: Counter[str] = Counter()
     for row in rows:
-        faults = row.get("faults")
-        if isinstance(faults, Mapping):
-            total.update({str(fault): count for fault, count in faults.items() if isinstance(count, int)})
-    return dict(total.most_common(FAULTS))
+        counts = row.get(name)
+        if isinstance(counts, Mapping):
+            total.update({str(why): count for why, count in counts.items() if isinstance(count, int)})
+    return total
 
 
 def _counts(rows: Sequence[Row]) -> dict[str, float]:
@@ -243,6 +248,7 @@ def _counts(rows: Sequence[Row]) -> dict[str, float]:
         lost += finite_number(row.get("env_errors")) or (share * scored / (1 - share) if share < 1 else 0.0)
     found = {
         "episodes lost to the environment": float(round(lost)),
+        "episodes left out, as their first prompt does not fit": float(_total(rows, "overlong_prompts").total()),
         "episodes tried again": sum(finite_number(row.get("retried")) or 0.0 for row in rows),
         "optimiser steps skipped": sum(
             finite_number(row.get(key)) or 0.0 for row in rows for key in row if key.endswith("skipped_steps")

@@ -85,6 +85,8 @@ class ScoreStage:
     async def score(self, graph: StepGraph, tasks: Mapping[str, Task]) -> ScoredGraph:
         """The signals of every chain of a graph.
 
+        The called chains of a program get the signals of their episode, see `share_with_called`.
+
         Args:
             graph: a played graph; the returned columns replace its columns of the same names.
             tasks: the tasks by key.
@@ -107,6 +109,7 @@ class ScoreStage:
             for column in columns.values():
                 column[row] = math.nan
         self._faults += len(faults)
+        share_with_called(graph, columns)
         return ScoredGraph(columns=columns, faults=dict(sorted(faults.items())))
 
     def state_dict(self) -> dict[str, Any]:
@@ -235,3 +238,23 @@ async def _all(jobs: Sequence[Coroutine[Any, Any, None]]) -> None:
             job.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         raise
+
+
+def share_with_called(graph: StepGraph, columns: Mapping[str, np.ndarray]) -> None:
+    """Give the called chains of programs the signals of their episode.
+
+    Where a column [N] has no entry on a called chain, the last row of the chain gets the sum of the column over the
+    main chain of the episode. Without it, the called chains would look like those of a failed episode.
+    """
+    lead, counted = graph.lead, graph.counted  # [N] each
+    ends = np.flatnonzero(graph.last & ~counted)
+    if not len(ends):
+        return
+    episode = np.unique(graph.episode, return_inverse=True)[1].reshape(-1)  # [N]
+    for column in columns.values():
+        known = ~np.isnan(column)  # [N]
+        total = np.bincount(lead[counted & known], column[counted & known], minlength=len(graph))  # [N] on first rows
+        has = np.bincount(lead[counted & known], minlength=len(graph)) > 0  # [N]
+        own = np.bincount(episode[known], minlength=len(graph)) > 0  # [N] by number of the chain
+        given = ends[has[lead[ends]] & ~own[episode[ends]]]
+        column[given] = total[lead[given]]

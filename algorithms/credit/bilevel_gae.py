@@ -8,7 +8,7 @@ turns uses gamma_turn and lam. GAE over tokens uses gamma_token and lam, and sto
 code takes a non-zero reward as the end of a turn, so it misses turns of reward 0; here every step is a turn. `whiten`
 takes the mean and the sample variance of all response tokens of an agent: A becomes (A - mean) / sqrt(variance + 1e-8).
 `token_return`, the critic's target, is never whitened. The value after a truncated last turn is the column
-`next_value`.
+`next_value`. With `whiten`, the called chains of a program's episode count once together (`agentrl.graph.step_votes`).
 """
 
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from pydantic import Field
 from agentrl.algorithms.credit._tokens import token_credit, token_rows
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
 from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph, following, gae, whiten
+from agentrl.graph import StepGraph, following, gae, step_votes, whiten
 
 PAPER = "RAGEN, arXiv:2504.20073; VAGEN"
 NEEDS = ("token_value",)
@@ -54,5 +54,6 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(reward, tokens.value, after, above, config.gamma_token, config.lam)  # [T]
     returns = advantage + tokens.value  # [T]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight[tokens.row], key=graph.agent[tokens.row])
+        weight = step_votes(graph, graph.agent)[tokens.row]  # [T]
+        advantage = whiten(advantage, weight, key=graph.agent[tokens.row])
     return token_credit(graph, tokens, advantage, returns)

@@ -12,6 +12,10 @@ here. Truncated episodes are not bootstrapped, in the released code and here.
 
 `similarity=0.9` treats states with similar texts as one state (`agentrl.graph.similarity`). As in the released code,
 a state joins the first set of states whose first member it resembles, so the sets depend on the order of the rows.
+
+The called chains of a program have the episode term of their episode. The step term compares steps, so it compares the
+steps of called chains with each other (`agentrl.graph.step_votes`): in each state, those of one episode count once
+together.
 """
 
 from types import MappingProxyType
@@ -22,7 +26,7 @@ from pydantic import Field, field_validator
 
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph, count, group_norm, keys, scan, similar_states
+from agentrl.graph import StepGraph, count, group_norm, keys, scan, similar_states, step_peers, step_votes
 
 PAPER = "GiGPO, arXiv:2505.10978"
 DEMONSTRATIONS = True
@@ -66,8 +70,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     episode = grpo.episode_advantage(graph, config)  # [N]
     returns = step_return(graph, config.gamma, config.invalid_penalty)  # [N]
     state = graph.state if config.similarity == "off" else similar_states(graph, config.similarity)  # [N]
-    anchor = keys(graph.peers, state)  # [N]
-    step = group_norm(returns, anchor, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
+    anchor = keys(step_peers(graph), state)  # [N]
+    step = group_norm(returns, anchor, std=config.std, eps=config.eps, weight=step_votes(graph, anchor))  # [N]
     return Credit.of(
         episode + config.step_weight * step,
         parts={

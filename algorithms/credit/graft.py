@@ -18,6 +18,9 @@ The paper does not say where an episode's last step leads, and when V is exact e
 under three conditions: the episode did not terminate, the next state is known, and a step of the group starts from this
 state. In all other cases it leads to a terminal node whose value is the episode's score. V is iterated until no value
 moves by more than 1e-10, and differences of at most 1e-8 count as 0.
+
+The called chains of a program are compared by their steps (`agentrl.graph.step_votes`): with the steps of other called
+chains, and those of one episode count once together.
 """
 
 import numpy as np
@@ -25,7 +28,7 @@ from pydantic import Field
 
 from agentrl.algorithms.credit.graph_gpo import merged_edges
 from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph, graph_values, group_norm, keys
+from agentrl.graph import StepGraph, graph_values, group_norm, keys, step_peers, step_votes
 
 PAPER = "GRAFT, successor of GraphGPO (arXiv:2605.26684)"
 NEEDS = ("state",)
@@ -46,7 +49,7 @@ class Config(Options, frozen=True):
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Temporal differences of graph values, normalised per node."""
-    left = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, graph.next_state]))  # [2N]
+    left = keys(np.tile(step_peers(graph), 2), np.concatenate([graph.state, graph.next_state]))  # [2N]
     goes_on = np.isin(left[len(graph) :], left[: len(graph)]) & ~graph.terminated  # [N]
     end = graph.last & ~goes_on  # [N]
     outcome = keys(graph.score)  # [N] terminal nodes: one per outcome and group
@@ -54,11 +57,10 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     nodes = int(max(u.max(initial=-1), v.max(initial=-1))) + 1
     fixed = np.full(nodes, np.nan)  # [K]
     fixed[v[end]] = graph.score[end]
-    value = graph_values(
-        u, v, fixed, how="bellman", gamma=config.gamma, weight=graph.weight, tolerance=SWEEPS_END
-    )  # [K]
+    weight = step_votes(graph, u)  # [N]
+    value = graph_values(u, v, fixed, how="bellman", gamma=config.gamma, weight=weight, tolerance=SWEEPS_END)  # [K]
     delta = config.gamma * value[v] - value[u]  # [N]
     # The only step that leaves a node gets the sign of its difference, which must not be the sign of a rounding error.
     delta[np.abs(delta) <= ROUNDING] = 0.0
-    advantage = group_norm(delta, u, std="population", eps=config.eps, singleton="sign", weight=graph.weight)  # [N]
+    advantage = group_norm(delta, u, std="population", eps=config.eps, singleton="sign", weight=weight)  # [N]
     return Credit.of(advantage, parts={"value": value[u]})

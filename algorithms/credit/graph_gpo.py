@@ -10,6 +10,9 @@ finite distance of the group plus 1. The return of a step from s to s' is 10 * d
 defaults are those of the released code (verl-agent recipe): the statistics of both terms count steps, and in the
 episode term a group of one row gets its score. For `discount`, the released code takes 0.1 on ALFWorld and 0.2 on
 WebShop.
+
+The called chains of a program have the episode term of their episode. The graph of a group and the step term are
+separate for the steps of called chains (`agentrl.graph.step_votes`), and those of one episode count once together.
 """
 
 from typing import Literal, NamedTuple
@@ -19,7 +22,7 @@ from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit
-from agentrl.graph import Singleton, StepGraph, graph_values, group_max, group_norm, keys
+from agentrl.graph import Singleton, StepGraph, graph_values, group_max, group_norm, keys, step_peers, step_votes
 
 PAPER = "GraphGPO, arXiv:2605.26684"
 NEEDS = ("state",)
@@ -56,7 +59,7 @@ def merged_edges(graph: StepGraph, end: np.ndarray) -> Edges:
     A step whose next state is unknown leads to a node of its group that has no edges out of it.
     """
     after = np.where(end >= 0, -2 - end, graph.next_state)  # [N]
-    node = keys(np.tile(graph.peers, 2), np.concatenate([graph.state, after]))  # [2N]
+    node = keys(np.tile(step_peers(graph), 2), np.concatenate([graph.state, after]))  # [2N]
     return Edges(node[: len(graph)], node[len(graph) :])
 
 
@@ -68,7 +71,7 @@ def distances(graph: StepGraph) -> Edges:
     fixed[v[success]] = 0.0
     d = graph_values(u, v, fixed)  # [K]
     finite = np.maximum(np.where(np.isfinite(d[u]), d[u], 0.0), np.where(np.isfinite(d[v]), d[v], 0.0))  # [N]
-    far = group_max(finite, graph.peers) + 1  # [N] of each step's group
+    far = group_max(finite, step_peers(graph)) + 1  # [N] of each step's group
     return Edges(np.where(np.isfinite(d[u]), d[u], far), np.where(np.isfinite(d[v]), d[v], far))
 
 
@@ -77,9 +80,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     here, there = distances(graph)  # [N] each
     exponent = there - here + 1 if config.normalize_distance else there  # [N]
     returns = 10.0 * np.power(config.discount, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
-    step = group_norm(
-        returns, keys(graph.peers, graph.state), std=config.std, eps=config.eps, weight=graph.weight
-    )  # [N]
+    key = keys(step_peers(graph), graph.state)  # [N]
+    step = group_norm(returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))  # [N]
     episode = grpo.episode_advantage(graph, config)  # [N]
     return Credit.of(
         config.episode_weight * episode + config.step_weight * step,

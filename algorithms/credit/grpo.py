@@ -37,8 +37,12 @@ class Config(Options, frozen=True):
 
 
 def votes(graph: StepGraph, unit: str) -> np.ndarray:
-    """[N] how often each row counts: `weight` on every row (unit=step), or on each episode's first row only, else 0."""
-    return graph.weight * graph.first if unit == "episode" else graph.weight
+    """[N] how often each row counts: `weight` on every row (unit=step), or on each episode's first row only, else 0.
+
+    The called chains of a program do not count: their episode counts once, by its main chain (`StepGraph.lead`).
+    """
+    weight: np.ndarray = graph.weight * graph.counted  # [N]
+    return weight * graph.first if unit == "episode" else weight
 
 
 def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:

@@ -9,6 +9,9 @@ a_k is exactly 0 is left out of the mean; for example, a_k is 0 if no other step
 0.1 for an invalid action. The defaults here are the same without the penalty. A difference from the mean that is only a
 rounding error is 0 here; the released code computes in float32 and keeps it. The released code adds eps to the sum of
 the weights; this moves A by less than 1e-6.
+
+The called chains of a program are compared by their steps (`agentrl.graph.step_votes`): with the steps of other called
+chains, and those of one episode count once together.
 """
 
 from types import MappingProxyType
@@ -18,7 +21,7 @@ from pydantic import Field
 
 from agentrl.algorithms.credit import gigpo, grpo
 from agentrl.credit import Credit, Options
-from agentrl.graph import Singleton, Std, StepGraph, context_key, depth, group_norm, keys
+from agentrl.graph import Singleton, Std, StepGraph, context_key, depth, group_norm, keys, step_peers, step_votes
 
 PAPER = "HGPO, arXiv:2602.22817"
 NEEDS = ("state",)
@@ -60,8 +63,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
 def level(graph: StepGraph, config: Config, k: int, returns: np.ndarray) -> np.ndarray:
     """[N] advantage among steps that share k states; level 0 is the episode term."""
     if k:
-        key = keys(graph.peers, context_key(graph.state, graph.parent, k))  # [N]
-        return group_norm(returns, key, std=config.std, eps=config.eps, weight=graph.weight)
+        key = keys(step_peers(graph), context_key(graph.state, graph.parent, k))  # [N]
+        return group_norm(returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))
     if not config.episode_term:
         return np.zeros(len(graph))
     episode = grpo.Config(

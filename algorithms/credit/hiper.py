@@ -19,7 +19,8 @@ there is no third critic here.
 
 After the end of a truncated episode the value is 0 (`bootstrap=none`, the released default), the current value of each
 level (`current`, an option of the released code) or the column `next_value` (`value`). `whiten` takes the population
-variance of each level; on the high level only the starts of segments count. Returns are not whitened.
+variance of each level; on the high level only the starts of segments count. The called chains of a program's episode
+count once together (`agentrl.graph.step_votes`). Returns are not whitened.
 """
 
 from typing import Literal, NamedTuple
@@ -30,7 +31,7 @@ from pydantic import Field
 from agentrl.algorithms._subgoals import ACTION, SUBGOAL, SWITCH
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
 from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph, broadcast, following, scan, whiten
+from agentrl.graph import StepGraph, broadcast, following, scan, step_votes, whiten
 
 PAPER = "HiPER, arXiv:2602.16165"
 NEEDS = ("value", "value_high")
@@ -63,8 +64,9 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     a_high = high_level(graph, config, start, ends, own_high)  # [N]
     high_return = np.where(start, a_high + high, 0.0)  # [N]
     if config.whiten:
-        a_low = whiten(a_low, graph.weight, std="population", key=graph.agent)
-        a_high[start] = whiten(a_high[start], graph.weight[start], std="population", key=graph.agent[start])
+        weight = step_votes(graph, graph.agent)  # [N]
+        a_low = whiten(a_low, weight, std="population", key=graph.agent)
+        a_high[start] = whiten(a_high[start], weight[start], std="population", key=graph.agent[start])
     return Credit.of(
         a_low,
         token_advantage=by_level(graph, config, a_low, a_high) if graph.has_token_column("token_level") else None,

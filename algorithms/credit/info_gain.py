@@ -22,6 +22,9 @@ With `position` and `start`, a group of one episode gets 0. With `start`, a grou
 all equal gets 0 too, where the released float32 code gives a rounding error divided by eps. If the number of gains is
 not the number of turns, the released code takes the outcome alone; here an error names the step without a
 log-probability.
+
+The called chains of a program are compared by their turns (`agentrl.graph.step_votes`): with the turns of other called
+chains, and those of one episode count once together.
 """
 
 from types import MappingProxyType
@@ -30,9 +33,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from agentrl.algorithms.credit.grpo import votes
 from agentrl.credit import Credit, Options, where
-from agentrl.graph import StepGraph, broadcast, following, group_norm, keys, mean, moments, scan
+from agentrl.graph import StepGraph, broadcast, following, group_norm, keys, mean, moments, scan, step_peers, step_votes
 
 PAPER = "IGPO, arXiv:2510.14967"
 READS = ("gold_logprob", "gold_logprob_start")
@@ -82,7 +84,8 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """Discounted sums of normalised turn rewards, or the token advantages of the released code."""
     reward = turn_reward(graph)  # [N]
     if not config.per_token:
-        normal = group_norm(reward, graph.peers, eps=config.eps, weight=graph.weight)  # [N]
+        key = step_peers(graph)  # [N]
+        normal = group_norm(reward, key, eps=config.eps, weight=step_votes(graph, key))  # [N]
         return Credit.of(scan(normal, config.gamma, graph.parent), parts={"turn_reward": reward})
     place = response(graph)
     returns = tokens_to_go(reward, place, config.gamma)  # [T]
@@ -135,10 +138,10 @@ def tokens_to_go(reward: np.ndarray, place: Response, gamma: float) -> np.ndarra
 
 def from_position(graph: StepGraph, place: Response, returns: np.ndarray, eps: float) -> np.ndarray:
     """[T] returns less the group's mean at the same position."""
-    share = votes(graph, "episode")  # [N] the episode's weight, on its first row
+    group = step_peers(graph)  # [N]
+    share = graph.first * step_votes(graph, group)  # [N] the episode's weight, on its first row
     weight = share[graph.first][np.cumsum(graph.first) - 1][place.row]  # [T]
-    key = keys(graph.peers[place.row], place.position)  # [T]
-    group = graph.peers  # [N]
+    key = keys(group[place.row], place.position)  # [T]
     all_of_them = np.bincount(group, share)[group][place.row]  # [T] episodes of the group
     counted = np.bincount(key, weight)[key]  # [T] weight of the episodes that reach the position
     m = moments(returns, key, weight, "none")
@@ -152,6 +155,7 @@ def from_start(graph: StepGraph, place: Response, returns: np.ndarray, eps: floa
     at_start = np.zeros(len(graph))  # [N]
     starts = place.position == 0  # [T]
     at_start[place.row[starts]] = returns[starts]
-    m = moments(at_start, graph.peers, votes(graph, "episode"))
+    group = step_peers(graph)  # [N]
+    m = moments(at_start, group, graph.first * step_votes(graph, group))
     flat = (m.constant | (m.n <= 1))[place.row]  # [T]
     return np.where(flat, 0.0, (returns - m.mean[place.row]) / (m.std[place.row] + eps))

@@ -12,6 +12,9 @@ states no eps; here it is 1e-6. The rewards come from the reward transform `m_gr
 no expert term and no alignment, and groups eight consecutive items of a queue, not the items of a query. It is not
 reproduced here.
 
+The called chains of a program are sub-trajectories too, but their score is that of their episode. Only main chains are
+in the statistics (`StepGraph.lead`), and alignment decides how often the called chains are trained.
+
 Limit: which trajectories are duplicated or dropped depends on `seed`, on the version of the policy that played the
 graph (its column `version_newest`, which a run raises every iteration; 0 in steps.jsonl) and on the order of episodes.
 The probability that a trajectory is duplicated or dropped depends on none of the three. For a stored graph, and in a

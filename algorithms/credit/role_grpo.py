@@ -12,6 +12,10 @@ agent inside a rollout. The step's own `reward` is normalised, not a return. The
 takes the sample standard deviation with eps 1e-6 and gives a group of one 0. If every group of a batch is a group of
 one, each gets its reward in the released code; here `singleton` decides for all groups. Candidates that were not
 executed (`rollout.name=candidates`) are compared with the other steps of their turn.
+
+The called chains of a program are compared by their steps, because a step's own reward is compared: the agent of a
+called chain is another agent here, and the called chains of one episode count once together in each role
+(`agentrl.graph.step_votes`).
 """
 
 from typing import Any, Literal
@@ -20,7 +24,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from agentrl.credit import Credit, Options
-from agentrl.graph import Singleton, Std, StepGraph, count, group_max, group_norm, keys
+from agentrl.graph import Singleton, Std, StepGraph, count, group_max, group_norm, keys, step_votes
 
 CANDIDATES = True
 PAPER = "AT-GRPO, arXiv:2510.11062; mmGRPO, arXiv:2508.04660"
@@ -77,12 +81,13 @@ def role(graph: StepGraph, key: Literal["auto"] | tuple[str, ...]) -> np.ndarray
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """GN(reward | role)."""
+    key = role(graph, config.key)  # [N]
     advantage = group_norm(
         graph.reward,
-        role(graph, config.key),
+        key,
         std=config.std,
         eps=config.eps,
         singleton=config.singleton,
-        weight=graph.weight,
+        weight=step_votes(graph, key),
     )  # [N]
     return Credit.of(advantage)

@@ -9,6 +9,9 @@ mean base advantage of the steps of its edge, so the advantages of steps that su
 towards 0. A step that an episode repeats counts each time. The result is not normalised again. The text of the paper
 that we have gives the rule without a history window, which is history = 0. If an episode's last step has no next state,
 a marker that tells success from failure takes its place.
+
+The called chains of a program have the base advantage of their episode. In the mean over an edge, the chains of one
+episode count once together (`agentrl.graph.step_votes`).
 """
 
 from typing import Literal
@@ -18,7 +21,7 @@ from pydantic import Field, model_validator
 
 from agentrl.algorithms.credit import grpo, rloo
 from agentrl.credit import Credit
-from agentrl.graph import StepGraph, context_key, count, keys, mean
+from agentrl.graph import StepGraph, context_key, count, keys, mean, step_votes
 
 PAPER = "SALT, arXiv:2510.20022"
 NEEDS = ("state", "action")
@@ -57,7 +60,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     after = np.where(graph.next_state < 0, marker, graph.next_state)  # [N]
     step = keys(graph.state, graph.action)  # [N]
     edge = keys(graph.peers, context_key(step, graph.parent, config.history + 1), after)  # [N]
-    average = mean(base, edge, graph.weight)  # [N]
+    average = mean(base, edge, step_votes(graph, edge))  # [N]
     merged = count(edge) > 1  # [N]
     return Credit.of(
         np.where(np.isnan(average) | ~merged, base, average),

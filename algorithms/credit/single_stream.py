@@ -5,7 +5,8 @@ Formula: `A = whiten(score - v)`, where v is the tracked value of the prompt.
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. The column `value` on an
 episode's first row is the estimate *before* the scores of this batch are counted. `whiten` takes the mean and the
 sample variance of score - value over all episodes of the batch: x becomes (x - mean) / sqrt(variance + 1e-8). There are
-no groups. `Tracker` keeps the estimates outside of the credit function, which is pure.
+no groups. The called chains of a program have the estimate and the advantage of their episode, which counts once.
+`Tracker` keeps the estimates outside of the credit function, which is pure.
 
 A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
 `prioritised`. The paper computes the first estimates from offline samples: name a report of such samples in the option
@@ -20,6 +21,7 @@ import numpy as np
 from agentrl.credit import Credit, Options, PromptValues, where
 from agentrl.files import read_json
 from agentrl.graph import StepGraph, whiten
+from agentrl.types import UNSCORED
 
 PAPER = "SPO (single stream), arXiv:2509.13232"
 READS = ("value",)
@@ -48,14 +50,14 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         ValueError: an episode's first row has no value.
     """
     value = graph.column("value")  # [N]
-    first = np.flatnonzero(graph.first)  # [E]
+    first = np.flatnonzero(graph.first & graph.counted)  # [E]
     absent = first[np.isnan(value[first])]
     if len(absent):
         raise ValueError(f"{where(graph, int(absent[0]))}: value: single_stream needs it on an episode's first step")
     surprise = graph.score[first] - value[first]  # [E]
     if config.whiten:
         surprise = whiten(surprise, graph.weight[first])
-    return Credit.of(surprise[np.cumsum(graph.first) - 1])
+    return Credit.of(surprise[np.searchsorted(first, graph.lead)])
 
 
 class Tracker:
@@ -126,7 +128,7 @@ def started(tracker: Tracker, report: str, key: str) -> Tracker:
     rewards: dict[str, list[float]] = {}
     try:
         for one in found["outcomes"]:
-            if one["ending"] != "env_error":
+            if one["ending"] not in UNSCORED:
                 rewards.setdefault(one["task"], []).append(min(max(float(one["reward"]), 0.0), 1.0))
     except (KeyError, TypeError, ValueError):
         raise ValueError(

@@ -9,6 +9,10 @@ group is a turn of a tree, not a state, and the outcome of a trajectory is its b
 rewards. A step that is compared with no other step has only the outcome term. Candidates that were not executed
 (`rollout.name=candidates`) are compared with the other actions of their turn and have no outcome term. If a rollout
 plays plain chains, each chain is a tree of its own, so only `key=state` compares steps of several chains.
+
+The called chains of a program have the outcome term of their episode. The turn term compares the rewards of steps.
+Therefore it compares the steps of called chains with each other (`agentrl.graph.step_votes`); those of one episode
+count once together.
 """
 
 from typing import Literal
@@ -18,7 +22,7 @@ from pydantic import Field
 
 from agentrl.algorithms.credit.grpo import votes
 from agentrl.credit import Credit, Options, where
-from agentrl.graph import PLAYED, Singleton, Std, StepGraph, group_max, group_norm, keys
+from agentrl.graph import PLAYED, Singleton, Std, StepGraph, group_max, group_norm, keys, step_peers, step_votes
 
 PAPER = "TL-GRPO, arXiv:2601.16480"
 CANDIDATES = True
@@ -47,17 +51,18 @@ def compared(graph: StepGraph, config: Config) -> np.ndarray:
         ValueError: key=state, and a step has no state.
     """
     if config.key == "turn":
-        return keys(graph.peers, graph.tree, graph.turn)
+        return keys(step_peers(graph), graph.tree, graph.turn)
     absent = graph.state < 0  # [N]
     if absent.any():
         raise ValueError(f"{where(graph, int(np.argmax(absent)))}: state: tl_grpo key=state needs it on every step")
-    return keys(graph.peers, graph.state)
+    return keys(step_peers(graph), graph.state)
 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A = GN(reward | key) + outcome_weight * GN(outcome | group)."""
     worth = graph.score if config.outcome == "score" else group_max(graph.reward, keys(graph.episode))  # [N]
-    turn = group_norm(graph.reward, compared(graph, config), std=config.std, eps=config.eps, weight=graph.weight)  # [N]
+    key = compared(graph, config)  # [N]
+    turn = group_norm(graph.reward, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))  # [N]
     played = graph.kind == PLAYED  # [N]
     outcome = group_norm(
         worth,

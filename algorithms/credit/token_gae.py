@@ -9,7 +9,8 @@ turn-PPO (arXiv:2512.17008) compares turn-PPO with this method and finds that th
 defaults here. With gamma = 1 and without `whiten`, this method is the same as `poad` with gamma = 1 and the same lam.
 The value after the end of a truncated episode is the column `next_value`; after a terminated episode it is 0.
 `whiten` takes the mean and the sample variance of all response tokens of an agent, as codes of PPO do: A becomes
-(A - mean) / sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened.
+(A - mean) / sqrt(variance + 1e-8). `token_return`, the critic's target, is never whitened. With `whiten`, the called
+chains of a program's episode count once together (`agentrl.graph.step_votes`).
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import Field
 from agentrl.algorithms.credit._tokens import token_credit, token_rows
 from agentrl.algorithms.credit.turn_ppo import bootstrap_value
 from agentrl.credit import Credit, Options
-from agentrl.graph import StepGraph, following, gae, whiten
+from agentrl.graph import StepGraph, following, gae, step_votes, whiten
 
 PAPER = "PPO over tokens, arXiv:1506.02438, arXiv:2203.02155"
 NEEDS = ("token_value",)
@@ -46,5 +47,6 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(reward, tokens.value, after, above, config.gamma, config.lam)  # [T]
     returns = advantage + tokens.value  # [T]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight[tokens.row], key=graph.agent[tokens.row])
+        weight = step_votes(graph, graph.agent)[tokens.row]  # [T]
+        advantage = whiten(advantage, weight, key=graph.agent[tokens.row])
     return token_credit(graph, tokens, advantage, returns)

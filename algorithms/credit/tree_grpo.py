@@ -11,6 +11,9 @@ both terms, but not with `per_token`. The released code has three more modes: `i
 normalises A_inter again inside the tree, and `per_token` compares the rewards of tokens, not the scores of leaves. With
 `per_token`, the last token of a step has the step's reward and gets one advantage; the tokens before it have the reward
 0 and share another advantage.
+
+The called chains of a program are in the tree of the main chain of their episode, which counts for them
+(`StepGraph.lead`).
 """
 
 from types import MappingProxyType
@@ -57,7 +60,7 @@ def norm(x: np.ndarray, key: np.ndarray, config: Config, weight: np.ndarray) -> 
 
 def credit(graph: StepGraph, config: Config) -> Credit:
     """One advantage per leaf trajectory, on each of its steps."""
-    tree = keys(graph.peers, graph.tree)  # [N]
+    tree = keys(graph.peers, graph.tree[graph.lead])  # [N]
     if config.mode == "per_token":
         return per_token(graph, config, tree)
     leaves = votes(graph, "episode")  # [N]
@@ -84,7 +87,7 @@ def per_token(graph: StepGraph, config: Config, tree: np.ndarray) -> Credit:
     sampled = np.append(0, np.cumsum(graph.tokens.sampled))  # [S+1]
     n = np.diff(sampled[graph.tokens.offsets])  # [N] sampled tokens of each step
     reward = np.concatenate([graph.reward, np.zeros(len(graph))])  # [2N] last tokens, then those before
-    weight = np.concatenate([n > 0, np.maximum(n - 1, 0)]) * np.tile(graph.weight, 2)  # [2N]
+    weight = np.concatenate([n > 0, np.maximum(n - 1, 0)]) * np.tile(graph.weight * graph.counted, 2)  # [2N]
     inter = norm(reward, np.tile(graph.peers, 2), config, weight)  # [2N]
     intra = norm(reward, np.tile(tree, 2), config, weight)  # [2N]
     both = config.inter_weight * inter + config.intra_weight * intra  # [2N]

@@ -10,7 +10,8 @@ the cut turn or 0, as `critic.cut_value` says. After a terminated last row the v
 is neither terminated nor truncated counts as terminated. The paper states no normalisation. `whiten=true` normalises
 over turns, as HiPER does (which divides by the population deviation); VAGEN whitens over tokens, so that long turns
 have more weight. `preset=official` sets bootstrap=none and whiten=true. `return`, the critic's target, is never
-whitened.
+whitened. With `whiten`, the called chains of a program's episode count once
+together (`agentrl.graph.step_votes`).
 """
 
 from types import MappingProxyType
@@ -20,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from agentrl.credit import Credit, Options, where
-from agentrl.graph import StepGraph, following, gae, whiten
+from agentrl.graph import StepGraph, following, gae, step_votes, whiten
 
 PAPER = "turn-PPO, arXiv:2512.17008"
 NEEDS = ("value",)
@@ -64,5 +65,5 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     advantage = gae(graph.reward, value, after, graph.parent, config.gamma, config.lam)  # [N]
     returns = advantage + value  # [N]
     if config.whiten:
-        advantage = whiten(advantage, graph.weight, key=graph.agent)
+        advantage = whiten(advantage, step_votes(graph, graph.agent), key=graph.agent)
     return Credit.of(advantage, returns=returns, parts={"return": returns})

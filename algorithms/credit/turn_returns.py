@@ -9,6 +9,9 @@ has key=group+turn. UI-S1 (X-PLUG/MobileAgent) is `preset=official`, which follo
 key=group+turn, cut=unmatched, and an episode term over steps with weight 1. In this term, a group of one row gets its
 score. `cut=unmatched` cuts the return where an action did not match the expert's: G_k = r_k + gamma * matched_k *
 matched_{k+1} * G_{k+1}. In the term of the turns, a group of one always gets 0.
+
+The called chains of a program are compared by their turns (`agentrl.graph.step_votes`): with the turns of other called
+chains, and those of one episode count once together.
 """
 
 from types import MappingProxyType
@@ -19,7 +22,7 @@ from pydantic import Field
 
 from agentrl.algorithms.credit import grpo
 from agentrl.credit import Credit, where
-from agentrl.graph import StepGraph, following, group_norm, keys, scan
+from agentrl.graph import StepGraph, following, group_norm, keys, scan, step_peers, step_votes
 
 PAPER = "Group Turn PO, arXiv:2511.14846; UI-S1; EAPO, arXiv:2511.07327; Step-GRPO"
 
@@ -60,8 +63,9 @@ def step_return(graph: StepGraph, config: Config) -> np.ndarray:
 def credit(graph: StepGraph, config: Config) -> Credit:
     """A = GN(G | key) + episode_weight * GN(score | group)."""
     returns = step_return(graph, config)  # [N]
-    key = graph.peers if config.key == "group" else keys(graph.peers, graph.turn)  # [N]
-    advantage = group_norm(returns, key, std=config.std, eps=config.eps, weight=graph.weight)  # [N]
+    peers = step_peers(graph)  # [N]
+    key = peers if config.key == "group" else keys(peers, graph.turn)  # [N]
+    advantage = group_norm(returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))  # [N]
     if config.episode_weight:
         advantage = advantage + config.episode_weight * grpo.episode_advantage(graph, config)
     return Credit.of(advantage, parts={"step_return": returns})

@@ -3,6 +3,7 @@
 Formula: `A = (A_base - mean) / sqrt(variance + 1e-8)`, with the mean and the sample variance of the agent's steps.
 
 Source: PPO's released code, which whitens over tokens; here the mean and the variance are taken over steps.
+The called chains of a program are whitened like the main chain of their episode, whose steps count for them.
 """
 
 import numpy as np
@@ -31,7 +32,8 @@ class Config(Options, frozen=True):
 def credit(graph: StepGraph, config: Config) -> Credit:
     """Whitened advantages. In the statistics, a step counts as often as the base uses it, or 0 times without credit."""
     base = inner(config.base, config.options).credit(graph)
-    white = whiten(base.advantage, graph.weight * base.weight, key=graph.agent)  # [N]
+    weight = graph.weight * graph.counted * base.weight  # [N]
+    white = whiten(base.advantage, weight, key=graph.agent[graph.lead])  # [N]
     return Credit.of(
         np.where(base.assigned, white, 0.0),
         assigned=base.assigned,

@@ -11,6 +11,7 @@ advantages are those of GRPO.
 
 `unit=episode`: an episode's signal is its sum over the episode, and the reward is on the episode's last step.
 `unit=step`: every step has a reward of its own; each signal is compared among the steps of a group that report it.
+The called chains of a program do not count; they are compared with the main chains (`StepGraph.lead`).
 """
 
 from collections.abc import Mapping
@@ -45,12 +46,13 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
         ValueError: `weights` names a signal that no step reports.
     """
     raw = {name: signal(graph, name) for name in config.weights}  # [N] each
+    agent = graph.agent[graph.lead]  # [N]
     if config.unit == "step":
-        counted = graph.weight * ((graph.kind == PLAYED) & ~graph.failed())  # [N]
-        return normalised(raw, graph.peers, config, counted, graph.agent)
+        counted = graph.weight * (graph.counted & (graph.kind == PLAYED) & ~graph.failed())  # [N]
+        return normalised(raw, graph.peers, config, counted, agent)
     at = ends(graph)
     sums = {name: totals(graph, x, at) for name, x in raw.items()}  # [E] each
-    return on_ends(graph, normalised(sums, at.group, config, at.weight, graph.agent[at.row]), at)
+    return on_ends(graph, normalised(sums, at.group, config, at.weight, agent[at.row]), at)
 
 
 def normalised(

@@ -6,13 +6,14 @@ for a valid format; the reward is 0 where the format is invalid.
 Source: M-GRPO, arXiv:2511.13288. A trajectory whose own format is invalid gets 0. In the formula of the sub-agents,
 correct is the correctness of the main agent's answer, and expert is an expert's judgement of the sub-task. The released
 code (MrlX) gives sub-agents another reward: 0 for an invalid format, else 1 if the main agent's reward is at least 1,
-and 0.1 if not.
+and 0.1 if not. The called chains of a program have the outcome of their episode, so they get the reward of
+its main chain.
 """
 
 import numpy as np
 from pydantic import BaseModel
 
-from agentrl.credit import ends, on_ends, signal, totals
+from agentrl.credit import ends, of_episodes, on_ends, signal, totals
 from agentrl.graph import StepGraph
 
 
@@ -32,7 +33,7 @@ class Config(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 def reward(graph: StepGraph, config: Config) -> np.ndarray:
     """[N] each episode's reward, on its last step: the sub-agents' formula for episodes that have a caller, the main
-    agents' for all others.
+    agents' for all others and for called chains of programs.
 
     The main answer of a sub-agent's episode is the answer of the main agent in the same rollout. Without sub-agents the
     expert's signal is not needed.
@@ -43,13 +44,14 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
     at = ends(graph)
     called = graph.caller[at.row] >= 0  # [E]
     valid, correct = (totals(graph, signal(graph, name), at) for name in (config.valid, config.correct))  # [E]
-    expert = totals(graph, signal(graph, config.expert), at) if called.any() else np.zeros(len(called))  # [E]
+    judged = (called & graph.counted[at.row]).any()
+    expert = totals(graph, signal(graph, config.expert), at) if judged else np.zeros(len(called))  # [E]
     rollout = np.unique(graph.rollout, return_inverse=True)[1]  # [N]
     answer = np.zeros(int(rollout.max(initial=-1)) + 1)  # [rollouts] correctness of the main answer
     answer[rollout[at.row[~called]]] = correct[~called]
     main = main_reward(valid > 0, correct, config)  # [E]
     sub = sub_reward(valid > 0, answer[rollout[at.row]], expert, config)  # [E]
-    return on_ends(graph, np.where(called, sub, main), at)
+    return on_ends(graph, of_episodes(graph, np.where(called, sub, main), at), at)
 
 
 def main_reward(valid: np.ndarray, correct: np.ndarray, config: Config) -> np.ndarray:

@@ -12,7 +12,8 @@ therefore computed after annotation.
 points. The likelihood is the mean of the log-probabilities of the tokens, not their sum. With the sum, an answer can be
 unlikely only because it is long. The factor is 1 - beta (G - 1 - rank_i) / G, so that the least likely copy loses
 nothing. The released code has beta = 0.25 (`rank_penalty`), and ranks equally likely copies by their order, which
-neither preset does here.
+neither preset does here. A copy that a program plays is ranked by the tokens of its main chain, and its called chains
+get the same reward.
 """
 
 from typing import Literal
@@ -20,7 +21,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.credit import ends, on_ends, signal, totals
+from agentrl.credit import ends, of_episodes, on_ends, signal, totals
 from agentrl.graph import StepGraph, token_rows
 
 NEEDS = ("old_logprob",)
@@ -56,7 +57,8 @@ def reward(graph: StepGraph, config: Config) -> np.ndarray:
         tokens = np.bincount(token_rows(graph.tokens)[sampled], minlength=len(graph)).astype(float)  # [N]
         likely = likely / np.maximum(totals(graph, tokens, at), 1)
     spared = int(config.preset == "official")
-    return on_ends(graph, unlikely(right, likely, at.group, at.weight > 0, config.beta, spared), at)
+    paid = unlikely(right, likely, at.group, at.weight > 0, config.beta, spared)  # [E]
+    return on_ends(graph, of_episodes(graph, paid, at), at)
 
 
 def unlikely(

@@ -33,7 +33,7 @@ def keep(config: Config, graph: StepGraph) -> np.ndarray:
     """[N] bool, rows of groups whose episode scores vary; episodes that ended with a fault do not count.
 
     Scores are compared per agent: the rows of an agent in a group are True if the scores of the agent's episodes in
-    this group vary.
+    this group vary. An episode of a program counts once, whatever the number of its chains.
     """
-    votes = (graph.first & ~graph.failed()).astype(np.float64)  # [N]
+    votes = (graph.first & graph.counted & ~graph.failed()).astype(np.float64)  # [N]
     return ~moments(graph.score, graph.peers, votes).constant

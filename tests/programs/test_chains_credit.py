@@ -10,11 +10,12 @@ from agentrl.catalogue import names
 from agentrl.cli import view
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign, reward_metrics
-from agentrl.graph import StepGraph
+from agentrl.graph import StepGraph, expand, paths
 from agentrl.programs import share_outcome
 from agentrl.rollout import EpisodeRecord, build_graph
 from agentrl.types import Status
 from tests.programs.test_chains import record
+from tests.scoring.stages import OPINIONS, scored, stage
 
 EVEN = 1e-5  # eps of the methods
 
@@ -67,15 +68,16 @@ def test_the_list_of_episodes_says_who_called(graph):
     assert [one["caller"] for one in view.episodes(graph)] == [None, [0, 0], [0, 0], None, [3, 0], [3, 0]]
 
 
-def test_grpo_compares_main_chains_with_each_other_and_called_chains_with_each_other(graph):
-    """Main: scores 1, 0, mean 1/2, sample deviation sqrt(1/2): 0.7071. Called: 1, 1, 0, 0: sqrt(1/3): 0.8660."""
-    half, third = 0.5 / np.sqrt(1 / 2), 0.5 / np.sqrt(1 / 3)
-    assert advantage(graph, "grpo") == pytest.approx(signed(half, half, third, third), abs=EVEN)
-    assert advantage(graph, "tree_grpo") == pytest.approx(signed(half, half, third, third), abs=EVEN)
+def test_grpo_compares_episodes_and_each_chain_has_the_advantage_of_its_episode(graph):
+    """Scores 1, 0, mean 1/2, sample deviation sqrt(1/2): 0.7071. The six chains would have sqrt(0.3)."""
+    half = 0.5 / np.sqrt(1 / 2)
+    assert advantage(graph, "grpo") == pytest.approx(signed(half, half, half, half), abs=EVEN)
+    assert advantage(graph, "tree_grpo") == pytest.approx(signed(half, half, half, half), abs=EVEN)
+    assert advantage(graph, "rloo") == pytest.approx(signed(1, 1, 1, 1))
 
 
 def test_m_grpo_aligns_the_called_chains(graph):
-    """Population deviations: 1/2 in both groups, so 1 everywhere. Two calls per rollout are aligned to two."""
+    """The population deviation of the two main chains is 1/2, so 1 everywhere. Two calls per rollout stay two."""
     for align in (2, "off"):
         assert advantage(graph, "m_grpo", align=align) == pytest.approx(signed(1, 1, 1, 1), abs=EVEN)
 
@@ -83,10 +85,10 @@ def test_m_grpo_aligns_the_called_chains(graph):
 def test_gigpo_sees_the_return_of_the_main_chain_without_the_calls_between(graph):
     """Returns with gamma 0.5: main 1/2, main2 1, a 1, b 1 (of the loser 0). Each state was met once per episode, so the
     step term is half the difference over sqrt(difference^2 / 2): 0.7071. As one chain, main's return was 1/8."""
-    half, third = 0.5 / np.sqrt(1 / 2), 0.5 / np.sqrt(1 / 3)
+    half = 0.5 / np.sqrt(1 / 2)
     found = assign(resolve(CreditMethod, {"name": "gigpo", "gamma": 0.5}), graph)
     assert found.parts["step_return"].tolist() == [0.5, 1, 1, 1, 0, 0, 0, 0]
-    assert found.advantage.tolist() == pytest.approx(signed(2 * half, 2 * half, third + half, third + half), abs=1e-4)
+    assert found.advantage.tolist() == pytest.approx(signed(2 * half, 2 * half, 2 * half, 2 * half), abs=1e-4)
 
 
 def test_gae_goes_from_turn_to_turn_of_one_chain(graph):
@@ -103,15 +105,33 @@ def test_gae_goes_from_turn_to_turn_of_one_chain(graph):
 def test_several_answers_to_one_prompt():
     """Of three answers the first is continued; the two others are called chains with the episode's outcome."""
     graph = two(("main.0", 0, 1), ("main.1", 0, 2), ("main.2", 0, 3), ("main2", 4, 5, "main.0"))
-    half, third = 0.5 / np.sqrt(1 / 2), 0.5 / np.sqrt(1 / 3)
-    assert advantage(graph, "grpo") == pytest.approx(signed(half, half, third, third), abs=EVEN)
+    half = 0.5 / np.sqrt(1 / 2)
+    assert advantage(graph, "grpo") == pytest.approx(signed(half, half, half, half), abs=EVEN)
 
 
-def test_chains_of_one_group_that_all_succeeded_teach_nothing():
-    """The loser called no agent: the winner's called chains have no loser to be compared with, and get 0, not less."""
+def test_called_chains_are_compared_with_episodes_that_called_none():
+    """The loser called no agent: the winner's called chains have the winner's advantage."""
     graph = build_graph([played(0, 1.0, *SUBS), played(1, 0.0, ("main", 0, 1))])
     half = 0.5 / np.sqrt(1 / 2)
-    assert advantage(graph, "grpo") == pytest.approx([half, half, 0, 0, -half], abs=EVEN)
+    assert advantage(graph, "grpo") == pytest.approx([half, half, half, half, -half], abs=EVEN)
+    assert graph.peers.tolist() == [0] * 5 and graph.lead.tolist() == [0, 0, 0, 0, 4]
+    assert graph.counted.tolist() == [True, True, False, False, True]
+
+
+def test_five_sub_agents_weigh_as_much_as_one():
+    """Scores 1 (five sub-agents at once), 0, 0: mean 1/3, deviation sqrt(1/3). The chains' mean would be 6/8."""
+    five = [("main", 0, 1), *((name, 2 + i, 7 + i) for i, name in enumerate("abcde")), ("main2", 12, 13, "main")]
+    graph = build_graph([played(0, 1.0, *five), *(played(copy, 0.0, ("main", 0, 1)) for copy in (1, 2))])
+    expected = [(2 / 3) / np.sqrt(1 / 3)] * 7 + [-(1 / 3) / np.sqrt(1 / 3)] * 2
+    assert advantage(graph, "grpo") == pytest.approx(expected, abs=EVEN)
+    assert advantage(graph, "rloo") == pytest.approx([1.0] * 7 + [-0.5] * 2)
+
+
+def test_the_chain_that_stands_for_a_called_chain_is_found_without_the_relation():
+    """`expand` drops `caller`; a called chain whose main chain is not in the graph stands for itself."""
+    graph = two(*SUBS)
+    assert expand(graph, paths(graph)).lead.tolist() == graph.lead.tolist() == [0] * 4 + [4] * 4
+    assert graph.take(np.array([2, 3, 4])).lead.tolist() == [0, 0, 2]
 
 
 VALUES = {"value": np.linspace(0.1, 0.8, 8), "next_value": np.full(8, np.nan), "value_high": np.linspace(0.2, 0.7, 8)}
@@ -123,3 +143,12 @@ def test_no_method_gives_a_chain_of_the_winner_less_than_the_same_chain_of_the_l
     """All but the outcome is equal in the two episodes."""
     found = np.array(advantage(graph.with_columns(**{k: np.tile(x[:4], 2) for k, x in VALUES.items()}), name))
     assert np.isfinite(found).all() and (found[:4] >= found[4:] - 1e-9).all()
+
+
+def test_called_chains_get_the_signals_of_scores_with_their_episode():
+    """A score is given to the main chain alone; without its signal a called chain would look like a failure."""
+    records = [played(0, 0.0, *SUBS), played(1, 0.0, *SUBS)]
+    _, found = scored(stage({"name": OPINIONS}), records)
+    signal = found.columns["signal/opinion"]
+    assert np.isnan(signal[[0, 4]]).all()
+    assert signal[[1, 2, 3]].tolist() == [signal[1]] * 3 and signal[[5, 6, 7]].tolist() == [signal[5]] * 3

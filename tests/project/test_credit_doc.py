@@ -19,7 +19,20 @@ from agentrl.graph.step_graph import COLUMNS
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "credit.md"
 BEGIN, END = "<!-- written by tests/project/test_credit_doc.py -->\n", "<!-- until here -->\n"
-FACTS = ("score", "peers", "first", "last", "succeeded", "branched", "failed", "has", "column", "has_token_column")
+FACTS = (
+    "score",
+    "peers",
+    "counted",
+    "lead",
+    "first",
+    "last",
+    "succeeded",
+    "branched",
+    "failed",
+    "has",
+    "column",
+    "has_token_column",
+)
 FACTS = (*FACTS, "token_column")
 
 

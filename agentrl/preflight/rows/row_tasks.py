@@ -8,9 +8,9 @@ import numpy as np
 
 from agentrl.chat import Chat
 from agentrl.config import Entry
-from agentrl.env import Env, EnvironmentFile, prompt_of
+from agentrl.env import Env, EnvironmentFile, clipped, prompt_of
 from agentrl.preflight.rows.finding import RowFinding, listed
-from agentrl.rollout import ContextPolicy, History
+from agentrl.rollout import ContextPolicy, first_prompt
 from agentrl.types import EnvFault, Observation, Task
 
 MOST_STEPS = 100  # largest number of steps of a reference solution; a longer solution does not pass
@@ -25,12 +25,14 @@ class Context:
         chat: the model's tokenizer with its chat template; None counts words.
         limit: largest number of tokens of prompt and answer together; None for no limit.
         answer: largest number of tokens of an answer.
+        output_chars: largest number of characters of an observation; a longer text keeps its head and tail.
     """
 
     policy: Entry[ContextPolicy]
     chat: Chat | None = None
     limit: int | None = None
     answer: int = 0
+    output_chars: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,7 @@ def measure(
             except Exception as error:  # noqa: BLE001  an environment may raise any exception for a wrong row
                 broken.setdefault(_sentence(error), []).append(place)
                 continue
-            history = History(chat=context.chat, first=observation, now=observation)
-            ask = context.policy.hooks.ask(context.policy.config, prompt, history)
+            ask = first_prompt(context.policy, prompt, context.chat, clipped(observation, context.output_chars))
             words = sum(len(message.content.split()) for message in ask.messages)
             sizes.append(len(ask.token_ids) if context.chat is not None else words)
             if context.limit is not None and context.chat is not None and sizes[-1] >= context.limit:

@@ -168,7 +168,7 @@ function drawCurveTable() {
 
 const SHOWN = [["entropy", "entropy, nats per token"], ["approx_kl", "KL to the policy that sampled, nats"], ["mismatch_max", "log-prob mismatch of engine and trainer, largest, nats"],
   ["clip_fraction", "share of clipped ratios"], ["grad_norm", "gradient norm"], ["skipped_steps", "skipped optimiser steps"], ["constant_groups", "share of constant groups"],
-  ["invalid_share", "share of invalid answers"], ["truncated_share", "share of truncated episodes"], ["env_error_share", "share of episodes lost to faults"], ["steps", "steps per episode"], ["tokens", "tokens per iteration"],
+  ["invalid_share", "share of invalid answers"], ["truncated_share", "share of truncated episodes"], ["env_error_share", "share of episodes lost to faults"], ["overlong_prompt_share", "share of episodes whose first prompt does not fit"], ["steps", "steps per episode"], ["tokens", "tokens per iteration"],
   ["explained_variance", "explained variance of the critic"], ["reward", "reward on training tasks"]];
 
 function drawHealth() {

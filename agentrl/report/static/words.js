@@ -80,4 +80,5 @@ function drawApart(section, pair) {
 
 // the endings of episodes
 const ENDED = { done: "the environment ended it", turn_limit: "the limit of turns was reached", token_limit: "the limit of tokens was reached", turn_token_limit: "an answer was cut off at its token limit",
-  call_limit: "the limit of tool calls was reached", depth_limit: "calls of agents were nested too deep", time_limit: "the time limit was reached", context_limit: "the prompt did not fit the model's context", refused: "a content filter refused the prompt", env_error: "lost to a fault, not scored" };
+  call_limit: "the limit of tool calls was reached", depth_limit: "calls of agents were nested too deep", time_limit: "the time limit was reached", context_limit: "the prompt did not fit the model's context", refused: "a content filter refused the prompt", env_error: "lost to a fault, not scored",
+  overlong_prompt: "the first prompt did not fit the model's context, not scored" };
