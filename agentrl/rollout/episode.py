@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.chat import Chat
-from agentrl.env import Handle, Parsed, PastTurn, Prompt, continues, native, read_answer, spoken
+from agentrl.env import Handle, Parsed, PastTurn, continues, native, read_answer, spoken
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
@@ -416,7 +415,9 @@ class _Episode:
         texts: tuple[str, ...] = ()
         if self.player.admissible and history.now.actions and ask.rewrites is None:
             texts = tuple(map(self.player.prompt.answer, history.now.actions))
-            choices = answers(self.player.prompt, history.chat, texts, ask.token_ids)
+            if (chat := history.chat) is not None:
+                end = not continues(self.player.prompt)
+                choices = [chat.answer(text, end=end, prompt=ask.token_ids) for text in texts]
         return Request(
             session=self.session,
             token_ids=ask.token_ids,
@@ -491,14 +492,3 @@ async def run_errands(episode: _Episode, step: StepRecord, errands: Sequence[Age
     record.tokens += sum(chain.tokens for chain in chains)
     record.actions += sum(chain.actions for chain in chains)
     return tuple(map(reply_of, chains))
-
-
-def answers(prompt: Prompt, chat: Chat | None, texts: Sequence[str], asked: np.ndarray) -> list[np.ndarray] | None:
-    """The token ids of each answer to the prompt with the ids `asked`; None without a tokenizer.
-
-    The ids have the end token if answers end the assistant turn.
-    """
-    if chat is None:
-        return None
-    end = not continues(prompt)
-    return [chat.answer(text, end=end, prompt=asked) for text in texts]
