@@ -264,6 +264,8 @@ def open_run(
     """
     if resume and (settings.folder / "config.toml").is_file():
         settings = settings.resuming(read_toml(settings.folder / "config.toml"))
+    else:
+        settings.check_new()
     tables = settings.tables
     _set_up_torch(tables.run.threads, tables.run.seed)
     rollouts = make_rollouts(settings)

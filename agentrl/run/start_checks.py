@@ -24,8 +24,10 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
     Raises:
         ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing or holds no
-            model, or this machine lacks something that the engine needs.
+            model, this machine lacks something that the engine needs, or a new run fails `Settings.check_new`.
     """
+    if not resume:
+        settings.check_new()
     check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
     if not resume:
         for path in _model_paths(settings):
@@ -62,9 +64,10 @@ def dry_run_notes(settings: Settings) -> list[str]:
     tasks takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, or the first
-            prompts of too many rows do not fit the model's context.
+        ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, the first
+            prompts of too many rows do not fit the model's context, or the run fails `Settings.check_new`.
     """
+    settings.check_new()
     turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(

@@ -7,6 +7,7 @@
   log-probability, the run has the filler `agentrl.credit.GoldAnswer` too.
 - Scores fit the agents, [scoring] and [reward].
 - A guide, and the regularizers that need a guide, fit the other sections.
+- The KL term of the loss has a gradient.
 - run.staleness, run.ahead, rollout.provision, rollout.leftover and [cluster] fit together.
 """
 
@@ -23,7 +24,7 @@ from agentrl.scoring import ScoreFile
 from agentrl.scoring.sections import ScoringConfig
 from agentrl.settings.sections import Tables
 from agentrl.trainer import RegularizerFile
-from agentrl.trainer.sections import CriticConfig
+from agentrl.trainer.sections import CriticConfig, UpdateConfig
 
 
 def provision_of(rollout: Entry[RolloutMethod]) -> float:
@@ -34,6 +35,16 @@ def provision_of(rollout: Entry[RolloutMethod]) -> float:
 def keeps_leftover(rollout: Entry[RolloutMethod]) -> bool:
     """Do groups that did not finish in a batch continue in the next batch?"""
     return provision_of(rollout) > 1 and getattr(rollout.config, "leftover", "cancel") == "keep"
+
+
+def no_gradient(update: UpdateConfig) -> str:
+    """A sentence if the mean gradient of the KL term is 0; else empty. A new run is refused, a stored run continues."""
+    if update.kl_form != "k1" or not update.kl_loss_coef:
+        return ""
+    return (
+        f"update.kl_form='k1' with kl_in='loss' and kl_coef = {update.kl_coef:g}: the mean gradient of this term is 0, "
+        "so it adds only noise: set kl_form='k2' (the gradient of KL(pi || pi_ref)), or kl_in='reward'"
+    )
 
 
 def check_overlap(

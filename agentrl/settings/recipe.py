@@ -74,7 +74,9 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        self.notes += filter(None, [fits.overlap_note(self.tables), self._dropout_note()])
+        self.notes += filter(
+            None, [fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)]
+        )
         self._check_stages()
 
     @property
@@ -154,6 +156,15 @@ class Settings:
             f"model.lora.dropout = {max(shares):g} has no effect: updates have no dropout, as rollouts have none; "
             "learner.keep_dropout=true keeps it"
         )
+
+    def check_new(self) -> None:
+        """Check what a new run must not have, but a run that an older version has stored may have.
+
+        Raises:
+            ValueError: the KL term of the loss has no gradient.
+        """
+        if wrong := fits.no_gradient(self.tables.update):
+            raise ValueError(wrong)
 
     def _check_program(self) -> None:
         """Raises ValueError if a section does not fit a program that plays the tasks."""

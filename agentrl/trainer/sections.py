@@ -127,7 +127,7 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         kl_coef: weight of the KL term against the reference model; 0 for no KL term.
         kl_form: k1 = log pi - log pi_ref; abs = |k1|; k2 = k1^2 / 2; k3 = exp(-k1) + k1 - 1, clamped to +-10. As a term
             of the loss, the mean gradient of abs is that of sum |pi - pi_ref|, of k2 that of KL(pi || pi_ref), and of
-            k3 that of KL(pi_ref || pi). That of k1 is 0, so k1 needs kl_in=reward.
+            k3 that of KL(pi_ref || pi). That of k1 is 0, so a new run with k1 needs kl_in=reward.
         kl_in: where the KL term goes: into the loss, or into each step's reward before credit
             (`agentrl.trainer.charge_kl`). A credit method that divides by the standard deviation of a group (`std`)
             divides the rewards without the charge, and the episode's charge, less its group's mean, is subtracted from
@@ -195,15 +195,6 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
     mismatch_tolerance: float = Field(1e-3, ge=0)
     mismatch_tolerance_half: float = Field(0.5, ge=0)
     regularizers: tuple[dict[str, Any], ...] = ()
-
-    @model_validator(mode="after")
-    def _kl_has_a_gradient(self) -> "UpdateConfig":
-        if self.kl_form == "k1" and self.kl_in == "loss" and self.kl_coef:
-            raise ValueError(
-                f"kl_form='k1' with kl_in='loss' and kl_coef = {self.kl_coef:g}: the mean gradient of this term is 0, "
-                "so it adds only noise: set kl_form='k2' (the gradient of KL(pi || pi_ref)), or kl_in='reward'"
-            )
-        return self
 
     @model_validator(mode="after")
     def _importance_is_possible(self) -> "UpdateConfig":

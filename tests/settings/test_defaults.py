@@ -1,8 +1,10 @@
 """What a recipe leaves open is chosen by the kind of its model and by its environment, and stays with the run."""
 
+import re
 from typing import Any
 
 import pytest
+import tomli_w
 
 from agentrl.cli import main
 from agentrl.config import merge
@@ -190,6 +192,35 @@ def test_a_run_of_an_older_version_goes_on_with_its_own_values(tmp_path):
     done = train(more, resume=True, progress=Progress(quiet=True))
     assert (done.settings.tables.optim.lr, done.settings.tables.warmup.updates) == (1e-6, 0)
     assert done.state.step == 2
+
+
+def test_a_kl_term_without_a_gradient_is_refused_to_new_runs_only(tmp_path, capsys):
+    """A run of 0.2.0 with kl_form=k1 in the loss goes on, is evaluated and replayed; a new run is refused."""
+    sections = merge(TOY, {
+        "run": {"name": "old", "folder": str(tmp_path), "iterations": 1, "checkpoint_every": 1},
+        "env": {"name": "tests.toys.walk"},
+        "eval": {"tasks": 1, "env": {"first": 10}},
+        "batch": {"tasks": 1, "copies": 2},
+        "limits": {"turns": 3},
+        "warmup": {"updates": 0},
+        "update": {"kl_coef": 0.1},
+    })  # fmt: skip
+    quiet = Progress(quiet=True)
+    train(Settings(sections), progress=quiet)
+    stored = tmp_path / "old" / "config.toml"
+    stored.write_text(stored.read_text().replace('kl_form = "k3"', 'kl_form = "k1"'))
+    then = merge(sections, {"run": {"iterations": 2}, "update": {"kl_form": "k1"}})
+    done = train(Settings(then), resume=True, progress=quiet)
+    assert done.state.step == 2 and any("mean gradient" in note for note in done.settings.notes)
+    assert main(["eval", "tests.toys.walk", "--policy", str(tmp_path / "old"), "--tasks", "1", "--json"]) == 0
+    sentence = r"kl_form='k1' with kl_in='loss'.*mean gradient.*is 0.*kl_form='k2'"
+    new = merge(then, {"run": {"name": "new"}})
+    with pytest.raises(ValueError, match=sentence):
+        train(Settings(new), progress=quiet)
+    file = tmp_path / "new.toml"
+    file.write_text(tomli_w.dumps(new))
+    for words in (["train", str(file)], ["train", str(file), "--dry-run"], ["doctor", str(file)]):
+        assert main(words) == 2 and re.search(sentence, capsys.readouterr().err), words
 
 
 def test_explain_shows_the_value_of_a_recipe_beside_the_default(capsys):

@@ -65,13 +65,6 @@ def test_the_mean_gradient_of_every_form_by_an_exact_sum(form):
     torch.testing.assert_close(found, logits.grad)
 
 
-def test_k1_is_refused_in_the_loss():
-    with pytest.raises(ValueError, match=r"kl_form='k1' with kl_in='loss'.*mean gradient.*is 0.*kl_form='k2'"):
-        UpdateConfig(kl_coef=0.1, kl_form="k1")
-    assert UpdateConfig(kl_coef=0.1, kl_form="k1", kl_in="reward").kl_loss_coef == 0
-    assert UpdateConfig(kl_form="k1").kl_coef == 0
-
-
 @pytest.mark.parametrize("form", ["k1", "abs", "k2", "k3"])
 @pytest.mark.parametrize("apart", [-1000.0, -90.0, -30.0, -1.0, 0.5, 90.0, 1000.0])
 def test_the_kl_terms_gradient_is_finite_at_any_log_ratio(form, apart):
