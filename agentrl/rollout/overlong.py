@@ -5,7 +5,8 @@ share of such tasks is `limits.fault_share`, as it is for faults.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from agentrl.env import ENDLESS
 from agentrl.rollout.records import EpisodeRecord
@@ -137,3 +138,11 @@ class OverlongTasks:
         if left_out and len(self._overlong) > self._share * of:
             drawn = "tasks" if of == self._size else f"tasks that were drawn, counted as at least {SEEN},"
             raise ValueError(too_many(len(self._overlong), of, drawn, self._share, left_out[-1].reason))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The keys of the tasks that were drawn and of those left out, for a checkpoint."""
+        return {"drawn": sorted(self._drawn), "overlong": sorted(self._overlong)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state that `state_dict` returned."""
+        self._drawn, self._overlong = set(state["drawn"]), set(state["overlong"])

@@ -129,12 +129,13 @@ class Batches:
         return self.plan.guide.lesson() if isinstance(self.plan.guide, LessonGuide) else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of sampler, guide, replay, signals and the second judge, for a checkpoint."""
+        """The state of sampler, guide, replay, signals, left-out tasks and the second judge, for a checkpoint."""
         plan = self.plan
         guide = {} if plan.guide is None else {"guide": plan.guide.state_dict()}
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
         second = {} if self.disagreement is None else {"second_judge": self.disagreement.state_dict()}
-        return {"sampler": plan.sampler.state_dict(), **guide, **replay, "signals": list(self.signals), **second}
+        own = {"signals": list(self.signals), "overlong_tasks": self.overlong.state_dict()}
+        return {"sampler": plan.sampler.state_dict(), **guide, **replay, **own, **second}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state that `state_dict` returned."""
@@ -144,6 +145,8 @@ class Batches:
         if self.replay is not None:
             self.replay.load_state_dict(state["replay"])
         self.signals = list(state["signals"])
+        if "overlong_tasks" in state:  # version 0.2.0 does not store them
+            self.overlong.load_state_dict(state["overlong_tasks"])
         if self.disagreement is not None and "second_judge" in state:
             self.disagreement.load_state_dict(state["second_judge"])
 

@@ -1,6 +1,8 @@
 """Tasks whose first prompt leaves no token for an answer: left out, counted, and too many of them stop a run."""
 
 import asyncio
+import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -170,3 +172,17 @@ def test_the_share_is_that_of_all_tasks_of_a_short_list_or_of_measured_tasks():
     OverlongTasks(many, True, 0.001).add(rest, long)
     with pytest.raises(ValueError, match=r"of 100 tasks that were drawn, counted as at least 100,"):
         OverlongTasks(many, False, 0.001).add(rest, long)
+
+
+def test_the_share_goes_on_from_a_checkpoint():
+    """A run that stopped counts the tasks that it had left out before, as the run without a stop does."""
+    by, on = speaking(count=5, long=5)
+    records = play_all(by, tasks_of(on))
+    many = tasks_of(entry(SIGNS, count=1000))
+    before = OverlongTasks(many, False, 0.01)
+    before.add(records[1:], records[:1])
+    after = OverlongTasks(many, False, 0.01)
+    after.load_state_dict(pickle.loads(pickle.dumps(before.state_dict())))
+    after.add(records[1:], records[:1])  # the same task again
+    with pytest.raises(ValueError, match="the first prompts of 2 of 100 tasks"):
+        after.add([], [replace(records[0], task=replace(records[0].task, key="signs/900"))])
