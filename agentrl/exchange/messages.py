@@ -9,7 +9,7 @@ from typing import Any
 
 from agentrl.exchange.export import KINDS
 from agentrl.exchange.log_rows import Row, finite_number
-from agentrl.types import Status
+from agentrl.types import LEFT_OUT, Status
 
 KIND_NAMES = tuple(KINDS.values())
 STATUS_NAMES = tuple(status.name.lower() for status in Status)
@@ -110,7 +110,7 @@ def _end(trajectory: Mapping[str, Any]) -> Row:
     name = trajectory.get("status")
     status = Status[name.upper()] if isinstance(name, str) and name.lower() in STATUS_NAMES else Status.OK
     found: Row = {} if status < Status.DONE else {"ending": status.name.lower()}
-    if status == Status.ENV_ERROR:
+    if status in LEFT_OUT:
         return found
     cut = trajectory.get("truncated") or status > Status.DONE
     return found | {"truncated" if cut else "terminated": True}

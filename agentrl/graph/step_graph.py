@@ -17,7 +17,7 @@ import numpy as np
 from agentrl.graph.called_chains import lead_rows, starts_of
 from agentrl.graph.segments import keys
 from agentrl.graph.tokens import Tokens, check_tokens
-from agentrl.types import Status
+from agentrl.types import LEFT_OUT
 
 # The column `kind`. PLAYED: executed. CANDIDATE: sampled and not executed. PROBE: a Monte Carlo continuation. DEMO: a
 # step of an expert's chain or of a stored successful chain that joined the group.
@@ -219,12 +219,13 @@ class StepGraph:
         return len(np.unique(above)) < len(above)
 
     def failed(self) -> np.ndarray:
-        """[N] bool, rows of rollouts that an environment error ended; no score and no statistic counts them.
+        """[N] bool, rows of rollouts that are left out (`agentrl.types.LEFT_OUT`), for example because an environment
+        error ended them; no score and no statistic counts them.
 
         If the environment of a called agent fails, the rows of this agent and of the agents that it called are failed;
         the caller's rows are not.
         """
-        ended, called = self.ending == Status.ENV_ERROR, self.caller >= 0
+        ended, called = np.isin(self.ending, list(LEFT_OUT)), self.caller >= 0
         failed = np.isin(self.rollout, self.rollout[ended & ~called]) | np.isin(
             self.episode, self.episode[ended & called]
         )

@@ -242,6 +242,14 @@ def test_chats_of_others_keep_their_own_status_and_steps():
     ]  # fmt: skip
 
 
+def test_chats_whose_first_prompt_did_not_fit_are_not_scored():
+    row = {"messages": OLD["messages"], "group": "g"}
+    ends = [{"reward": 1.0, "status": "done"}, {"reward": 0.0, "status": "overlong_prompt"}, {"reward": 1.0}]
+    graph = steps_graph([json.dumps(step) for step in from_messages([row | end for end in ends])])
+    credit = credits_of(graph)["grpo"]
+    assert credit.assigned.tolist() == [True, False, True] and not credit.advantage.any()
+
+
 def test_an_export_with_other_steps_than_messages_is_one_sentence():
     (chat,) = to_messages(with_texts(graph_of(chain("g", "e", [1.0]))))
     with pytest.raises(ValueError, match="trajectory 0: steps: 1 assistant messages need one object each, got 2"):
