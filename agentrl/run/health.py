@@ -177,11 +177,14 @@ def answers_cut(past: MetricHistory) -> str:
     share = mean(rows, "cut_share")
     if past.last["stage"] != "train" or share < CUT_ANSWERS:
         return ""
-    return (
+    told = (
         f"{share:.0%} of the training answers were cut off at a token limit (last {len(rows)} iterations): raise "
-        "limits.turn_tokens (or limits.episode_tokens, engine.max_context), or set update.train_unfinished=false, so "
-        "that no answer is trained that a limit cut off"
+        "limits.turn_tokens (or limits.episode_tokens, engine.max_context)"
     )
+    dropped = any(x for row in rows for name, x in row.items() if name.rpartition("/")[2] == "dropped_rows")
+    if dropped:  # update.train_unfinished=false drops them already
+        return f"{told}; the update left out answers of these batches"
+    return f"{told}, or set update.train_unfinished=false, so that no answer is trained that a limit cut off"
 
 
 def unknown_words(past: MetricHistory) -> str:

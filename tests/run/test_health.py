@@ -241,6 +241,8 @@ def test_answers_cut_off_in_training_are_named():
     assert found(rows[:1]) == ["answers_cut"]
     assert "20% of the training answers" in text(rows) and "limits.turn_tokens" in text(rows)
     assert "update.train_unfinished=false" in text(rows)
+    dropped = [train(i, cut_share=0.2, **{"policy/dropped_rows": 3.0}) for i in range(3)]
+    assert "update.train_unfinished" not in text(dropped) and "left out answers" in text(dropped)
     assert found([train(i, cut_share=0.19) for i in range(9)]) == []
     assert found([train(i, cut_share=0.9 if i == 5 else 0.0) for i in range(5)]) == []
 
