@@ -262,10 +262,7 @@ def open_run(
     Raises:
         ValueError: the run cannot begin or continue with this configuration and this run folder.
     """
-    if resume and (settings.folder / "config.toml").is_file():
-        settings = settings.resuming(read_toml(settings.folder / "config.toml"))
-    else:
-        settings.check_new()
+    settings = _begun_or_new(settings, resume=resume)
     tables = settings.tables
     _set_up_torch(tables.run.threads, tables.run.seed)
     rollouts = make_rollouts(settings)
@@ -315,6 +312,15 @@ def open_run(
         policies=policies,
         teacher=teacher,
     )
+
+
+def _begun_or_new(settings: Settings, *, resume: bool) -> Settings:
+    """The settings of a run that continues, or the checked settings of a new run (ValueError, see `check_new`)."""
+    stored = settings.folder / "config.toml"
+    if resume and stored.is_file():
+        return settings.resuming(read_toml(stored))
+    settings.check_new()
+    return settings
 
 
 def _without_old_entropy(graph: StepGraph) -> StepGraph:
