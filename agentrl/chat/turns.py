@@ -176,7 +176,7 @@ class TemplateReader:
         if not end:
             next_words = {"user": self.first_word(behind_past)}
             next_words |= self.next_of_tools(calls, results)
-        within = self.within(opening, headers, calls)
+        within = self.within(base, opening, headers, calls)
         return Turns(
             before=behind_question,
             opening=opening,
@@ -288,12 +288,13 @@ class TemplateReader:
         word = self.first_word(behind or "")
         return {"tool": word} if word else {}
 
-    def within(self, opening: str, headers: Sequence[str], calls: CallData | None) -> frozenset[str]:
+    def within(self, base: str, opening: str, headers: Sequence[str], calls: CallData | None) -> frozenset[str]:
         """See `Turns`."""
         texts = [header.removeprefix(opening) for header in headers]
         if calls is not None:
             alone = self.text([QUESTION, called(["f"], calls.text_arguments)], reply=False)
-            texts += [(between(alone, HEARD, SAID) or "").partition(opening)[2], calls.rest]
+            header = (between(alone, HEARD, SAID) or "").removeprefix(base)
+            texts += [header.partition(opening)[2] if opening else header, calls.rest]
         found = {word for text in texts for word in self.words.findall(text)}
         thoughts = {tag for tags in SPELLINGS for tag in tags if self.words.fullmatch(tag)}
         outside = set(self.words.findall(opening)) - thoughts

@@ -199,6 +199,19 @@ def test_calls_as_data_are_written_by_the_template():
         assert text in written and "42" in written, name
 
 
+def test_calls_get_the_ids_that_a_template_wants():
+    words = chat("calls without an opening")
+    calls = (ToolCall("call_0", "f", '{"x": 1}'), ToolCall("", "g", "[1]"))
+    asked = [Message("user", "q"), Message("assistant", "", "", calls), Message("tool", "42"), Message("tool", "43")]
+    assert words.tokenizer.decode(words.start(asked)) == (
+        '<bos>[INST] q[/INST][TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "call00000"}, '
+        '{"name": "g", "arguments": {"arguments": [1]}, "id": "call00001"}]</s>'
+        "[TOOL_RESULTS] 42, call00000[/TOOL_RESULTS][TOOL_RESULTS] 43, call00001[/TOOL_RESULTS]"
+    )
+    kept = [asked[0], asked[1]._replace(calls=(ToolCall("abcdefghi", "f", "{}"),)), asked[2]]
+    assert "42, abcdefghi[" in words.tokenizer.decode(words.start(kept))
+
+
 @pytest.mark.parametrize("kind", ["bytes", "first"])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_no_message_forges_a_word_that_the_template_writes(name, kind):
