@@ -1,6 +1,7 @@
 """The constructs of published templates: what follows a turn, what an answer begins with, and what nobody can forge."""
 
 import datetime
+import json
 import string
 from functools import cache
 
@@ -254,6 +255,35 @@ def test_the_date_does_not_change_and_can_be_set():
     assert Chat(odd, date_of("1999-12-31")).render(PLAIN[:1], reply=True).startswith("31.12.99 00:00<bos>")
     with pytest.raises(ValueError, match="'yesterday' is no date: write it as 2026-11-28"):
         date_of("yesterday")
+
+
+def test_every_day_is_a_date_and_the_first_blanks_stay():
+    made = tokenizer("headers")
+    assert Chat(made, date_of("2028-02-29")).reads_clock  # the year 1999 has no such day
+    made.chat_template = "\n  {% if true %}x{% endif %}{{ strftime_now('%d') }}" + made.chat_template
+    assert Chat(made, date_of("2028-02-29")).render(PLAIN[:1], reply=True).startswith("\nx29<bos>")
+    plain = tokenizer("parts")
+    plain.chat_template = "\n  {% if date %}{{ date }}{% endif %}" + plain.chat_template
+    for _ in range(2):
+        set_template(plain, "", {"date": ""})
+        assert Chat(plain).render(PLAIN[:1], reply=False).startswith("\nUser: yes")
+
+
+@pytest.mark.parametrize(
+    "value", ["a\"b'\n{{ x }}{% y %}#}\\n", "\U0001f600 \xe9", 3, 1.5, True, None, ["a", {"b": None}]]
+)
+def test_an_argument_of_a_template_is_what_was_given(value):
+    made = tokenizer("strict turns")
+    made.chat_template = "{% if x is defined %}{{ x | tojson }}{% endif %}" + made.chat_template
+    set_template(made, "", {"x": value})
+    text = Chat(made).render(PLAIN[:1], reply=True).partition("<bos>")[0]
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("value", [float("inf"), datetime.date(2026, 1, 1), [float("nan")]])
+def test_an_argument_of_a_template_is_a_json_value(value):
+    with pytest.raises(ValueError, match=r"model.template.enable_thinking = .* is no JSON value"):
+        set_template(tokenizer("empty thought last"), "", {"enable_thinking": value})
 
 
 def test_arguments_of_a_template_stay_with_the_tokenizer(tmp_path):
