@@ -9,7 +9,7 @@ import numpy as np
 
 from agentrl.chat.encoding import PieceEncoder
 from agentrl.chat.masked import Masked, added_texts, any_of, special_texts
-from agentrl.chat.thoughts import has_thought, opened_thought
+from agentrl.chat.thoughts import answer_start, has_thought, opened_thought, without_own
 from agentrl.chat.turns import PROBE_TOOL, Turns
 from agentrl.chat.writing import Writer
 from agentrl.types import Message
@@ -187,11 +187,13 @@ class Chat:
 
         Args:
             text: the text.
-            end: add the end token; False if more text of the same assistant turn follows, or comes before.
+            end: add the end token; False if more text of the same assistant turn follows, or comes before. The text
+                then begins the turn only if `prompt` ends with the usual opening.
             prompt: [P] int64 ids of the prompt, because some templates open no turn behind results of tools; None if
                 the prompt ends with the usual opening.
         """
-        led = end and self._opened(prompt)
+        begins = end or (prompt is not None and len(self._opening_ids) > 0)
+        led = begins and self._opened(prompt)
         encode = self._answer if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer
         return encode(text, end, led)
 
@@ -205,8 +207,8 @@ class Chat:
         lead, text = _led(text, self.thought, turns.lead) if led else ("", text)
         masked = Masked([Message("assistant", text)], self._in_content, self._in_answers)
         pieces = masked.pieces(masked.messages[0].content)
+        pieces = [lead + pieces[0], *pieces[1:]]
         if end:
-            pieces = [lead + pieces[0], *pieces[1:]]
             pieces[-1] += turns.closing.removesuffix(turns.end)
         ids = self._encode_pieces(pieces, turns.before)
         return np.append(ids, self._id(turns.end_of(text))) if end else ids
@@ -249,11 +251,18 @@ class Chat:
 
 
 def _led(text: str, thought: str, lead: str) -> tuple[str, str]:
-    """(what the template writes before an answer, the answer without the opening tag that the prompt has)."""
+    """(what the template writes before an answer, the answer without the opening tag that the prompt has).
+
+    An answer with a thought of its own gets no other thought from the template, only the words before it.
+    """
     begun = text.lstrip()
     for opened in (thought, thought.strip()):
         if opened and begun.lower().startswith(opened.lower()):
             return "", begun[len(opened) :]
-    if has_thought(text):
-        return "", text
-    return lead, text
+    if thought:
+        return ("" if answer_start(thought + text) is not None else lead), text
+    header = lead.strip()
+    if header and begun.startswith(header):
+        blanks = lead[: lead.index(header)]
+        return ("" if text.startswith(blanks) else blanks), text
+    return (without_own(lead, text) if has_thought(text) else lead), text

@@ -98,7 +98,8 @@ class Turns:
 
     def end_of(self, answer: str) -> str:
         """The text of the token that ends an answer: an answer with a call may end in another way."""
-        calls = self.calls is not None and self.calls.word and self.calls.word in answer
+        word = "" if self.calls is None else self.calls.word
+        calls = bool(word) and word in answer and word not in self.lead  # gpt-oss begins all answers with a channel
         if calls and self.calls is not None and self.calls.end:
             return self.calls.end
         return self.end or self.next_words.get("tool" if calls else "user") or self.next_words["user"]

@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from agentrl.chat import Chat, date_of, rewritten, set_template, template_report
+from agentrl.chat import Chat, date_of, rewritten, set_template, template_report, without_thoughts
 from agentrl.chat.notes import difference
 from agentrl.types import Message, ToolCall
 from tests.chat.published import PUBLISHED
@@ -135,6 +135,43 @@ def test_an_answer_with_a_thought_of_its_own_gets_no_other_thought():
         opened = words.tokenizer.decode(words.start([Message("user", "q")])) + answer
         assert opened.count("<think>") == opened.count("</think>") == 1, name
         assert "<think>\nso\n</think>\n\nyes" in opened
+
+
+def test_a_thought_of_another_spelling_stands_behind_the_thought_of_the_prompt():
+    for name in ("opened thought", "marks that are not special"):
+        words = chat(name)
+        text = "<reasoning>so</reasoning>left"
+        ids = words.answer(text)
+        assert words.tokenizer.decode(ids[:-1]) == f"\n</think>\n\n{text}"
+        assert without_thoughts(words.heard(text, ids)) == "left"
+        assert words.tokenizer.decode(words.answer("so</think>left")[:-1]) == "so</think>left"
+
+
+def test_an_answer_with_a_thought_keeps_the_header_of_its_turn():
+    thought = "<think>so</think>yes"
+    for name, text in (
+        ("other end token last", f"<|channel|>final<|message|>{thought}<|return|>"),
+        ("instructions", f" {thought}</s>"),
+        ("no end token", f"\n{thought}<|user|>"),
+    ):
+        assert chat(name).tokenizer.decode(chat(name).answer(thought)) == text
+        assert difference(chat(name), [Message("user", "q"), Message("assistant", thought)]) == ""
+    harmony = chat("other end token last")
+    own = "<|channel|>final<|message|>yes"
+    assert harmony.tokenizer.decode(harmony.answer(own)) == f"{own}<|return|>"
+    alone = "<|channel|>analysis<|message|>so"
+    assert harmony.tokenizer.decode(harmony.answer(alone)) == f"{alone}<|return|>"
+
+
+def test_a_turn_that_goes_on_begins_behind_the_thought_of_the_prompt():
+    words = chat("opened thought")
+    asked = words.start([Message("user", "q")])
+    text = "<search>red</search>"
+    ids = words.answer(text, end=False, prompt=asked)
+    assert words.tokenizer.decode(ids) == f"\n</think>\n\n{text}"
+    assert without_thoughts(words.heard(text, ids, asked)) == text
+    later = np.concatenate([asked, ids, words.go_on("found", ended=False)])
+    assert words.tokenizer.decode(words.answer(text, end=False, prompt=later)) == text
 
 
 def test_an_answer_with_a_call_ends_with_the_mark_of_its_result():
