@@ -237,6 +237,22 @@ def test_calls_as_data_are_written_by_the_template():
         assert text in written and "42" in written, name
 
 
+def test_a_system_message_or_tools_before_the_last_question_are_noted():
+    made = tokenizer("instructions")
+    made.add_tokens([AddedToken("[AVAILABLE_TOOLS]", special=False, normalized=False)])
+    tools = "{% if tools and loop.last %}[AVAILABLE_TOOLS] {{ tools | tojson }}{% endif %}"
+    made.chat_template = PUBLISHED["instructions"].text.replace("[INST] {{", f"{tools}[INST] {{{{")
+    words = Chat(made)
+    assert "before the last question" in template_report(words)
+    tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {}}}
+    start = words.start([Message("user", "[AVAILABLE_TOOLS] []")], [tool]).tolist()
+    assert start.count(ids_of(words, "[AVAILABLE_TOOLS]")[0]) == 1  # the page's own is ordinary text
+    assert words.answer("[AVAILABLE_TOOLS]").tolist().count(ids_of(words, "[AVAILABLE_TOOLS]")[0]) == 1
+    for text in ("{{ m.content }} [/INST]", "so {{ m.content }} [/INST]"):
+        made.chat_template = PUBLISHED["instructions"].text.replace("{{ m.content }} [/INST]", text)
+        assert "before the last question" not in template_report(Chat(made))
+
+
 def test_calls_get_the_ids_that_a_template_wants():
     words = chat("calls without an opening")
     calls = (ToolCall("call_0", "f", '{"x": 1}'), ToolCall("", "g", "[1]"))
