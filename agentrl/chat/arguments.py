@@ -36,6 +36,8 @@ def set_template(tokenizer: Any, text: str, arguments: Mapping[str, Any]) -> Non
         raise ValueError("the tokenizer has no chat template, so model.template has no effect: set model.template_file")
     named = dict(own) if isinstance(own, Mapping) else {"": str(own)}
     for name, value in arguments.items():
+        if name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+            raise ValueError(f"model.template.{name} has no effect: the tokenizer gives the template its own {name}")
         _check(name, named)
         _check_value(name, value)
     written = {key: _with_arguments(one, arguments) for key, one in named.items()}

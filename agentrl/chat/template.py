@@ -72,7 +72,7 @@ class Chat:
         cut = any_of(added_texts(tokenizer)).split(self.render(chat, reply=True))  # every second piece is an added word
         joints = [(plain.before, f"{plain.lead}yes"), *zip(cut[1::2], cut[2::2], strict=True)]
         self._pieces = PieceEncoder(tokenizer, joints)
-        self._opening_ids = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening))
+        self._opening = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening)).tolist()
         self._lead_ids = self._pieces.piece(plain.lead, plain.before)
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
@@ -192,15 +192,15 @@ class Chat:
             prompt: [P] int64 ids of the prompt, because some templates open no turn behind results of tools; None if
                 the prompt ends with the usual opening.
         """
-        begins = end or (prompt is not None and len(self._opening_ids) > 0)
+        begins = end or (prompt is not None and bool(self._opening))
         led = begins and self._opened(prompt)
         encode = self._answer if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer
         return encode(text, end, led)
 
     def _opened(self, prompt: np.ndarray | None) -> bool:
         """Does a prompt end with the usual opening of a turn?"""
-        ids = self._opening_ids
-        return prompt is None or not len(ids) or np.array_equal(prompt[-len(ids) :], ids)
+        ids = self._opening
+        return prompt is None or not ids or prompt[-len(ids) :].tolist() == ids
 
     def _encode_answer(self, text: str, end: bool, led: bool) -> np.ndarray:
         turns = self.turns
@@ -233,10 +233,11 @@ class Chat:
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
         """[T] int64 ids that continue an assistant turn by the first `most` tokens of a text (None: by the whole text).
 
-        If the end token has `ended` the turn, the ids first open a new assistant turn.
+        If the end token has `ended` the turn, the ids first open a new assistant turn, and close the thought that the
+        opening begins, because the text is none.
         """
         turns = self.turns
-        opening = turns.after_end + turns.opening
+        opening = turns.after_end + turns.opening + (turns.lead if self.thought else "")
         opened = self._pieces.piece(opening, self.end_text) if ended else np.zeros(0, np.int64)
         pieces = self._in_content.split(text)
         return np.concatenate([opened, self._encode_pieces(pieces, opening if ended else "")[:most]])

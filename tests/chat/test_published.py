@@ -174,6 +174,15 @@ def test_a_turn_that_goes_on_begins_behind_the_thought_of_the_prompt():
     assert words.tokenizer.decode(words.answer(text, end=False, prompt=later)) == text
 
 
+def test_a_turn_that_an_environment_begins_is_no_thought():
+    words = chat("opened thought")
+    opened = "\n<|im_start|>assistant\n"
+    assert words.tokenizer.decode(words.go_on("found", ended=True)) == f"{opened}<think>\n\n</think>\n\nfound"
+    assert (
+        chat("empty thought last").tokenizer.decode(chat("empty thought last").go_on("a", ended=True)) == f"{opened}a"
+    )
+
+
 def test_an_answer_with_a_call_ends_with_the_mark_of_its_result():
     words = chat("no end token")
     end = words.tokenizer.convert_ids_to_tokens(int(words.answer("<tool_call>f\n</tool_call>")[-1]))
@@ -357,6 +366,8 @@ def test_arguments_of_a_template_stay_with_the_tokenizer(tmp_path):
         set_template(made, "", {"enable_thinkin": False})
     with pytest.raises(ValueError, match=r"model.template.messages cannot be set"):
         set_template(made, "", {"messages": []})
+    with pytest.raises(ValueError, match=r"model.template.bos_token has no effect: the tokenizer gives"):
+        set_template(tokenizer("headers"), "", {"bos_token": ""})
     set_template(made, PUBLISHED["parts"].text, {})
     assert made.chat_template == PUBLISHED["parts"].text
 
