@@ -3,7 +3,7 @@
 If the context asks for sub-goals (`algorithms/context/plan`), `Subgoals` fills the columns that credit methods with two
 levels read. As in the released code, a switch whose text is not KEEP begins a segment, and a missing or empty switch
 does not; a tag has the level of the text that it encloses; all tokens of an answer without `<action>` belong to the
-action.
+action. Other than in the released code, tags inside a thought do not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.chat import first_tagged
+from agentrl.chat import answer_start, first_tagged, without_thoughts
 from agentrl.graph import Columns, PolicyReader, StepGraph
 
 REST, ACTION, SUBGOAL, SWITCH = range(4)  # levels of a token
@@ -43,7 +43,7 @@ class Subgoals:
 
 def switches(text: str) -> bool:
     """Does an answer begin a new sub-goal?"""
-    pair = first_tagged(text, ("switch",))
+    pair = first_tagged(without_thoughts(text) or "", ("switch",))
     word = pair.content.strip().upper() if pair is not None else ""
     return word not in ("", KEEP)
 
@@ -59,12 +59,14 @@ def levels(pieces: Sequence[str]) -> np.ndarray:
 
 def spans(text: str) -> Iterator[tuple[int, int, int]]:
     """(level, first character, one past the last) of each part of an answer, tags included."""
-    pairs = {tag: first_tagged(text, (tag,)) for tag in _TAGS}
+    start = answer_start(text)
+    at = len(text) if start is None else start
+    pairs = {tag: first_tagged(text[at:], (tag,)) for tag in _TAGS}
     for tag, code in (("switch", SWITCH), ("subgoal", SUBGOAL)):
         if (pair := pairs[tag]) is not None:
-            yield code, pair.start, pair.end
+            yield code, at + pair.start, at + pair.end
     action = pairs["action"]
-    yield (ACTION, action.start, action.end) if action is not None else (ACTION, 0, len(text))
+    yield (ACTION, at + action.start, at + action.end) if action is not None else (ACTION, 0, len(text))
 
 
 def _pieces(tokenizer: Any, ids: np.ndarray) -> list[str]:

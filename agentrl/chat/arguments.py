@@ -8,7 +8,8 @@ from typing import Any
 from agentrl.catalogue import nearest
 
 RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
-HEAD = "{# the template, behind arguments that agentrl has set #}"
+# The newline belongs to the comment, so that the first characters of the template stay as they are.
+HEAD = "{# the template, behind arguments that agentrl has set #}\n"
 
 
 def set_template(tokenizer: Any, text: str, arguments: Mapping[str, Any]) -> None:
@@ -23,8 +24,8 @@ def set_template(tokenizer: Any, text: str, arguments: Mapping[str, Any]) -> Non
         arguments: name -> a JSON value.
 
     Raises:
-        ValueError: the tokenizer has no template, the template does not read an argument, or the template itself sets
-            it.
+        ValueError: the tokenizer has no template, the template does not read an argument, the template itself sets
+            it, or a value is no JSON value.
     """
     if text:
         tokenizer.chat_template = text
@@ -34,8 +35,11 @@ def set_template(tokenizer: Any, text: str, arguments: Mapping[str, Any]) -> Non
     if not own:
         raise ValueError("the tokenizer has no chat template, so model.template has no effect: set model.template_file")
     named = dict(own) if isinstance(own, Mapping) else {"": str(own)}
-    for name in arguments:
+    for name, value in arguments.items():
+        if name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+            raise ValueError(f"model.template.{name} has no effect: the tokenizer gives the template its own {name}")
         _check(name, named)
+        _check_value(name, value)
     written = {key: _with_arguments(one, arguments) for key, one in named.items()}
     tokenizer.chat_template = written if isinstance(own, Mapping) else written[""]
 
@@ -47,6 +51,13 @@ def _check(name: str, templates: Mapping[str, str]) -> None:
         tested = {word for text in templates.values() for word in re.findall(r"(\w+) is (?:not )?defined", text)}
         near = nearest(name, sorted(tested))
         raise ValueError(f"model.template.{name} has no effect: the chat template does not read {name}{near}")
+
+
+def _check_value(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"model.template.{name} = {value!r:.60} is no JSON value: write a date as text") from None
 
 
 def _with_arguments(template: str, arguments: Mapping[str, Any]) -> str:
@@ -62,7 +73,11 @@ def _with_arguments(template: str, arguments: Mapping[str, Any]) -> str:
 def _literal(value: Any) -> str:
     """A JSON value as Jinja writes it."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(k))}: {_literal(v)}" for k, v in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {_literal(v)}" for k, v in value.items()) + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_literal, value)) + "]"
-    return "none" if value is None else json.dumps(value)
+    if value is None:
+        return "none"
+    return json.dumps(value, ensure_ascii=False)  # Jinja reads the escapes of an emoji as two halves

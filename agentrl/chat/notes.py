@@ -21,6 +21,11 @@ def template_report(chat: Chat) -> str:
             "the chat template rewrites earlier messages when later ones follow, so the context `full` cannot continue "
             "a chat: use context.name=last_k"
         )
+    if turns.moves_system and not turns.rewrites:
+        lines.append(
+            "the chat template writes the system message or the tools before the last question. With context `full` "
+            "they stay before the first one; context `last_k` writes each prompt from the start"
+        )
     if turns.drops_thoughts:
         lines.append(
             "the chat template drops the thinking of turn 0 when turn 1 begins. With context `full`, the prompt keeps "

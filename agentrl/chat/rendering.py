@@ -22,8 +22,8 @@ CLOCK = """\
 {%%- set written.text = written.text | replace(directive, value) -%%}
 {%%- endfor -%%}
 {{- written.text -}}
-{%%- endmacro -%%}
-"""
+{%%- endmacro %%}
+"""  # the last newline belongs to the block, so that the first characters of the template stay as they are
 
 
 def date_of(text: str) -> datetime.datetime | None:
@@ -77,7 +77,7 @@ class Rendering:
         self.reads_clock = False
         if "strftime_now" in default + for_tools:
             there = Rendering.__new__(Rendering)
-            there.__dict__.update(self.__dict__, _texts={False: _at(default, self.now.replace(year=1999))})
+            there.__dict__.update(self.__dict__, _texts={False: _at(default, _another_day(self.now))})
             self.reads_clock = there.text(greeting, reply=True) != self.text(greeting, reply=True)
 
     def text(
@@ -131,6 +131,11 @@ def _two(templates: Any) -> tuple[str, str]:
         )
     default = templates.get(DEFAULT_TEMPLATE) or next(iter(templates.values()))
     return str(default), str(templates.get(TOOLS_TEMPLATE, default))
+
+
+def _another_day(now: datetime.datetime) -> datetime.datetime:
+    """A time with another year, month and day; every month has the day."""
+    return now.replace(year=1998 if now.year == 1999 else 1999, month=now.month % 12 + 1, day=now.day % 28 + 1)
 
 
 def _at(template: str, now: datetime.datetime) -> str:

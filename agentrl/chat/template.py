@@ -9,7 +9,7 @@ import numpy as np
 
 from agentrl.chat.encoding import PieceEncoder
 from agentrl.chat.masked import Masked, added_texts, any_of, special_texts
-from agentrl.chat.thoughts import has_thought, opened_thought
+from agentrl.chat.thoughts import answer_start, has_thought, opened_thought, without_own
 from agentrl.chat.turns import PROBE_TOOL, Turns
 from agentrl.chat.writing import Writer
 from agentrl.types import Message
@@ -72,7 +72,7 @@ class Chat:
         cut = any_of(added_texts(tokenizer)).split(self.render(chat, reply=True))  # every second piece is an added word
         joints = [(plain.before, f"{plain.lead}yes"), *zip(cut[1::2], cut[2::2], strict=True)]
         self._pieces = PieceEncoder(tokenizer, joints)
-        self._opening_ids = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening))
+        self._opening = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening)).tolist()
         self._lead_ids = self._pieces.piece(plain.lead, plain.before)
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
@@ -187,26 +187,28 @@ class Chat:
 
         Args:
             text: the text.
-            end: add the end token; False if more text of the same assistant turn follows, or comes before.
+            end: add the end token; False if more text of the same assistant turn follows, or comes before. The text
+                then begins the turn only if `prompt` ends with the usual opening.
             prompt: [P] int64 ids of the prompt, because some templates open no turn behind results of tools; None if
                 the prompt ends with the usual opening.
         """
-        led = end and self._opened(prompt)
+        begins = end or (prompt is not None and bool(self._opening))
+        led = begins and self._opened(prompt)
         encode = self._answer if len(text) <= CACHED_ANSWER_CHARS else self._encode_answer
         return encode(text, end, led)
 
     def _opened(self, prompt: np.ndarray | None) -> bool:
         """Does a prompt end with the usual opening of a turn?"""
-        ids = self._opening_ids
-        return prompt is None or not len(ids) or np.array_equal(prompt[-len(ids) :], ids)
+        ids = self._opening
+        return prompt is None or not ids or prompt[-len(ids) :].tolist() == ids
 
     def _encode_answer(self, text: str, end: bool, led: bool) -> np.ndarray:
         turns = self.turns
         lead, text = _led(text, self.thought, turns.lead) if led else ("", text)
         masked = Masked([Message("assistant", text)], self._in_content, self._in_answers)
         pieces = masked.pieces(masked.messages[0].content)
+        pieces = [lead + pieces[0], *pieces[1:]]
         if end:
-            pieces = [lead + pieces[0], *pieces[1:]]
             pieces[-1] += turns.closing.removesuffix(turns.end)
         ids = self._encode_pieces(pieces, turns.before)
         return np.append(ids, self._id(turns.end_of(text))) if end else ids
@@ -231,10 +233,11 @@ class Chat:
     def go_on(self, text: str, *, ended: bool, most: int | None = None) -> np.ndarray:
         """[T] int64 ids that continue an assistant turn by the first `most` tokens of a text (None: by the whole text).
 
-        If the end token has `ended` the turn, the ids first open a new assistant turn.
+        If the end token has `ended` the turn, the ids first open a new assistant turn, and close the thought that the
+        opening begins, because the text is none.
         """
         turns = self.turns
-        opening = turns.after_end + turns.opening
+        opening = turns.after_end + turns.opening + (turns.lead if self.thought else "")
         opened = self._pieces.piece(opening, self.end_text) if ended else np.zeros(0, np.int64)
         pieces = self._in_content.split(text)
         return np.concatenate([opened, self._encode_pieces(pieces, opening if ended else "")[:most]])
@@ -249,11 +252,18 @@ class Chat:
 
 
 def _led(text: str, thought: str, lead: str) -> tuple[str, str]:
-    """(what the template writes before an answer, the answer without the opening tag that the prompt has)."""
+    """(what the template writes before an answer, the answer without the opening tag that the prompt has).
+
+    An answer with a thought of its own gets no other thought from the template, only the words before it.
+    """
     begun = text.lstrip()
     for opened in (thought, thought.strip()):
         if opened and begun.lower().startswith(opened.lower()):
             return "", begun[len(opened) :]
-    if has_thought(text):
-        return "", text
-    return lead, text
+    if thought:
+        return ("" if answer_start(thought + text) is not None else lead), text
+    header = lead.strip()
+    if header and begun.startswith(header):
+        blanks = lead[: lead.index(header)]
+        return ("" if text.startswith(blanks) else blanks), text
+    return (without_own(lead, text) if has_thought(text) else lead), text

@@ -38,6 +38,7 @@ HEADER = re.compile(
 OPENING = re.compile(
     r"(?:<\|start\|>\s*assistant\s*)?(" + "|".join(re.escape(tags.opening) for tags in SPELLINGS) + ")", re.I
 )
+MESSAGE = "<|message|>"
 CLOSING = {tags.opening.lower(): re.compile(re.escape(tags.closing), re.I) for tags in SPELLINGS}
 UNOPENED = re.compile("|".join(re.escape(t.closing) for t in SPELLINGS if t.closing[1] == "/"), re.I)
 PREFACE = re.compile(r"[^<{\[`\u25c1]*")  # words that are neither a tag nor a call
@@ -58,6 +59,19 @@ def opened_thought(text: str) -> Tags | None:
 def has_thought(text: str) -> bool:
     """Does an answer begin with a thought, or close one that the prompt has opened?"""
     return _begun(text, 0) is not None or _unopened(text) is not None
+
+
+def without_own(lead: str, text: str) -> str:
+    """The beginning of `lead`, a template's text before an answer, that stays if the answer `text` has a thought.
+
+    The thought of the answer replaces that of the template. A thought that is a message of its own (harmony, Muse
+    Glimmer) replaces the header as well.
+    """
+    begun = _begun(text, 0)
+    if begun is not None and MESSAGE in begun[1].lower():
+        return ""
+    found = OPENING.search(lead)
+    return lead if found is None else lead[: found.start()]
 
 
 def answer_start(text: str) -> int | None:

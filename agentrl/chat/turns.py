@@ -69,8 +69,9 @@ class Turns:
         has_system_role: does it write system messages?
         rewrites: does the text before a turn of the assistant change when later turns follow?
         drops_thoughts: is the thought of a turn left out when a question follows?
-        written: added words that the template writes around messages.
-        within: those of them that stand within a turn of the assistant, such as thoughts and calls.
+        moves_system: does the system message, or the list of tools, stand behind earlier turns when turns follow?
+        written: added words that the template writes around messages and tools.
+        within: those of them that stand within a turn of the assistant, such as thoughts and calls, or around tools.
     """
 
     before: str
@@ -87,6 +88,7 @@ class Turns:
     has_system_role: bool
     rewrites: bool
     drops_thoughts: bool
+    moves_system: bool
     written: frozenset[str]
     within: frozenset[str]
 
@@ -98,7 +100,8 @@ class Turns:
 
     def end_of(self, answer: str) -> str:
         """The text of the token that ends an answer: an answer with a call may end in another way."""
-        calls = self.calls is not None and self.calls.word and self.calls.word in answer
+        word = "" if self.calls is None else self.calls.word
+        calls = bool(word) and word in answer and word not in self.lead  # gpt-oss begins all answers with a channel
         if calls and self.calls is not None and self.calls.end:
             return self.calls.end
         return self.end or self.next_words.get("tool" if calls else "user") or self.next_words["user"]
@@ -176,7 +179,9 @@ class TemplateReader:
         if not end:
             next_words = {"user": self.first_word(behind_past)}
             next_words |= self.next_of_tools(calls, results)
-        within = self.within(opening, headers, calls)
+        within = self.within(base, opening, headers, calls)
+        written = self.written()
+        of_tools = self.words_of_tools() - written
         return Turns(
             before=behind_question,
             opening=opening,
@@ -191,8 +196,9 @@ class TemplateReader:
             results_by_words=by_words,
             has_system_role=self.has_system_role(),
             rewrites=self.rewrites(past),
-            written=self.written(),
-            within=within,
+            moves_system=self.moves_system(),
+            written=written | of_tools,
+            within=within | of_tools,
             drops_thoughts=self.drops_thoughts(),  # last: its messages hold tags
         )
 
@@ -202,10 +208,12 @@ class TemplateReader:
         self.seen.append(text)
         return text
 
-    def try_text(self, messages: Sequence[ChatMessage], *, reply: bool) -> str | None:
+    def try_text(
+        self, messages: Sequence[ChatMessage], *, reply: bool, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> str | None:
         """The rendered messages; None if the template refuses them."""
         try:
-            return self.text(messages, reply=reply)
+            return self.text(messages, reply=reply, tools=tools)
         except ValueError:
             return None
 
@@ -288,12 +296,13 @@ class TemplateReader:
         word = self.first_word(behind or "")
         return {"tool": word} if word else {}
 
-    def within(self, opening: str, headers: Sequence[str], calls: CallData | None) -> frozenset[str]:
+    def within(self, base: str, opening: str, headers: Sequence[str], calls: CallData | None) -> frozenset[str]:
         """See `Turns`."""
         texts = [header.removeprefix(opening) for header in headers]
         if calls is not None:
             alone = self.text([QUESTION, called(["f"], calls.text_arguments)], reply=False)
-            texts += [(between(alone, HEARD, SAID) or "").partition(opening)[2], calls.rest]
+            header = (between(alone, HEARD, SAID) or "").removeprefix(base)
+            texts += [header.partition(opening)[2] if opening else header, calls.rest]
         found = {word for text in texts for word in self.words.findall(text)}
         thoughts = {tag for tags in SPELLINGS for tag in tags if self.words.fullmatch(tag)}
         outside = set(self.words.findall(opening)) - thoughts
@@ -317,6 +326,21 @@ class TemplateReader:
         if later is None:
             return False
         return not later.startswith(past[: past.index(SAID)])
+
+    def moves_system(self) -> bool:
+        """Does the text before a question change when turns follow, with a system message or with tools?"""
+        later = [said("a"), {"role": "user", "content": NEXT}]
+        for first, tools in (([{"role": "system", "content": "s"}], ()), ([], (PROBE_TOOL,))):
+            asked = self.try_text([*first, QUESTION], reply=True, tools=tools)
+            more = self.try_text([*first, QUESTION, *later], reply=True, tools=tools)
+            if asked is not None and more is not None and asked.partition(HEARD)[0] != more.partition(HEARD)[0]:
+                return True
+        return False
+
+    def words_of_tools(self) -> frozenset[str]:
+        """The added words that the template writes around the schemas of tools."""
+        text = self.try_text([QUESTION], reply=True, tools=[PROBE_TOOL])
+        return frozenset(self.words.findall(text or ""))
 
     def drops_thoughts(self) -> bool:
         """Is a thought left out when a question follows?"""

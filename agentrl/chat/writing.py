@@ -1,7 +1,8 @@
 """Messages as a chat template can write them: whole chats, and what follows a turn of the assistant."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentrl.chat.masked import added_texts, any_of
@@ -41,7 +42,8 @@ class Writer:
         """The template's text of messages and of the schemas `tools`; `reply` adds the opening of an assistant turn.
 
         Messages that the template refuses or leaves out are written as it can: a system message becomes the beginning
-        of the first user message, results of tools become user messages, neighbours of one role become one message.
+        of the first user message, results of tools become user messages, neighbours of one role become one message,
+        and calls get ids of nine letters and digits.
 
         Args:
             messages, reply, tools: see above.
@@ -55,13 +57,14 @@ class Writer:
         wanted = results_as_users(messages, turns)
         if not turns.has_system_role:
             wanted = without_system(wanted)
-        try:
-            return self.rendering.text(self._data(wanted, turns), reply=reply, tools=tools, for_tools=for_tools)
-        except ValueError:
-            joined = alternating(wanted)
-            if joined == wanted:
-                raise
-        return self.rendering.text(self._data(joined, turns), reply=reply, tools=tools, for_tools=for_tools)
+        refused: ValueError | None = None
+        for some in _as_accepted(wanted):
+            try:
+                return self.rendering.text(self._data(some, turns), reply=reply, tools=tools, for_tools=for_tools)
+            except ValueError as error:
+                refused = refused or error
+        assert refused is not None, "there is at least one form of the messages"
+        raise refused
 
     def _data(self, messages: Sequence[Message], turns: Turns) -> list[ChatMessage]:
         """Messages as transformers takes them; calls become text if the template takes no calls."""
@@ -115,6 +118,27 @@ def _behind_end(behind: str, turns: Turns, calls: bool) -> str:
     ends = {turns.past_end, turns.end} if not (calls and turns.calls) else {turns.calls.end}
     place, end = min((behind.index(end), end) for end in ends if end in behind)
     return behind[place + len(end) :]
+
+
+def _as_accepted(messages: list[Message]) -> Iterator[list[Message]]:
+    """The messages, then forms of the messages that stricter templates accept."""
+    joined = alternating(messages)
+    yield messages
+    if joined != messages:
+        yield joined
+    if any(message.calls for message in messages):
+        yield with_strict_ids(messages)
+        if joined != messages:
+            yield with_strict_ids(joined)
+
+
+def with_strict_ids(messages: Sequence[Message]) -> list[Message]:
+    """The messages; the calls have ids as the strictest templates want them (see `call_id`)."""
+    numbers = itertools.count()
+    return [
+        m._replace(calls=tuple(call._replace(id=call_id(next(numbers))) for call in m.calls)) if m.calls else m
+        for m in messages
+    ]
 
 
 def results_as_users(messages: Sequence[Message], turns: Turns) -> list[Message]:

@@ -9,6 +9,9 @@ env_error if the episode was lost to a fault. turn_limit also stands for a limit
 is true on the last step of an episode that a limit cut. For the report of an evaluation the command prints the episodes
 (--failed, --json), and with --episode everything that was said in one episode.
 
+With --episode N --tokens it prints, for each turn of the episode, the text of the prompt's tokens, as the model read
+them, and the sampled tokens one by one; with --json one object per token.
+
 With --samples the command prints pass@k, majority@k and cost curves of the stored samples of a run or of a report. The
 copies of each task in the stored graphs of a run are its samples. --window N gives one curve per N graphs, which shows
 the change over training. The report is one of `agentrl eval --samples K --out`. majority@k needs the answers, which are
@@ -22,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.cli import _samples, _view_report
+from agentrl.cli import _samples, _view_report, _view_tokens
 from agentrl.cli._parser import Parser, positive, refuse_without, seed
 from agentrl.exchange import KINDS, newest_graph, to_json, word
 from agentrl.graph import StepGraph, read_graph
@@ -37,6 +40,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--group", type=seed, metavar="N", help="copies of one task; N is in the column group")
     parser.add_argument("--episode", type=seed, metavar="N", help="one episode; N is in the column episode, from 0")
+    parser.add_argument("--tokens", action="store_true", help="of --episode: the tokens that were read and sampled")
     parser.add_argument("--failed", action="store_true", help="of a report: only episodes that did not succeed")
     parser.add_argument("--samples", action="store_true", help="pass@k, majority@k and cost curves")
     parser.add_argument(
@@ -45,18 +49,25 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object per episode; with --samples, per curve")
     arguments = parser.parse_args(words)
     refuse_without(arguments, "samples", ["window"])
+    if arguments.tokens and arguments.episode is None:
+        raise ValueError("--tokens is for one episode: name it with --episode N")
     if arguments.samples:
         if arguments.group is not None or arguments.episode is not None or arguments.failed:
             raise ValueError("--samples takes all episodes: leave out --group, --episode and --failed")
         _samples.show(arguments.graph, arguments.window, as_json=arguments.json)
         return 0
     if _view_report.is_report(arguments.graph):
+        if arguments.tokens:
+            raise ValueError(f"--tokens is for stored graphs, and {arguments.graph} is a report: name a run or a graph")
         _view_report.show(arguments)
         return 0
     if arguments.failed:
         raise ValueError(f"--failed is for the report of an evaluation, and {arguments.graph} is none: leave it out")
     graph = read_graph(newest_graph(arguments.graph) if arguments.graph.is_dir() else arguments.graph)
-    if arguments.group is not None or arguments.episode is not None:
+    if arguments.tokens:
+        run = arguments.graph if arguments.graph.is_dir() else arguments.graph.absolute().parents[1]
+        _view_tokens.show(graph, run, arguments.episode, as_json=arguments.json)
+    elif arguments.group is not None or arguments.episode is not None:
         print(to_json(graph, group=arguments.group, episode=arguments.episode))
     elif arguments.json:
         print("\n".join(json.dumps(one) for one in episodes(graph)))

@@ -124,8 +124,8 @@ def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
     """
     if answer_start(text) is not None or getattr(prompt, "reads_thoughts", False):
         return prompt.parse(text, observation)
-    missing = "the end of the thought"
-    return prompt.parse("", observation)._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing=missing)
+    # `missing` is for answers whose action is carried out, and reports say so.
+    return prompt.parse("", observation)._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing="")
 
 
 def spoken(text: str) -> str:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +20,22 @@ MOST_MEMBERS = 60  # largest number of tokens of an allowed set that the page li
 
 
 def token_words(run: Path) -> Callable[[Sequence[int]], list[str]] | None:
-    """A function from token ids to one text each, by the tokenizer of the run's newest checkpoint.
+    """A function from token ids to one text each; None without a `stored_tokenizer`."""
+    tokenizer = stored_tokenizer(run)
+    if tokenizer is None:
+        return None
+
+    def words(ids: Sequence[int]) -> list[str]:
+        return [tokenizer.decode([i], skip_special_tokens=False) for i in ids]
+
+    return words
+
+
+def stored_tokenizer(run: Path) -> Any:
+    """The tokenizer (of the package tokenizers) in the newest checkpoint of a run.
 
     Returns:
-        The function; None if no checkpoint has a tokenizer, or if the policies of the newest checkpoint have different
-        tokenizers.
+        The tokenizer; None if no checkpoint has one, or if the policies of the newest checkpoint have different ones.
     """
     by_step: dict[str, list[Path]] = {}
     for file in sorted((run / "checkpoints").glob("*/*/tokenizer.json")):
@@ -35,12 +47,7 @@ def token_words(run: Path) -> Callable[[Sequence[int]], list[str]] | None:
         return None
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(newest[0]))
-
-    def words(ids: Sequence[int]) -> list[str]:
-        return [tokenizer.decode([i], skip_special_tokens=False) for i in ids]
-
-    return words
+    return Tokenizer.from_file(str(newest[0]))
 
 
 class AllowedSets:

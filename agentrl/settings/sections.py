@@ -1,5 +1,6 @@
 """Every section of a recipe, as typed tables."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +59,12 @@ class RunSection(Section):
     staleness: int = Field(0, ge=0, le=64)
     ahead: int | None = Field(None, ge=0)
     date: str = ""
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _as_text(cls, date: Any) -> Any:
+        """TOML has dates of its own, which are written without quotes."""
+        return date.isoformat() if type(date) is datetime.date else date
 
     @field_validator("date")
     @classmethod

@@ -7,6 +7,7 @@ other cases these weights are 1.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -50,9 +51,13 @@ class LearnerReader:
         self._learner, self._temperature, self._max_tokens = learner, temperature, max_tokens
         self.tokenizer = learner.tokenizer
 
+    @cached_property
+    def _chat(self) -> Chat:
+        return Chat(self.tokenizer)
+
     def encode(self, text: str) -> np.ndarray:
         """[T] int64 ids of a text."""
-        return Chat(self.tokenizer).encode_plain(text)
+        return self._chat.encode_plain(text)
 
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
         """[S] float64, log-probs in nats under the current policy; NaN outside the sampled tokens of `rows`."""

@@ -115,9 +115,9 @@ class Planned:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The action between the tags as the environment reads it; an answer without the tags is not valid."""
-        text = spoken(text)
-        found = first_tagged(text, ("action",))
+        words = spoken(text)
+        found = first_tagged(words, ("action",))
         if found is None:
-            return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
+            return Parsed(words.strip()[-80:], False, Status.PARSE_ERROR)
         own = first_tagged(self._prompt.answer("x"), ("action",)) is not None
         return self._prompt.parse(text if own else found.content, observation)

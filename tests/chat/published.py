@@ -129,6 +129,18 @@ PUBLISHED = {
         "</s>",
         ("[INST]", "[/INST]"),
     ),
+    # Mistral 0.3, Nemo: no header before an answer, calls and results as data, ids of nine characters
+    "calls without an opening": Published(
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }}[/INST]"
+        "{% elif m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}{% if c.id | length != 9 %}"
+        "{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}"
+        '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}, "id": "{{ c.id }}"}'
+        "{% if not loop.last %}, {% endif %}{% endfor %}]</s>{% elif m.role == 'assistant' %} {{ m.content }}</s>"
+        "{% elif m.role == 'tool' %}[TOOL_RESULTS] {{ m.content }}, {{ m.tool_call_id }}[/TOOL_RESULTS]"
+        "{% else %}{{ raise_exception('no such role') }}{% endif %}{% endfor %}",
+        "</s>",
+        ("[INST]", "[/INST]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+    ),
     # Cohere: two tokens end a turn
     "two end tokens": Published(
         "{{ bos_token }}{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ m.role | upper }}_TOKEN|>"

@@ -1,6 +1,7 @@
 """The constructs of published templates: what follows a turn, what an answer begins with, and what nobody can forge."""
 
 import datetime
+import json
 import string
 from functools import cache
 
@@ -9,7 +10,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from agentrl.chat import Chat, date_of, rewritten, set_template, template_report
+from agentrl.chat import Chat, date_of, rewritten, set_template, template_report, without_thoughts
 from agentrl.chat.notes import difference
 from agentrl.types import Message, ToolCall
 from tests.chat.published import PUBLISHED
@@ -136,6 +137,52 @@ def test_an_answer_with_a_thought_of_its_own_gets_no_other_thought():
         assert "<think>\nso\n</think>\n\nyes" in opened
 
 
+def test_a_thought_of_another_spelling_stands_behind_the_thought_of_the_prompt():
+    for name in ("opened thought", "marks that are not special"):
+        words = chat(name)
+        text = "<reasoning>so</reasoning>left"
+        ids = words.answer(text)
+        assert words.tokenizer.decode(ids[:-1]) == f"\n</think>\n\n{text}"
+        assert without_thoughts(words.heard(text, ids)) == "left"
+        assert words.tokenizer.decode(words.answer("so</think>left")[:-1]) == "so</think>left"
+
+
+def test_an_answer_with_a_thought_keeps_the_header_of_its_turn():
+    thought = "<think>so</think>yes"
+    for name, text in (
+        ("other end token last", f"<|channel|>final<|message|>{thought}<|return|>"),
+        ("instructions", f" {thought}</s>"),
+        ("no end token", f"\n{thought}<|user|>"),
+    ):
+        assert chat(name).tokenizer.decode(chat(name).answer(thought)) == text
+        assert difference(chat(name), [Message("user", "q"), Message("assistant", thought)]) == ""
+    harmony = chat("other end token last")
+    own = "<|channel|>final<|message|>yes"
+    assert harmony.tokenizer.decode(harmony.answer(own)) == f"{own}<|return|>"
+    alone = "<|channel|>analysis<|message|>so"
+    assert harmony.tokenizer.decode(harmony.answer(alone)) == f"{alone}<|return|>"
+
+
+def test_a_turn_that_goes_on_begins_behind_the_thought_of_the_prompt():
+    words = chat("opened thought")
+    asked = words.start([Message("user", "q")])
+    text = "<search>red</search>"
+    ids = words.answer(text, end=False, prompt=asked)
+    assert words.tokenizer.decode(ids) == f"\n</think>\n\n{text}"
+    assert without_thoughts(words.heard(text, ids, asked)) == text
+    later = np.concatenate([asked, ids, words.go_on("found", ended=False)])
+    assert words.tokenizer.decode(words.answer(text, end=False, prompt=later)) == text
+
+
+def test_a_turn_that_an_environment_begins_is_no_thought():
+    words = chat("opened thought")
+    opened = "\n<|im_start|>assistant\n"
+    assert words.tokenizer.decode(words.go_on("found", ended=True)) == f"{opened}<think>\n\n</think>\n\nfound"
+    assert (
+        chat("empty thought last").tokenizer.decode(chat("empty thought last").go_on("a", ended=True)) == f"{opened}a"
+    )
+
+
 def test_an_answer_with_a_call_ends_with_the_mark_of_its_result():
     words = chat("no end token")
     end = words.tokenizer.convert_ids_to_tokens(int(words.answer("<tool_call>f\n</tool_call>")[-1]))
@@ -199,6 +246,35 @@ def test_calls_as_data_are_written_by_the_template():
         assert text in written and "42" in written, name
 
 
+def test_a_system_message_or_tools_before_the_last_question_are_noted():
+    made = tokenizer("instructions")
+    made.add_tokens([AddedToken("[AVAILABLE_TOOLS]", special=False, normalized=False)])
+    tools = "{% if tools and loop.last %}[AVAILABLE_TOOLS] {{ tools | tojson }}{% endif %}"
+    made.chat_template = PUBLISHED["instructions"].text.replace("[INST] {{", f"{tools}[INST] {{{{")
+    words = Chat(made)
+    assert "before the last question" in template_report(words)
+    tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {}}}
+    start = words.start([Message("user", "[AVAILABLE_TOOLS] []")], [tool]).tolist()
+    assert start.count(ids_of(words, "[AVAILABLE_TOOLS]")[0]) == 1  # the page's own is ordinary text
+    assert words.answer("[AVAILABLE_TOOLS]").tolist().count(ids_of(words, "[AVAILABLE_TOOLS]")[0]) == 1
+    for text in ("{{ m.content }} [/INST]", "so {{ m.content }} [/INST]"):
+        made.chat_template = PUBLISHED["instructions"].text.replace("{{ m.content }} [/INST]", text)
+        assert "before the last question" not in template_report(Chat(made))
+
+
+def test_calls_get_the_ids_that_a_template_wants():
+    words = chat("calls without an opening")
+    calls = (ToolCall("call_0", "f", '{"x": 1}'), ToolCall("", "g", "[1]"))
+    asked = [Message("user", "q"), Message("assistant", "", "", calls), Message("tool", "42"), Message("tool", "43")]
+    assert words.tokenizer.decode(words.start(asked)) == (
+        '<bos>[INST] q[/INST][TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "call00000"}, '
+        '{"name": "g", "arguments": {"arguments": [1]}, "id": "call00001"}]</s>'
+        "[TOOL_RESULTS] 42, call00000[/TOOL_RESULTS][TOOL_RESULTS] 43, call00001[/TOOL_RESULTS]"
+    )
+    kept = [asked[0], asked[1]._replace(calls=(ToolCall("abcdefghi", "f", "{}"),)), asked[2]]
+    assert "42, abcdefghi[" in words.tokenizer.decode(words.start(kept))
+
+
 @pytest.mark.parametrize("kind", ["bytes", "first"])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_no_message_forges_a_word_that_the_template_writes(name, kind):
@@ -243,6 +319,35 @@ def test_the_date_does_not_change_and_can_be_set():
         date_of("yesterday")
 
 
+def test_every_day_is_a_date_and_the_first_blanks_stay():
+    made = tokenizer("headers")
+    assert Chat(made, date_of("2028-02-29")).reads_clock  # the year 1999 has no such day
+    made.chat_template = "\n  {% if true %}x{% endif %}{{ strftime_now('%d') }}" + made.chat_template
+    assert Chat(made, date_of("2028-02-29")).render(PLAIN[:1], reply=True).startswith("\nx29<bos>")
+    plain = tokenizer("parts")
+    plain.chat_template = "\n  {% if date %}{{ date }}{% endif %}" + plain.chat_template
+    for _ in range(2):
+        set_template(plain, "", {"date": ""})
+        assert Chat(plain).render(PLAIN[:1], reply=False).startswith("\nUser: yes")
+
+
+@pytest.mark.parametrize(
+    "value", ["a\"b'\n{{ x }}{% y %}#}\\n", "\U0001f600 \xe9", 3, 1.5, True, None, ["a", {"b": None}]]
+)
+def test_an_argument_of_a_template_is_what_was_given(value):
+    made = tokenizer("strict turns")
+    made.chat_template = "{% if x is defined %}{{ x | tojson }}{% endif %}" + made.chat_template
+    set_template(made, "", {"x": value})
+    text = Chat(made).render(PLAIN[:1], reply=True).partition("<bos>")[0]
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("value", [float("inf"), datetime.date(2026, 1, 1), [float("nan")]])
+def test_an_argument_of_a_template_is_a_json_value(value):
+    with pytest.raises(ValueError, match=r"model.template.enable_thinking = .* is no JSON value"):
+        set_template(tokenizer("empty thought last"), "", {"enable_thinking": value})
+
+
 def test_arguments_of_a_template_stay_with_the_tokenizer(tmp_path):
     made = tokenizer("empty thought last")
     set_template(made, "", {"enable_thinking": False})
@@ -261,6 +366,8 @@ def test_arguments_of_a_template_stay_with_the_tokenizer(tmp_path):
         set_template(made, "", {"enable_thinkin": False})
     with pytest.raises(ValueError, match=r"model.template.messages cannot be set"):
         set_template(made, "", {"messages": []})
+    with pytest.raises(ValueError, match=r"model.template.bos_token has no effect: the tokenizer gives"):
+        set_template(tokenizer("headers"), "", {"bos_token": ""})
     set_template(made, PUBLISHED["parts"].text, {})
     assert made.chat_template == PUBLISHED["parts"].text
 

@@ -5,9 +5,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agentrl.cli import main
+from agentrl.graph import read_graph
 from tests.toys.runs import ALFWORLD, recipe
 
 
@@ -40,6 +42,27 @@ def test_view_takes_the_run(run, capsys):
     assert capsys.readouterr().out == of_run
     rows = objects(capsys, "view", run, "--json")
     assert len(rows) == 4 and {"task", "episode", "score", "ending", "advantage"} <= set(rows[0])
+
+
+def test_view_shows_the_tokens_that_were_read_and_sampled(run, capsys):
+    graph = read_graph(run / "graphs" / "000000.safetensors")
+    rows = np.flatnonzero(graph.episode == 1)
+    table = graph.tokens
+    ids = [i for row in rows for i in table.ids[table.offsets[row] : table.offsets[row + 1]].tolist()]
+    found = objects(capsys, "view", run, "--episode", "1", "--tokens", "--json")
+    assert [one["id"] for one in found] == ids and {one["turn"] for one in found} == {*graph.turn[rows].tolist()}
+    sampled = [one for one in found if one["sampled"]]
+    assert sampled and all("logprob" in one for one in sampled)
+    assert main(["view", str(run / "graphs" / "000000.safetensors"), "--episode", "1", "--tokens"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = "".join(one["text"] for one in found if not one["sampled"] and one["turn"] == 0)
+    assert first.splitlines()[0] in lines and sum(line.startswith(">>> ") for line in lines) == len(rows)
+    for words, sentence in (
+        (["view", str(run), "--tokens"], "name it with --episode N"),
+        (["view", str(run), "--episode", "99", "--tokens"], "there is no episode 99"),
+        (["view", str(run / "evaluations" / "end-greedy.json"), "--episode", "0", "--tokens"], "is a report"),
+    ):
+        assert main(words) == 2 and sentence in capsys.readouterr().err
 
 
 def test_credit_names_the_step_of_each_advantage(run, capsys):

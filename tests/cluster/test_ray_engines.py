@@ -339,21 +339,23 @@ def test_servers_of_a_cluster_answer_as_those_of_this_machine_also_when_one_is_l
     from agentrl.cluster.ray_driver import RayRollouts
 
     alone = served(tmp_path / "alone")
-    batch, killed, retried = RayRollouts.batch, list[int](), list[int]()
+    batch, killed, retried, took = RayRollouts.batch, list[int](), list[int](), list[float]()
 
     def disturbed(self, iteration, *args, **options):
         engine = self.inference.engines["policy"]
+        began = time.monotonic()
         if iteration == 2:  # its weights are not those that the servers began with
             actor = engine.servers.servers[1].process.actor
             killed.append(self._ray.get(actor.pid.remote()))
-            threading.Timer(0.3, lambda: os.kill(killed[0], signal.SIGKILL)).start()
+            threading.Timer(took[-1] / 4, lambda: os.kill(killed[0], signal.SIGKILL)).start()
         played = batch(self, iteration, *args, **options)
+        took.append(time.monotonic() - began)
         retried.append(engine.stats.retried)
         return played
 
     monkeypatch.setattr(RayRollouts, "batch", disturbed)
     apart = served(tmp_path / "apart", **LOCAL)
-    assert len(killed) == 1 and retried[:2] == [0, 0] and retried[2] > 0
+    assert len(killed) == 1 and retried[:2] == [0, 0] and retried[2] > 0, took
     for one, other in zip(graphs(alone), graphs(apart), strict=True):
         same(one, other)
 

@@ -50,6 +50,7 @@ def test_a_thought_changes_no_action_and_half_a_thought_is_none(name, form, acti
         assert read_answer(prompt, thought, observation).action == action, tags
         cut = read_answer(prompt, f"{tags.opening}\nI could say\n{other}", observation)
         assert not cut.valid and cut.status == Status.PARSE_ERROR and cut.calls == 0 and cut.action != action, tags
+        assert cut.missing == "", tags  # reports say of other parts that the action was carried out without them
 
 
 def test_lines_and_plain_prompts_put_thoughts_aside():

@@ -161,3 +161,22 @@ def test_a_family_is_trained_stopped_resumed_and_loaded(name, tmp_path, capfd):
     words = transformers.AutoTokenizer.from_pretrained(last)
     assert type(loaded).__name__ == family.model
     assert Chat(words).end_ids == Chat(tokenizer(family)).end_ids
+
+
+def test_template_arguments_hold_in_training_checkpoints_and_evaluations(tmp_path, capfd):
+    write_model(FAMILIES["qwen3"], tmp_path / "model")
+    train(tmp_path / "model", tmp_path, "run.iterations=1", "model.template.enable_thinking=false")
+    (last,) = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1].glob("policy")
+    trained = Chat(transformers.AutoTokenizer.from_pretrained(last))
+    assert trained.turns.opening.endswith("<think>\n\n</think>\n\n")
+    assert main(["model", "export", str(tmp_path / "run"), str(tmp_path / "exported")]) == 0
+    exported = Chat(transformers.AutoTokenizer.from_pretrained(tmp_path / "exported"))
+    assert exported.turns.opening == trained.turns.opening
+    words = ["eval", "tests.toys.lengths", "--tasks", "1", "limits.turn_tokens=8", "--json"]
+    for policy, more in ((tmp_path / "run", []), (tmp_path / "model", ["model.template.enable_thinking=false"])):
+        assert main([*words, "--policy", str(policy), *more]) == 0
+    capfd.readouterr()
+    assert main([*words, "--policy", str(tmp_path / "run"), "model.template.enable_thinking=false"]) == 2
+    assert "model.template is an option of model folders" in capfd.readouterr().err
+    assert main([*words, "--policy", str(tmp_path / "model"), "model.template.enable_thinkin=false"]) == 2
+    assert "did you mean enable_thinking?" in capfd.readouterr().err

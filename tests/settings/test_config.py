@@ -11,6 +11,7 @@ from agentrl import catalogue
 from agentrl.config import merge, override, parse_value, resolve, validate
 from agentrl.files import read_toml
 from agentrl.settings import Settings
+from agentrl.settings.sections import RunSection
 from tests.rollout.playing import WALK, entry
 
 
@@ -96,6 +97,14 @@ def test_overrides_apply_in_order_and_leave_the_tables_alone():
 def test_what_is_no_override_says_how_to_write_one(text):
     with pytest.raises(ValueError, match=r"is not an override: write section\.key=value"):
         override({}, [text])
+
+
+def test_a_date_needs_no_quotation_marks(tmp_path):
+    (tmp_path / "recipe.toml").write_text("[run]\ndate = 2026-03-04\n")
+    assert RunSection(**read_toml(tmp_path / "recipe.toml")["run"]).date == "2026-03-04"
+    assert RunSection(**parse_value("{date = '2026-03-04'}")).date == "2026-03-04"
+    with pytest.raises(ValueError, match="'tomorrow' is no date"):
+        RunSection(date="tomorrow")
 
 
 def test_a_value_is_no_section():

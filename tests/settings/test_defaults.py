@@ -1,5 +1,6 @@
 """What a recipe leaves open is chosen by the kind of its model and by its environment, and stays with the run."""
 
+import datetime
 import re
 from typing import Any
 
@@ -160,6 +161,25 @@ def test_stored_values_resolve_to_themselves():
     again = Settings(first.dump())
     assert again.dump() == first.dump() and again.chosen == {}
     assert first.resuming(first.dump()).dump() == first.dump()
+
+
+def test_the_date_of_templates_is_chosen_once_and_resumed():
+    recipe = {"env": {"name": SUMS}, "model": {"path": "x"}}
+    today = Settings(recipe)
+    assert today.tables.run.date == datetime.date.today().isoformat()
+    stored = merge(today.dump(), {"run": {"date": "2026-02-03"}})
+    assert today.resuming(stored).tables.run.date == "2026-02-03"
+    older = {name: value for name, value in stored["run"].items() if name != "date"}  # as stored by 0.2.0
+    assert today.resuming({**stored, "run": older}).tables.run.date == ""
+    assert Settings(merge(recipe, {"run": {"date": "1999-12-31"}})).tables.run.date == "1999-12-31"
+    assert "run.date" not in resolved().chosen  # the template of a new model writes none
+    with pytest.raises(ValueError, match="'today' is no date: write it as 2026-11-28"):
+        Settings(merge(recipe, {"run": {"date": "today"}}))
+
+
+def test_template_arguments_are_for_models_with_a_template():
+    with pytest.raises(ValueError, match=r"model.template and model.template_file are for models with a path"):
+        Settings({"env": {"name": SUMS}, "model": {"new": {}, "template": {"enable_thinking": False}}})
 
 
 def test_an_agent_with_a_model_of_another_kind_has_its_rates():

@@ -26,6 +26,9 @@ ANSWER = "hm <switch>SWITCH</switch><subgoal>find it</subgoal><action>go</action
         ("<switch>SWITCH", False),  # never closed
         ("<switch>yes</switch>", True),  # as released: anything but KEEP
         ("go", False),
+        ("<think><switch>SWITCH</switch>?</think><switch>KEEP</switch>", False),
+        ("<switch>KEEP</switch>?\n</think><switch>SWITCH</switch>", True),  # the prompt has opened the thought
+        ("<think><switch>SWITCH</switch>", False),
     ],
 )
 def test_a_switch_that_says_anything_but_keep_begins_a_segment(text, begins):
@@ -40,6 +43,8 @@ def test_tokens_belong_to_what_encloses_them_tags_included():
     expected = [REST, SWITCH, SWITCH, SUBGOAL, SUBGOAL, SUBGOAL, SUBGOAL, SUBGOAL, ACTION, ACTION, ACTION, REST]
     assert levels(pieces).tolist() == expected
     assert levels(["no ", "tags"]).tolist() == [ACTION, ACTION]
+    thought = ["<think>", "<action>b</action>", "</think>", "<action>b</action>"]
+    assert levels(thought).tolist() == [REST, REST, REST, ACTION]
     assert levels([]).tolist() == []
 
 
@@ -83,6 +88,9 @@ def test_an_environments_own_action_tags_are_left_to_it():
     words = plan.speak(plan.Config(), own)
     said = words.answer("look")
     assert said.count("<action>") == 1 and words.parse(said, Observation(text="", actions=("look",))).action == "look"
+    thought = "<think>I could say <action>go</action></think><switch>KEEP</switch><action>look</action>"
+    parsed = words.parse(thought, Observation(text="", actions=("look",)))
+    assert parsed.action == "look" and parsed.valid and not parsed.missing  # ALFWorld asks for a thought
     assert words.stop == own.stop if hasattr(own, "stop") else not hasattr(words, "stop")
 
 
