@@ -9,7 +9,7 @@ import numpy as np
 
 from agentrl.exchange import word
 from agentrl.graph import StepGraph
-from agentrl.report.step_tokens import stored_tokenizer
+from agentrl.report import stored_tokenizer
 
 
 class Turn(NamedTuple):

@@ -17,7 +17,10 @@ from .page import (
 )
 from .read_run import run_data as run_data
 from .run_schema import RunData as RunData
-from .step_tokens import token_words as token_words
+from .step_tokens import (
+    stored_tokenizer as stored_tokenizer,
+    token_words as token_words,
+)
 from .stored import (
     EVALUATION as EVALUATION,
     TRAINING as TRAINING,
