@@ -1,6 +1,6 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
-from agentrl.chat.arguments import set_template
+from agentrl.chat.arguments import check_arguments, set_template
 from agentrl.chat.notes import rewritten, template_report
 from agentrl.chat.rendering import date_of, with_calls_as_text
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
@@ -18,6 +18,7 @@ __all__ = [
     "Tries",
     "answer_start",
     "build_word_tokenizer",
+    "check_arguments",
     "date_of",
     "first_tagged",
     "kept_together",

@@ -35,13 +35,18 @@ def set_template(tokenizer: Any, text: str, arguments: Mapping[str, Any]) -> Non
     if not own:
         raise ValueError("the tokenizer has no chat template, so model.template has no effect: set model.template_file")
     named = dict(own) if isinstance(own, Mapping) else {"": str(own)}
-    for name, value in arguments.items():
-        if name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
-            raise ValueError(f"model.template.{name} has no effect: the tokenizer gives the template its own {name}")
-        _check(name, named)
-        _check_value(name, value)
+    check_arguments(named, arguments)
     written = {key: _with_arguments(one, arguments) for key, one in named.items()}
     tokenizer.chat_template = written if isinstance(own, Mapping) else written[""]
+
+
+def check_arguments(templates: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
+    """Raises ValueError if no template reads an argument, or if its value is no JSON value."""
+    for name, value in arguments.items():
+        if name.endswith("_token"):
+            raise ValueError(f"model.template.{name} has no effect: the tokenizer gives the template its own {name}")
+        _check(name, templates)
+        _check_value(name, value)
 
 
 def _check(name: str, templates: Mapping[str, str]) -> None:
@@ -49,7 +54,7 @@ def _check(name: str, templates: Mapping[str, str]) -> None:
         raise ValueError(f"model.template.{name} cannot be set: name an argument of the chat template")
     if not any(re.search(rf"\b{name}\b", text.partition(HEAD)[2] or text) for text in templates.values()):
         tested = {word for text in templates.values() for word in re.findall(r"(\w+) is (?:not )?defined", text)}
-        near = nearest(name, sorted(tested))
+        near = nearest(name, sorted(tested)) if tested else ", and no other argument"
         raise ValueError(f"model.template.{name} has no effect: the chat template does not read {name}{near}")
 
 

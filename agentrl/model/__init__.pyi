@@ -15,6 +15,7 @@ from .loading import (
     Loaded as Loaded,
     check_path as check_path,
     check_shape as check_shape,
+    check_template as check_template,
     load_model as load_model,
     load_tokenizer as load_tokenizer,
     restore_model as restore_model,

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentrl.chat import build_word_tokenizer, set_template
-from agentrl.files import appearing
+from agentrl.chat import build_word_tokenizer, check_arguments, set_template
+from agentrl.files import appearing, read_json
 from agentrl.model import adapters
 from agentrl.model.device import device_named, dtype_named
 from agentrl.model.sections import SHAPE, ModelConfig, NewModel
@@ -85,6 +85,33 @@ def template_text(config: ModelConfig) -> str:
         return Path(config.template_file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"model.template_file = {config.template_file} cannot be read: {error}") from None
+
+
+def check_template(config: ModelConfig) -> None:
+    """Check `model.template` and `model.template_file` by the files of a model folder, without a tokenizer.
+
+    A model that is named by its name on the hub is checked when it is loaded.
+
+    Raises:
+        ValueError: the file of the template cannot be read, or the template does not read an argument.
+    """
+    text, folder = template_text(config), Path(config.path).expanduser()
+    templates = {"": text} if text else _stored_templates(folder)
+    if config.template and templates:
+        check_arguments(templates, config.template)
+
+
+def _stored_templates(folder: Path) -> dict[str, str]:
+    """The chat templates in a model folder, by name; empty if there are none."""
+    files = [folder / "chat_template.jinja", *sorted(folder.glob("additional_chat_templates/*.jinja"))]
+    found = {path.stem: path.read_text(encoding="utf-8") for path in files if path.is_file()}
+    settings = folder / "tokenizer_config.json"
+    if found or not settings.is_file():
+        return found
+    own = read_json(settings, "configuration of a tokenizer").get("chat_template") or {}
+    if isinstance(own, list):
+        return {str(one.get("name")): str(one.get("template")) for one in own if isinstance(one, dict)}
+    return {"": own} if isinstance(own, str) else {}
 
 
 def save_model(loaded: Loaded, folder: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ from agentrl.engines import Demands, EngineFile
 from agentrl.env import EnvironmentFile, check_expert
 from agentrl.files import read_toml
 from agentrl.loss import Loss
+from agentrl.model import check_template
 from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod, SamplerFile
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
@@ -161,8 +162,11 @@ class Settings:
         """Check what a new run must not have, but a run that an older version has stored may have.
 
         Raises:
-            ValueError: the KL term of the loss has no gradient.
+            ValueError: the KL term of the loss has no gradient, or `model.template` does not fit a model's template.
         """
+        for plan in self.policies.values():
+            if plan.model.new is None:
+                check_template(plan.model)
         if wrong := fits.no_gradient(self.tables.update):
             raise ValueError(wrong)
 

@@ -1,6 +1,7 @@
 """What a recipe leaves open is chosen by the kind of its model and by its environment, and stays with the run."""
 
 import datetime
+import json
 import re
 from typing import Any
 
@@ -180,6 +181,31 @@ def test_the_date_of_templates_is_chosen_once_and_resumed():
 def test_template_arguments_are_for_models_with_a_template():
     with pytest.raises(ValueError, match=r"model.template and model.template_file are for models with a path"):
         Settings({"env": {"name": SUMS}, "model": {"new": {}, "template": {"enable_thinking": False}}})
+
+
+@pytest.mark.parametrize("place", ["chat_template.jinja", "tokenizer_config.json", "two templates"])
+def test_a_template_argument_is_checked_before_anything_is_loaded(place, tmp_path):
+    reads = "{% if enable_thinking is defined %}{% endif %}"
+    if place == "chat_template.jinja":
+        (tmp_path / place).write_text(reads)
+    else:
+        two = [{"name": "default", "template": ""}, {"name": "tool_use", "template": reads}]
+        config = {"chat_template": reads if place == "tokenizer_config.json" else two}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    def checked(**model: Any) -> None:
+        Settings({"env": {"name": SUMS}, "model": {"path": str(tmp_path), **model}}).check_new()
+
+    checked(template={"enable_thinking": False})
+    with pytest.raises(ValueError, match=r"does not read enable_thinkin: did you mean enable_thinking\?"):
+        checked(template={"enable_thinkin": False})
+    with pytest.raises(ValueError, match=r"model\.template_file = nowhere\.jinja cannot be read"):
+        checked(template_file="nowhere.jinja")
+    own = tmp_path / "own.jinja"
+    own.write_text("{{ tone }}")
+    checked(template_file=str(own), template={"tone": "kind"})
+    with pytest.raises(ValueError, match="does not read enable_thinking, and no other argument"):
+        checked(template_file=str(own), template={"enable_thinking": False})
 
 
 def test_an_agent_with_a_model_of_another_kind_has_its_rates():
