@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agentrl.chat import tagged
-from agentrl.env import Bare, Parsed, Prompt, spoken
+from agentrl.chat import tagged, without_thoughts
+from agentrl.env import Bare, Parsed, Prompt
 from agentrl.foreign import ForeignProgram
 from agentrl.tool import load_format
 from agentrl.tool_env import ToolWords
@@ -63,5 +63,5 @@ class TaggedAnswer(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The content of the last pair of tags; PARSE_ERROR if there is no pair."""
-        found = [one.content.strip() for one in tagged(spoken(text), "answer")]
+        found = [one.content.strip() for one in tagged(without_thoughts(text), "answer")]
         return Parsed(found[-1], True, Status.OK) if found else Parsed("", False, Status.PARSE_ERROR)

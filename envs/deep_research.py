@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.chat import first_tagged
-from agentrl.env import Env, Move, Parsed, PastTurn, random_share, spoken
+from agentrl.chat import first_tagged, without_thoughts
+from agentrl.env import Env, Move, Parsed, PastTurn, random_share
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
@@ -247,7 +247,7 @@ class Tags:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first pair of tags counts."""
-        text = spoken(text)
+        text = without_thoughts(text)
         found = first_tagged(text, _TAGS)
         if found is None:
             return Parsed(text.strip()[-80:], False, Status.PARSE_ERROR)
@@ -275,7 +275,7 @@ class Compact(Tags):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word must be `delegate` or `answer`; the rest is the question or the name."""
-        text = spoken(text).strip()
+        text = without_thoughts(text).strip()
         name, _, content = text.partition(" ")
         if name not in ("delegate", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)

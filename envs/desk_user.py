@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentrl.env import Env, Move, Parsed, PastTurn, spoken
+from agentrl.chat import without_thoughts
+from agentrl.env import Env, Move, Parsed, PastTurn
 from agentrl.envs.desk.customer import STOP, Mood, opening, reply
 from agentrl.envs.desk.environment import case_of, row
 from agentrl.types import Observation, Status, StepResult, Task
@@ -101,7 +102,8 @@ class Words:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The reply is the first line that is not blank, without a leading `You:`."""
-        line = next((one.strip() for one in spoken(text).splitlines() if one.strip()), "").removeprefix("You:").strip()
+        lines = (one.strip() for one in without_thoughts(text).splitlines())
+        line = next(filter(None, lines), "").removeprefix("You:").strip()
         return Parsed(line, bool(line), Status.OK if line else Status.PARSE_ERROR)
 
 

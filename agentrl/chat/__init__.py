@@ -2,7 +2,7 @@
 
 from agentrl.chat.arguments import check_arguments, set_template
 from agentrl.chat.notes import rewritten, template_report
-from agentrl.chat.rendering import date_of, with_calls_as_text
+from agentrl.chat.rendering import call_as_json, date_of
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
 from agentrl.chat.template import Chat
 from agentrl.chat.thoughts import answer_start, opened_thought, without_thoughts
@@ -18,6 +18,7 @@ __all__ = [
     "Tries",
     "answer_start",
     "build_word_tokenizer",
+    "call_as_json",
     "check_arguments",
     "date_of",
     "first_tagged",
@@ -28,6 +29,5 @@ __all__ = [
     "shorten",
     "tagged",
     "template_report",
-    "with_calls_as_text",
     "without_thoughts",
 ]

@@ -65,20 +65,24 @@ class Rendering:
         self.two_templates = default != for_tools
         self._texts = {False: _at(default, self.now), True: _at(for_tools, self.now)}
         self._parts = False  # some templates want the text of a message as a list of parts
-        greeting = [{"role": "user", "content": "u"}]
+        self._parts = self._wants_parts()
+        then = _at(default, _another_day(self.now))
+        self.reads_clock = "strftime_now" in default and self._greeting("u", then) != self._greeting("u")
+
+    def _greeting(self, words: str, template: str = "") -> str | None:
+        """A chat with one message, by a template (default: that for chats without tools); None if it is refused."""
         try:
-            self._parts = self.text(greeting, reply=True) == self.text([{"role": "user", "content": ""}], reply=True)
+            return self._render([{"role": "user", "content": words}], True, (), template or self._texts[False])
         except ValueError:
-            self._parts = True
-        try:
-            self.text(greeting, reply=True)
-        except ValueError:
-            self._parts = False
-        self.reads_clock = False
-        if "strftime_now" in default + for_tools:
-            there = Rendering.__new__(Rendering)
-            there.__dict__.update(self.__dict__, _texts={False: _at(default, _another_day(self.now))})
-            self.reads_clock = there.text(greeting, reply=True) != self.text(greeting, reply=True)
+            return None
+
+    def _wants_parts(self) -> bool:
+        """Does the template write contents only if they are lists of parts?"""
+        written = self._greeting("u")
+        if written is not None and written != self._greeting(""):
+            return False
+        self._parts = True
+        return self._greeting("u") is not None
 
     def text(
         self,
@@ -99,13 +103,18 @@ class Rendering:
         Raises:
             ValueError: the template cannot write the messages.
         """
+        return self._render(messages, reply, tools, self._texts[for_tools])
+
+    def _render(
+        self, messages: Sequence[ChatMessage], reply: bool, tools: Sequence[Mapping[str, Any]], template: str
+    ) -> str:
         try:
             text: str = self.tokenizer.apply_chat_template(
                 [self._message(m) for m in messages],
                 tools=list(tools) or None,
                 tokenize=False,
                 add_generation_prompt=reply,
-                chat_template=self._texts[for_tools],
+                chat_template=template,
             )
         except Exception as error:  # a template is a program of the model's authors, which may raise anything
             why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -156,19 +165,18 @@ def call_as_data(call: ToolCall, text_arguments: bool) -> dict[str, Any]:
     return {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": arguments}}
 
 
-def call_as_text(call: ToolCall) -> str:
-    """A tool call as Hermes and Qwen write it, for templates that take no calls as data."""
+def call_as_json(name: str, arguments: str) -> str:
+    """A tool call as one JSON object; `arguments` is JSON text, or any text."""
     try:
-        value = json.loads(call.arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
-        value = call.arguments
-    body = json.dumps({"name": call.name, "arguments": value}, ensure_ascii=False)
-    return f"<tool_call>\n{body}\n</tool_call>"
+        value = arguments
+    return json.dumps({"name": name, "arguments": value}, ensure_ascii=False)
 
 
 def with_calls_as_text(message: Message) -> Message:
-    """The message with its tool calls written into its text."""
+    """The message with its tool calls written into its text, as Hermes and Qwen write them."""
     if not message.calls:
         return message
-    calls = [call_as_text(call) for call in message.calls]
+    calls = [f"<tool_call>\n{call_as_json(call.name, call.arguments)}\n</tool_call>" for call in message.calls]
     return Message(message.role, "\n".join([message.content, *calls] if message.content else calls), message.name)

@@ -213,7 +213,7 @@ class Chat:
         ids = self._encode_pieces(pieces, turns.before)
         return np.append(ids, self._id(turns.end_of(text))) if end else ids
 
-    def heard(self, text: str, ids: np.ndarray, prompt: np.ndarray | None = None) -> str:
+    def with_opened_thought(self, text: str, ids: np.ndarray, prompt: np.ndarray | None = None) -> str:
         """An answer as parsers read it: if the prompt has opened a thought, with the tag that opens it.
 
         Args:

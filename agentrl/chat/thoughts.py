@@ -118,7 +118,7 @@ def _after_header(text: str, at: int) -> int:
     return at if header is None else header.end()
 
 
-def without_thoughts(text: str) -> str | None:
-    """The words of an answer behind its thoughts; None if a thought is not closed, so that there are no such words."""
+def without_thoughts(text: str) -> str:
+    """The words of an answer behind its thoughts, in any spelling; empty if a thought is not closed."""
     start = answer_start(text)
-    return None if start is None else text[start:]
+    return "" if start is None else text[start:]

@@ -30,12 +30,11 @@ from agentrl.env.prompt import (
     ShownTools,
     action_line,
     continues,
+    missing_thought_tags,
     native,
     read_answer,
     rewords,
-    spoken,
     stops,
-    without_thought,
 )
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
@@ -87,6 +86,7 @@ __all__ = [
     "facts_of",
     "kind_of",
     "make_pool",
+    "missing_thought_tags",
     "native",
     "panel_hash",
     "panel_tasks",
@@ -101,9 +101,7 @@ __all__ = [
     "read_frame",
     "read_panel",
     "rewords",
-    "spoken",
     "stops",
     "tasks_of",
-    "without_thought",
     "write_frame",
 ]

@@ -22,7 +22,7 @@ class Parsed(NamedTuple):
     missing: str = ""
 
 
-def without_thought(text: str) -> str:
+def missing_thought_tags(text: str) -> str:
     """`Parsed.missing` of a format that asks for a thought: the tags <think> and </think> that the text lacks."""
     return " and ".join(tag for tag in ("<think>", "</think>") if tag not in text)
 
@@ -128,17 +128,12 @@ def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
     return prompt.parse("", observation)._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing="")
 
 
-def spoken(text: str) -> str:
-    """The words of an answer behind its thoughts, in any spelling; empty if a thought is not closed."""
-    return without_thoughts(text) or ""
-
-
 def action_line(text: str) -> str:
     """The first line behind an answer's thoughts, without the marks that language models often write around an action.
 
     These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
     """
-    line = spoken(text).strip().partition("\n")[0].lstrip(">-* ")
+    line = without_thoughts(text).strip().partition("\n")[0].lstrip(">-* ")
     if line[: len(_ACTION)].lower() == _ACTION:
         line = line[len(_ACTION) :]
     return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
@@ -173,7 +168,7 @@ class Plain:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The stripped answer without its thoughts as the action; an empty answer is invalid."""
-        action = spoken(text).strip()
+        action = without_thoughts(text).strip()
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentrl.chat import Chat
+from agentrl.chat import Chat, call_as_json
 from agentrl.programs.chains import AnsweredRequest
 from agentrl.rollout import StepRecord
 from agentrl.types import Generation, Message, Observation, Status
@@ -160,14 +160,6 @@ class Conversations:
         self._ends = {digest: end for digest, end in self._ends.items() if end.step is not step}
 
 
-def _call_text(name: str, arguments: str) -> str:
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        value = arguments
-    return json.dumps({"name": name, "arguments": value}, ensure_ascii=False)
-
-
 def _digests(messages: Sequence[Message], tools: Tools) -> list[bytes]:
     """Entry n is the digest of the tools and the first n messages."""
     found = [hashlib.sha256(json.dumps(list(tools), sort_keys=True).encode("utf-8", "surrogatepass")).digest()]
@@ -182,6 +174,6 @@ def _extended(digest: bytes, message: Message) -> bytes:
     The text of an assistant message is stripped, and ids of calls are left out, because clients change both.
     """
     content = message.content.strip() if message.role == "assistant" else message.content
-    calls = [[call.name, _call_text("", call.arguments)] for call in message.calls]
+    calls = [[call.name, call_as_json("", call.arguments)] for call in message.calls]
     text = json.dumps([message.role, content, calls], ensure_ascii=False)
     return hashlib.sha256(digest + text.encode("utf-8", "surrogatepass")).digest()

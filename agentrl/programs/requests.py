@@ -69,8 +69,8 @@ def replied(generation: Generation, tools: Sequence[Mapping[str, Any]], heard: s
     Args:
         generation: the answer.
         tools: the tools of the request.
-        heard: the answer's text behind the tag of a thought that the prompt has opened (`Chat.heard`); None for the
-            text itself.
+        heard: the answer's text behind the tag of a thought that the prompt has opened
+            (`Chat.with_opened_thought`); None for the text itself.
     """
     if not tools:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))

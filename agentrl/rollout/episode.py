@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Handle, Parsed, PastTurn, continues, native, read_answer, spoken
+from agentrl.chat import without_thoughts
+from agentrl.env import Handle, Parsed, PastTurn, continues, native, read_answer
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
 from agentrl.rollout.context import Ask, History
@@ -435,10 +436,10 @@ class _Episode:
     def parse(self, text: str, ids: np.ndarray, observation: Observation, ask: Ask) -> Parsed:
         """The action in an answer with the token ids `ids`; if the answer rewrites the model's memory, its words."""
         chat = self.player.actor.chat
-        heard = text if chat is None else chat.heard(text, ids, ask.token_ids)
+        heard = text if chat is None else chat.with_opened_thought(text, ids, ask.token_ids)
         if ask.rewrites is None:
             return read_answer(self.player.prompt, heard, observation)
-        memory = spoken(heard).strip()
+        memory = without_thoughts(heard).strip()
         return Parsed(memory, bool(memory), Status.OK if memory else Status.PARSE_ERROR)
 
     def ended(self, step: StepRecord) -> Status | None:

@@ -7,15 +7,16 @@ takes seconds for any number of rows. During the run, a task whose first prompt 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import NamedTuple
 
-from agentrl.chat import Chat
+from agentrl.chat import Chat, date_of
 from agentrl.config import Entry
-from agentrl.env import Env, EnvironmentFile, clipped, deadline, prompt_of
+from agentrl.env import EnvironmentFile, clipped, deadline, prompt_of
 from agentrl.rollout import Ask, first_prompt
 from agentrl.settings import Settings
 from agentrl.tool_env import RowTasks
-from agentrl.types import Observation, Task
+from agentrl.types import EnvFault, Observation, Task
 
 BLOCK = 100  # rows that fit, one after the other, after which shorter rows are not measured
 MOST = 2000  # largest number of rows that are measured
@@ -88,14 +89,14 @@ def first_prompt_notes(
 
 
 def model_chat(settings: Settings) -> Chat | None:
-    """The tokenizer of the main agent's model, if it can be read before the run begins; else None."""
+    """The tokenizer of the main agent's model with the run's template, if it can be read now; else None."""
     from agentrl.model import load_tokenizer
 
     model = settings.policies[next(iter(settings.agents.values())).policy].model
     if model.new is not None:  # its tokenizer is made when the run begins
         return None
     try:
-        return Chat(load_tokenizer(model.path))
+        return Chat(load_tokenizer(model.path, model), date_of(settings.tables.run.date))
     except (ValueError, OSError):
         return None
 
@@ -111,7 +112,8 @@ def _too_long(
 ) -> TooLong | None:
     """What the measurement found; None if there is no tokenizer and a row may be too long.
 
-    An environment that fails, or takes too long, ends the measurement; the rollouts report its fault.
+    An environment that fails, or takes too long, ends the measurement; the rollouts report its fault. An error of the
+    prompt or of the chat template is not caught.
     """
     limit, main = _limit(settings), next(iter(settings.agents.values()))
     count, longest, fitting, measured = 0, (0, ""), 0, 0
@@ -133,7 +135,7 @@ def _too_long(
                 count, longest = count + long, max(longest, (tokens, task.key)) if long else longest
                 if fitting >= BLOCK:
                     break
-    except Exception:  # noqa: BLE001  an environment may raise anything
+    except EnvFault:  # the deadline
         pass
     return TooLong(count, fitting >= BLOCK or measured == len(tasks), *longest)
 
@@ -145,12 +147,8 @@ def _bytes(ask: Ask, observation: Observation) -> int:
 
 
 def _begun(entry: Entry[EnvironmentFile], tasks: Sequence[Task]) -> Iterator[tuple[Task, Observation]]:
-    """The tasks with the longest texts first, each with the observation after its reset."""
+    """The tasks with the longest texts first, each with the observation after its reset, up to a reset that fails."""
     texts = [(len(str(tasks[i].params)), i) for i in range(min(len(tasks), SCANNED))]
-    env: Env = entry.hooks.make(entry.config)
-    try:
+    with suppress(Exception), closing(entry.hooks.make(entry.config)) as env:  # an environment may raise anything
         for _, i in sorted(texts, key=lambda one: (-one[0], one[1]))[:MOST]:
-            task = tasks[i]
-            yield task, env.reset(task)
-    finally:
-        env.close()
+            yield tasks[i], env.reset(tasks[i])

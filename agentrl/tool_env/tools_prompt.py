@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentrl.chat import Chat, rewritten, template_report
-from agentrl.env import Parsed, PastTurn, Prompt, ShownTools, spoken
+from agentrl.chat import Chat, rewritten, template_report, without_thoughts
+from agentrl.env import Parsed, PastTurn, Prompt, ShownTools
 from agentrl.tool import (
     Call,
     Calls,
@@ -63,7 +63,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The listed action that has the words of this answer; a malformed call if no listed action has them."""
-        wanted = spoken(text).strip()
+        wanted = without_thoughts(text).strip()
         for action in observation.actions:
             if self.answer(action) == wanted:
                 return Parsed(action, True, Status.OK, len(tool_action.read(action).items))

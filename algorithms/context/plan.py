@@ -21,8 +21,8 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentrl.algorithms._subgoals import Subgoals
 from agentrl.algorithms.context import full
-from agentrl.chat import first_tagged
-from agentrl.env import Parsed, PastTurn, Prompt, spoken
+from agentrl.chat import first_tagged, without_thoughts
+from agentrl.env import Parsed, PastTurn, Prompt
 from agentrl.rollout import Ask, History
 from agentrl.types import Observation, Status
 
@@ -115,7 +115,7 @@ class Planned:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The action between the tags as the environment reads it; an answer without the tags is not valid."""
-        words = spoken(text)
+        words = without_thoughts(text)
         found = first_tagged(words, ("action",))
         if found is None:
             return Parsed(words.strip()[-80:], False, Status.PARSE_ERROR)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, PastTurn, action_line, spoken, without_thought
+from agentrl.chat import without_thoughts
+from agentrl.env import Parsed, PastTurn, action_line, missing_thought_tags
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -76,12 +77,12 @@ class VerlAgent:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Read an answer as the released code does. Without tags the action is the last 30 characters, and invalid."""
-        lowered = spoken(text).lower()
+        lowered = without_thoughts(text).lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         if begin < 0 or end < 0:
             return Parsed(text.lower()[-_TAIL:], False, Status.PARSE_ERROR)
         action = lowered[begin + len("<action>") : end].strip()
-        missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
+        missing = missing_thought_tags(text) or ("text without Chinese characters" if _CJK.search(text) else "")
         return _judged(action, not missing, self.require_admissible, observation)._replace(missing=missing)
 
 
@@ -160,7 +161,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid unless empty."""
-        text = spoken(text)
+        text = without_thoughts(text)
         action = name_verb_first(text) if self.object_first else text.strip()
         return _judged(action, bool(action), self.require_admissible, observation)
 

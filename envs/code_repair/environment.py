@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, spoken
+from agentrl.chat import without_thoughts
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt
 from agentrl.envs.code_repair.tasks import changes, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
@@ -75,7 +76,7 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The listed action that is written like the answer; without one, the status is `parse_error`."""
-        said = spoken(text).strip("\n")
+        said = without_thoughts(text).strip("\n")
         for action in observation.actions:
             if self.answer(action) == said:
                 return Parsed(action, True, Status.OK)

@@ -5,8 +5,8 @@ An action is `<search>query</search>` or `<answer>words</answer>`, with its tags
 
 from collections.abc import Sequence
 
-from agentrl.chat import first_tagged
-from agentrl.env import Parsed, PastTurn, Prompt, action_line, spoken
+from agentrl.chat import first_tagged, without_thoughts
+from agentrl.env import Parsed, PastTurn, Prompt, action_line
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
@@ -31,13 +31,13 @@ INFORMATION = "\n\n<information>{results}</information>\n\n"
 
 def read(text: str) -> tuple[str, str] | None:
     """The first search or answer behind the thoughts of a text, its content stripped; None if there is none."""
-    found = first_tagged(spoken(text), TAGS)
+    found = first_tagged(without_thoughts(text), TAGS)
     return None if found is None else (found.tag, found.content.strip())
 
 
 def carried_out(text: str) -> str:
     """A text up to the end of its first search or answer; all of it if there is none."""
-    words = spoken(text)
+    words = without_thoughts(text)
     found = first_tagged(words, TAGS)
     return text if found is None else text[: len(text) - len(words) + found.end]
 
@@ -118,7 +118,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid if the first word is `search` or `answer`; the rest is the query or the answer."""
-        text = spoken(text).strip()
+        text = without_thoughts(text).strip()
         name, _, content = text.partition(" ")
         if name not in ("search", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from agentrl.env import Bare, Parsed, PastTurn, action_line, spoken, without_thought
+from agentrl.chat import without_thoughts
+from agentrl.env import Bare, Parsed, PastTurn, action_line, missing_thought_tags
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -63,11 +64,11 @@ class VerlAgent:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Read the answer as the docstring of the class says."""
-        lowered = spoken(text).lower()
+        lowered = without_thoughts(text).lower()
         begin, end = lowered.find("<action>"), lowered.find("</action>")
         inside = lowered[begin + len("<action>") : end] if 0 <= begin < end else ""
         moves = self._moves(inside)
-        missing = without_thought(text.lower())
+        missing = missing_thought_tags(text.lower())
         if not moves:
             return Parsed(inside.strip()[-30:], False, Status.PARSE_ERROR)
         return Parsed(",".join(moves), not missing, Status.PARSE_ERROR if missing else Status.OK, missing=missing)
@@ -88,7 +89,7 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid if it is a move, or several with commas between them."""
-        words = [word.strip().lower() for word in spoken(text).split(",")]
+        words = [word.strip().lower() for word in without_thoughts(text).split(",")]
         known = all(word in ACTIONS for word in words)
         return Parsed(",".join(words), known, Status.OK if known else Status.PARSE_ERROR)
 

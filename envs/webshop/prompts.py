@@ -7,7 +7,8 @@ the sources; the sentences are agentrl's own.
 import re
 from collections.abc import Sequence
 
-from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, spoken, without_thought
+from agentrl.chat import without_thoughts
+from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, missing_thought_tags
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -76,7 +77,7 @@ class Compact(Plain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word is the action's name, the rest its argument; brackets are understood as well."""
-        written = spoken(text).strip()
+        written = without_thoughts(text).strip()
         name, found, rest = written.partition(" ")
         if found and "[" not in name:
             written = f"{name}[{rest}]"
@@ -170,12 +171,12 @@ class VerlAgent:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Read an answer as verl-agent does: valid if the format is right, even if the action is not admissible."""
-        reply = spoken(text).lower()
+        reply = without_thoughts(text).lower()
         start, end = reply.find("<action>"), reply.find("</action>")
         if start < 0 or end < 0:
             return Parsed(text.lower()[-LAST_CHARACTERS:], False, Status.PARSE_ERROR)
         action = reply[start + len("<action>") : end].strip()
-        missing = without_thought(text) or ("text without Chinese characters" if _CJK.search(text) else "")
+        missing = missing_thought_tags(text) or ("text without Chinese characters" if _CJK.search(text) else "")
         return Parsed(action, not missing, Status.PARSE_ERROR if missing else Status.OK, missing=missing)
 
 
@@ -194,7 +195,7 @@ class Gem(ShopPlain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The action is the content of the last box. No box, or an empty last box, is a parse error."""
-        text = spoken(text)
+        text = without_thoughts(text)
         # A box cannot end after the last brace. Without this cut, every box that is not closed searches the whole text.
         boxes = _BOXED.findall(text[: text.rfind("}") + 1])
         if not boxes or not boxes[-1].strip():

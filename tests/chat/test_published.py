@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from agentrl.chat import Chat, date_of, rewritten, set_template, template_report, without_thoughts
 from agentrl.chat.notes import difference
 from agentrl.types import Message, ToolCall
+from tests.chat.letters import byte_letters
 from tests.chat.published import PUBLISHED
 
 KINDS = ["bytes", "first", "always", "never", "prepended", "swallowing"]
@@ -20,10 +21,7 @@ KINDS = ["bytes", "first", "always", "never", "prepended", "swallowing"]
 
 def core(kind: str) -> Tokenizer:
     if kind in ("bytes", "swallowing"):
-        made = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.decoder = decoders.ByteLevel()
-        return made
+        return byte_letters()
     letters = sorted({*string.printable, "\u2581"})
     vocabulary = {c: i for i, c in enumerate([*letters, "\u2581y", "ye"])}
     made = Tokenizer(models.BPE(vocabulary, [("\u2581", "y"), ("y", "e")]))
@@ -143,7 +141,7 @@ def test_a_thought_of_another_spelling_stands_behind_the_thought_of_the_prompt()
         text = "<reasoning>so</reasoning>left"
         ids = words.answer(text)
         assert words.tokenizer.decode(ids[:-1]) == f"\n</think>\n\n{text}"
-        assert without_thoughts(words.heard(text, ids)) == "left"
+        assert without_thoughts(words.with_opened_thought(text, ids)) == "left"
         assert words.tokenizer.decode(words.answer("so</think>left")[:-1]) == "so</think>left"
 
 
@@ -169,7 +167,7 @@ def test_a_turn_that_goes_on_begins_behind_the_thought_of_the_prompt():
     text = "<search>red</search>"
     ids = words.answer(text, end=False, prompt=asked)
     assert words.tokenizer.decode(ids) == f"\n</think>\n\n{text}"
-    assert without_thoughts(words.heard(text, ids, asked)) == text
+    assert without_thoughts(words.with_opened_thought(text, ids, asked)) == text
     later = np.concatenate([asked, ids, words.go_on("found", ended=False)])
     assert words.tokenizer.decode(words.answer(text, end=False, prompt=later)) == text
 
@@ -390,9 +388,11 @@ def test_the_template_for_tools_writes_the_prompt_and_the_results():
 def test_what_is_heard_of_an_answer_has_the_thought_that_the_prompt_opened():
     words = chat("opened thought")
     assert words.thought == "<think>\n" and "an answer that does not close it" in template_report(words)
-    assert words.heard("so\n</think>\n\nyes", words.encode("so")) == "<think>\nso\n</think>\n\nyes"
-    assert words.heard("<think>so</think>yes", words.encode("<think>so")) == "<think>so</think>yes"
-    assert words.heard("yes", words.answer("yes")) == "yes"  # an expert's answer, written behind the thought
+    assert words.with_opened_thought("so\n</think>\n\nyes", words.encode("so")) == "<think>\nso\n</think>\n\nyes"
+    assert words.with_opened_thought("<think>so</think>yes", words.encode("<think>so")) == "<think>so</think>yes"
+    assert (
+        words.with_opened_thought("yes", words.answer("yes")) == "yes"
+    )  # an expert's answer, written behind the thought
     sampled = "\n</think>\n\nyes"
-    assert words.heard(sampled, words.encode(sampled)) == f"<think>\n{sampled}"
-    assert chat("strict turns").heard("yes", np.array([1])) == "yes"
+    assert words.with_opened_thought(sampled, words.encode(sampled)) == f"<think>\n{sampled}"
+    assert chat("strict turns").with_opened_thought("yes", np.array([1])) == "yes"

@@ -12,7 +12,8 @@ from agentrl.chat.thoughts import SPELLINGS
 def test_every_spelling_is_put_aside(tags):
     for before in ("", "\n ", "Let me think. ") if tags.opening[0] != "t" else ("", " "):
         assert without_thoughts(f"{before}{tags.opening}\nI go <action>left</action>{tags.closing}yes") == "yes"
-        assert without_thoughts(f"{before}{tags.opening}\nI go <action>left</action>") is None
+        cut = f"{before}{tags.opening}\nI go <action>left</action>"
+        assert answer_start(cut) is None and without_thoughts(cut) == ""
     twice = f"{tags.opening}a{tags.closing}\n{tags.opening.upper()}b{tags.closing.upper()} yes"
     assert without_thoughts(twice) == " yes"
     assert opened_thought(f"<|im_start|>assistant\n{tags.opening}\n") == tags

@@ -12,12 +12,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
 from agentrl.chat import Chat, rewritten, template_report
 from agentrl.chat.notes import difference
 from agentrl.types import Message
+from tests.chat.letters import byte_letters
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 
@@ -57,10 +58,8 @@ def folder() -> Path:
 @cache
 def chat(name: str) -> Chat:
     text = (folder() / f"{name}.jinja").read_text(encoding="utf-8")
-    core = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-    core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     end = next(end for family, end in ENDS.items() if name.startswith(family))
-    made = PreTrainedTokenizerFast(tokenizer_object=core, eos_token=end, bos_token="<bos>")
+    made = PreTrainedTokenizerFast(tokenizer_object=byte_letters(), eos_token=end, bos_token="<bos>")
     words = dict.fromkeys(WORD.findall(text))
     thoughts = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
     made.add_tokens([AddedToken(word, special=word not in thoughts, normalized=False) for word in words])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from agentrl.chat import Chat
+from agentrl.chat import Chat, without_thoughts
 from agentrl.chat.thoughts import SPELLINGS
 from agentrl.config import resolve
-from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, spoken, tasks_of
+from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, tasks_of
 from agentrl.rollout import PolicyActor
 from agentrl.tool import action as tool_action
 from agentrl.types import Generation, Observation, Status
@@ -58,7 +58,7 @@ def test_lines_and_plain_prompts_put_thoughts_aside():
     assert action_line("[THINK]go left") == ""
     assert Plain().parse("<seed:think>hm</seed:think> left ", Observation(text="x")).action == "left"
     assert not Plain().parse("<think>left", Observation(text="x")).valid
-    assert spoken("left") == "left"
+    assert without_thoughts("left") == "left"
 
 
 class Says:

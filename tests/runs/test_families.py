@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from agentrl.chat import Chat
 from agentrl.cli import main
+from tests.chat.letters import byte_letters
 from tests.chat.test_trl_templates import WORD, folder
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
@@ -96,10 +97,7 @@ FAMILIES = {
 
 def core(kind: str) -> Tokenizer:
     if kind == "bytes":
-        made = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.decoder = decoders.ByteLevel()
-        return made
+        return byte_letters()
     words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *sorted({*string.printable, "\u2581"})]
     made = Tokenizer(models.BPE({w: i for i, w in enumerate(words)}, [], unk_token="<unk>", byte_fallback=True))
     steps = [normalizers.Replace(" ", "\u2581")]

@@ -108,6 +108,18 @@ def test_the_note_is_that_of_the_dry_run_and_of_the_doctor(own, capsys):
     assert notes[0].removeprefix("note: ") in capsys.readouterr().out
 
 
+def test_a_template_that_cannot_write_a_row_is_said_before_the_first_rollout(own, capsys, tmp_path):
+    (tmp_path / "own.jinja").write_text(
+        "{% for m in messages %}{% if m.content | length > 1000 %}{{ raise_exception('no long words') }}{% endif %}"
+        "{{ m.content }}{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}"
+    )
+    path = own(1)
+    for words in (["train", path, "--dry-run"], ["train", path]):
+        code, told = said(capsys, *words, "model.template_file=own.jinja")
+        assert code == 2 and "the chat template cannot write the messages (no long words)" in told[-1]
+    assert not (tmp_path / "runs").exists()
+
+
 def test_thousands_of_short_rows_need_no_tokenizer(own, capsys, monkeypatch):
     path = own(0, 3000)
     monkeypatch.setattr("agentrl.model.load_tokenizer", lambda path: pytest.fail("no row can be too long"))
