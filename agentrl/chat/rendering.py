@@ -9,6 +9,7 @@ from typing import Any
 from agentrl.types import Message, ToolCall
 
 ChatMessage = Mapping[str, Any]
+WORD = "qzwordzq"  # letters alone: no template trims, escapes or splits them
 TOOLS_TEMPLATE, DEFAULT_TEMPLATE = "tool_use", "default"
 DIRECTIVES = (
     "%-d", "%-m", "%-H", "%-I", "%-M", "%-S", "%-j", "%-y",
@@ -67,22 +68,21 @@ class Rendering:
         self._parts = False  # some templates want the text of a message as a list of parts
         self._parts = self._wants_parts()
         then = _at(default, _another_day(self.now))
-        self.reads_clock = "strftime_now" in default and self._greeting("u", then) != self._greeting("u")
+        self.reads_clock = "strftime_now" in default and self._greeting(then) != self._greeting(self._texts[False])
 
-    def _greeting(self, words: str, template: str = "") -> str | None:
-        """A chat with one message, by a template (default: that for chats without tools); None if it is refused."""
+    def _greeting(self, template: str) -> str:
+        """A chat with the message `WORD`; empty if the template refuses it."""
         try:
-            return self._render([{"role": "user", "content": words}], True, (), template or self._texts[False])
+            return self._render([{"role": "user", "content": WORD}], True, (), template)
         except ValueError:
-            return None
+            return ""
 
     def _wants_parts(self) -> bool:
         """Does the template write contents only if they are lists of parts?"""
-        written = self._greeting("u")
-        if written is not None and written != self._greeting(""):
+        if WORD in self._greeting(self._texts[False]):
             return False
         self._parts = True
-        return self._greeting("u") is not None
+        return WORD in self._greeting(self._texts[False])
 
     def text(
         self,

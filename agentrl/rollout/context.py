@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from agentrl.catalogue import CatalogueFile, hook
-from agentrl.chat import Chat
-from agentrl.env import PastTurn, Prompt, ShownTools
+from agentrl.chat import Chat, answer_start, opened_thought
+from agentrl.env import PastTurn, Prompt, ShownTools, continues
 from agentrl.graph import Filler
 from agentrl.types import Message, Observation, Rewrite
 
@@ -37,6 +37,7 @@ class History:
         since: number of turns played before the model's last rewrite of its memory.
         read: number of pieces of the current observation that the model has taken into its memory.
         tools: does the chat template describe the tools of the prompts?
+        thought: the opening tag of a thought that the running turn of the assistant has not closed; empty if none.
         words: a text that a sampler or guide adds at the end of the system message in every prompt of the chain; empty
             for none.
     """
@@ -52,6 +53,7 @@ class History:
     since: int = 0
     read: int = 0
     tools: bool = False
+    thought: str = ""
     words: str = ""
 
 
@@ -141,3 +143,26 @@ def continued(history: History, user: str | Sequence[Message]) -> Ask:
         return Ask(messages, history.path, 0)
     added = history.chat.after(history.path, *added_messages, tools=history.tools)
     return Ask(messages, np.concatenate([history.path, added]), len(added))
+
+
+def with_open_thought(prompt: Prompt, history: History, ask: Ask, text: str, ids: np.ndarray) -> str:
+    """An answer as parsers read it: behind the opening tag of the thought inside which it begins.
+
+    The prompt may have opened the thought, or an earlier answer of the same turn. `History.thought` becomes the thought
+    that this answer leaves open, if more text of its turn follows.
+
+    Args:
+        prompt: the environment's prompt.
+        history: the episode so far.
+        ask: the prompt of the answer.
+        text: the answer's text.
+        ids: [T] int64, its token ids.
+    """
+    chat, thought = history.chat, history.thought
+    if chat is None:
+        return text
+    read = thought + text if thought else chat.with_opened_thought(text, ids, ask.token_ids)
+    goes_on = continues(prompt) and not chat.end_ids.intersection(ids[-1:].tolist())
+    left_open = opened_thought(read) if goes_on and answer_start(read) is None else None
+    history.thought = left_open.opening if left_open else ""
+    return read

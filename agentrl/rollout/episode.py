@@ -19,7 +19,7 @@ from agentrl.chat import without_thoughts
 from agentrl.env import Handle, Parsed, PastTurn, continues, native, read_answer
 from agentrl.rollout.agent_calls import reply_of, session_below
 from agentrl.rollout.branch import Point, StateMismatch, go_back, own_copy
-from agentrl.rollout.context import Ask, History
+from agentrl.rollout.context import Ask, History, with_open_thought
 from agentrl.rollout.faults import stop_on_faults
 from agentrl.rollout.overlong import stop_on_overlong, why_no_room
 from agentrl.rollout.player import Player, Start
@@ -32,7 +32,6 @@ from agentrl.types import (
     EnvFault,
     Generation,
     Message,
-    Observation,
     Request,
     Status,
     StepResult,
@@ -238,7 +237,7 @@ class _Episode:
             ask = self.ask(history)
             history.messages = [*ask.messages, Message("assistant", turn.answer)]
             history.path = np.concatenate([ask.token_ids, np.array(turn.token_ids, np.int64)])
-            action = self.parse(turn.answer, np.array(turn.token_ids, np.int64), history.now, ask).action
+            action = self.parse(history, ask, turn.answer, np.array(turn.token_ids, np.int64)).action
             if self.rewritten(history, ask, action):
                 continue
             result = await self.handle.step(action)
@@ -326,7 +325,7 @@ class _Episode:
         self.record.spend(generation)
         history.messages = [*ask.messages, generation.message or Message("assistant", generation.text)]
         history.path = np.concatenate([ask.token_ids, generation.token_ids])
-        parsed = self.parse(generation.text, generation.token_ids, observation, ask)
+        parsed = self.parse(history, ask, generation.text, generation.token_ids)
         # The first step of a chain adds its whole prompt, which includes the turns of the chain's opening.
         added = ask.added if self.record.steps else len(ask.token_ids)
         step = StepRecord(
@@ -433,13 +432,13 @@ class _Episode:
             temperature=self.start.temperature,
         )
 
-    def parse(self, text: str, ids: np.ndarray, observation: Observation, ask: Ask) -> Parsed:
+    def parse(self, history: History, ask: Ask, text: str, ids: np.ndarray) -> Parsed:
         """The action in an answer with the token ids `ids`; if the answer rewrites the model's memory, its words."""
-        chat = self.player.actor.chat
-        heard = text if chat is None else chat.with_opened_thought(text, ids, ask.token_ids)
+        prompt = self.player.prompt
+        read = with_open_thought(prompt, history, ask, text, ids)
         if ask.rewrites is None:
-            return read_answer(self.player.prompt, heard, observation)
-        memory = without_thoughts(heard).strip()
+            return read_answer(prompt, read, history.now)
+        memory = without_thoughts(read).strip()
         return Parsed(memory, bool(memory), Status.OK if memory else Status.PARSE_ERROR)
 
     def ended(self, step: StepRecord) -> Status | None:

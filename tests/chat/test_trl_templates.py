@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from agentrl.chat import Chat, rewritten, template_report
 from agentrl.chat.notes import difference
-from agentrl.types import Message
+from agentrl.types import Message, ToolCall
 from tests.chat.letters import byte_letters
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
@@ -128,3 +128,25 @@ def test_what_differs_is_named():
         if (difference(chat(name), PLAIN) or difference(chat(name), TOOLS)) and not template_report(chat(name))
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_results_of_calls_as_data_are_the_end_of_the_whole_chat(count):
+    wrong, single = {}, []
+    for name in names():
+        words, calls = chat(name), tuple(ToolCall(f"call0000{i}", "f", '{"x": "y"}') for i in range(count))
+        if words.turns.calls is None:
+            continue
+        results = [Message("tool", f"r{i}", "f") for i in range(count)]
+        try:
+            whole = words.render([Message("user", "q"), Message("assistant", "", "", calls), *results], reply=True)
+        except ValueError:
+            single.append(name)
+            continue
+        end = words.turns.calls.end
+        other = end not in ("", words.turns.end)  # the token that ends a turn with calls ends no other turn
+        turn = words.turn(*results, end=words.tokenizer.convert_tokens_to_ids(end) if other else None)
+        if not whole.endswith(words.tokenizer.decode(turn)):
+            wrong[name] = words.tokenizer.decode(turn)
+    assert not wrong
+    assert single == (["llama3_1", "llama3_2"] if count > 1 else [])  # "only supports single tool-calls at once"

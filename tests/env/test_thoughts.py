@@ -5,7 +5,7 @@ import pytest
 
 from agentrl.chat import Chat, without_thoughts
 from agentrl.chat.thoughts import SPELLINGS
-from agentrl.config import resolve
+from agentrl.config import Entry, resolve
 from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, tasks_of
 from agentrl.rollout import PolicyActor
 from agentrl.tool import action as tool_action
@@ -76,7 +76,9 @@ class Says:
 
     async def generate(self, request):
         text = self.texts.pop(0)
-        ids = np.append(self.chat.encode(text), self.chat.end_id)
+        ids = self.chat.encode(text)
+        if not text.endswith(("</search>", "</answer>")):  # stop strings
+            ids = np.append(ids, self.chat.end_id)
         return Generation(text=text, token_ids=ids, logprobs=np.zeros(len(ids)))
 
 
@@ -84,10 +86,10 @@ SUMS = entry("tests.toys.sums")
 ADD = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
 
 
-def played(texts: list[str], template: str = "opened thought"):
+def played(texts: list[str], template: str = "opened thought", on: Entry = SUMS):
     chat = Chat(tokenizer(template))
-    actor = PolicyActor(Says(chat, texts), chat, 4096)
-    (record,) = play_all(player(SUMS, make_pool(SUMS, "inline"), actor=actor), [tasks_of(SUMS)[7]])
+    actor = PolicyActor(Says(chat, texts), chat, 9000)
+    (record,) = play_all(player(on, make_pool(on, "inline"), actor=actor), [tasks_of(on)[7]])
     return record
 
 
@@ -107,3 +109,13 @@ def test_the_same_answer_by_a_prompt_that_opens_no_thought():
     record = played([f"<think>I could call {ADD}", "<think>so</think>3"], "empty thought last")
     assert not record.steps[0].valid and record.steps[0].calls == 0
     assert tool_action.read(record.steps[1].action).answer == "3"
+
+
+@pytest.mark.parametrize(("template", "first"), [("opened thought", ""), ("strict turns", "<think>")])
+def test_a_thought_stays_open_over_the_answers_of_one_turn(template, first):
+    search = "<search>red shoes</search>"
+    said = [f"{first}I need {search}", f"or {search}", f"so</think>{search}", f"again {search}"]
+    texts = [*said, "<answer>Rome</answer>"]
+    record = played(texts, template, entry("search_qa", world="tiny", prompt="search_r1"))
+    assert [step.valid for step in record.steps] == [False, False, True, True, True]
+    assert record.steps[0].status == record.steps[1].status == Status.PARSE_ERROR
