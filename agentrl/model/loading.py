@@ -82,9 +82,12 @@ def template_text(config: ModelConfig) -> str:
     if not config.template_file:
         return ""
     try:
-        return Path(config.template_file).expanduser().read_text(encoding="utf-8")
+        text = Path(config.template_file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"model.template_file = {config.template_file} cannot be read: {error}") from None
+    if not text.strip():
+        raise ValueError(f"model.template_file = {config.template_file} is empty: name a file with a chat template")
+    return text
 
 
 def check_template(config: ModelConfig) -> None:

@@ -202,6 +202,9 @@ def test_a_template_argument_is_checked_before_anything_is_loaded(place, tmp_pat
     with pytest.raises(ValueError, match=r"model\.template_file = nowhere\.jinja cannot be read"):
         checked(template_file="nowhere.jinja")
     own = tmp_path / "own.jinja"
+    own.write_text("\n")
+    with pytest.raises(ValueError, match=r"own\.jinja is empty: name a file with a chat template"):
+        checked(template_file=str(own))
     own.write_text("{{ tone }}")
     checked(template_file=str(own), template={"tone": "kind"})
     with pytest.raises(ValueError, match="does not read enable_thinking, and no other argument"):
