@@ -233,9 +233,10 @@ def _revive(config: Config, task: Task | None, sent: Sequence[str]) -> TextWorld
 def typed(action: str) -> str:
     """The command in the form that the interpreters accept: one line of 1 to LINE printable ASCII characters.
 
-    A longer line can overrun the input buffer of the Z-machine, which kills the process.
+    A longer line can overrun the input buffer of the Z-machine, which kills the process. So can a backslash, which is
+    the interpreter's own escape for commands to itself.
     """
-    plain = "".join(c if " " <= c <= "~" else "?" for c in " ".join(action.split()))
+    plain = "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in " ".join(action.split()))
     return plain[:LINE] or " "
 
 

@@ -3,6 +3,8 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -76,6 +78,24 @@ def test_a_copy_goes_on_where_the_original_stood(played):
 
 def test_it_keeps_the_promises_of_an_environment(cache):
     assert check_env(entry(cache, count=1), tasks=1, steps=6) == []
+
+
+def test_no_text_ends_the_process(cache):
+    """In a process of its own: a backslash, the interpreter's escape, ended it by a segmentation fault."""
+    assert typed("a\\b") == "a?b"
+    path = game_path(entry(cache).config, tasks_of(entry(cache))[0])
+    code = f"""
+import random
+from agentrl.config import resolve
+from agentrl.env import tasks_of
+on = resolve("envs", {{"name": "textworld", "games": {str(path)!r}}})
+env, task, draw = on.hooks.make(on.config), tasks_of(on)[0], random.Random(1)
+env.reset(task)
+for _ in range(60):
+    if env.step("".join(chr(draw.randrange(32, 127)) for _ in range(40))).terminated:
+        env.reset(task)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_files_folders_and_lists(cache, tmp_path):
