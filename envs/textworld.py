@@ -25,6 +25,11 @@ HELD_OUT = 1 << 30  # first seed of the test split of generated games
 LINE = 120  # largest number of characters of a command
 HEAD, TAIL = 5000, 1000  # characters: the banner is sought in the first HEAD of a text, the prompt in the last TAIL
 STORY = re.compile(r"\.z[1-8]$")
+FILES = re.compile(  # a whole command, or a part of one between the separators of Infocom's and Inform's parsers
+    r"""(?ix)(?P<before>(?:^|[.,;"]|\bthen\b)\s*)
+    (?=(?:save|restor\w*|load\s+game|(?:un|no)?script\w*|transcr?\w*|[$\#]?(?:record\w*|command\w*)|replay\w*)
+    (?:\s+(?:game|on|off))?\s*(?:$|[.,;"]|\bthen\b)).(?P<rest>\w*)"""
+)
 _PROMPT = re.compile(r"\n>[^\n]*(\n\s*-= .* =-.*)?\s*$|\s+-= [^\n]* =-\s*-?\d+/-?\d+\s*$")
 _BANNER = re.compile(r"\A(?:[^\n]*(?:\$\$|\\\||______|\s{8}\\|\s{8}\|)[^\n]*\n|\s*\n)+")
 
@@ -234,10 +239,12 @@ def typed(action: str) -> str:
     """The command in the form that the interpreters accept: one line of 1 to LINE printable ASCII characters.
 
     A longer line can overrun the input buffer of the Z-machine, which kills the process. So can a backslash, which is
-    the interpreter's own escape for commands to itself.
+    the interpreter's own escape for commands to itself. A command to read or write a file ("save", "restore",
+    "script") gets a "?" as its first letter, so that the game does not know it: it would write into the folder of the
+    process, and an episode would go on where another one saved.
     """
     plain = "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in " ".join(action.split()))
-    return plain[:LINE] or " "
+    return FILES.sub(r"\g<before>?\g<rest>", plain[:LINE]) or " "
 
 
 def tidy(feedback: str, *, opening: bool = False) -> str:

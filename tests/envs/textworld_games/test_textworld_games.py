@@ -161,3 +161,33 @@ def test_a_command_fits_the_input_buffer_of_the_interpreter():
     assert typed("take  the\nlamp") == "take the lamp"
     assert typed("a" * 10_000) == "a" * 120
     assert typed("caf\u00e9 \x00") == "caf? ?" and typed("") == " "
+
+
+@pytest.mark.parametrize(
+    "command", ["save", "SAVE.", "restore", "script", "script on", "transcript off", "unscript", "recording", "replay"]
+)
+def test_a_command_of_the_interpreter_about_files_is_not_known_to_the_game(command):
+    unknown = "?" + command[1:]
+    assert typed(command) == unknown
+    assert typed(f"look. {command}") == f"look. {unknown}"
+    assert typed(f"open door then {command}, wait") == f"open door then {unknown}, wait"
+    assert typed(f"{command}.{command}") == f"{unknown}.{unknown}"
+
+
+@pytest.mark.parametrize("command", ["save the princess", "record the song", "read script", "look", "take transistor"])
+def test_a_command_of_the_game_is_typed_as_it_is(command):
+    assert typed(command) == command
+
+
+def test_no_command_writes_a_file_or_reads_another_episode(cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    on = entry(cache)
+    task, first, second = tasks_of(on)[0], on.hooks.make(on.config), on.hooks.make(on.config)
+    first.reset(task)
+    moved = [first.step(first.reset(task).actions[0]), *map(first.step, ("save", "script", "look. save. look"))]
+    assert not list(tmp_path.iterdir()) and all(result.reward == 0 for result in moved[1:])
+    before = second.reset(task).text
+    assert "recogni" in second.step("restore").observation.text
+    assert second.reset(task).text == before
+    first.close()
+    second.close()
