@@ -22,6 +22,7 @@ from agentrl.credit.rewards import (
     signal,
     signal_names,
     totals,
+    with_env_reward,
     with_signals,
 )
 from agentrl.graph import (
@@ -103,6 +104,7 @@ __all__ = [
     "tree_up",
     "where",
     "whiten",
+    "with_env_reward",
     "with_imitation",
     "with_signals",
 ]

@@ -18,7 +18,7 @@ Letters: N steps, L ends (root-to-leaf paths).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -65,34 +65,39 @@ def rescore(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> Step
     """
     if not entries and not graph.has(OWN):
         return graph
-    env_reward = own_reward(graph)  # [N]
+    graph = with_env_reward(graph)
     ready = [entry for entry in entries if not _missing(graph, entry)]
     rewards = [entry.hooks.reward(graph, entry.config) for entry in ready]  # each [N]
-    total = np.sum(rewards, axis=0) if ready else env_reward  # [N]
+    total = np.sum(rewards, axis=0) if ready else graph.columns[OWN]  # [N]
     if not np.isfinite(total).all():
         row = int(np.argmin(np.isfinite(total)))
         raise ValueError(
             f"the reward of episode {graph.episode[row]}, turn {graph.turn[row]} would be {total[row]}: "
             "check the signals and weights of [reward]"
         )
-    env_score = graph.columns["env_score"] if graph.has("env_score") else graph.score  # [N]
     columns = {name: x for name, x in graph.columns.items() if name != "score"}
-    return StepGraph(
-        columns={**columns, "reward": total, OWN: env_reward, "env_score": env_score},
-        tokens=graph.tokens,
-        names=graph.names,
-        texts=graph.texts,
-        tails=graph.tails,
-    )
+    return replace(graph, columns={**columns, "reward": total})
+
+
+def with_env_reward(graph: StepGraph) -> StepGraph:
+    """The graph with the columns `env_reward` and `env_score`, which `rescore` reads; its reward stays as it is.
+
+    Rows that join a batch with such columns need them: without them, the reward that the environment paid would be NaN.
+    """
+    if graph.has(OWN):
+        return graph
+    return graph.with_columns(env_reward=graph.reward, env_score=graph.score)
 
 
 def rewards_after_annotation(graph: StepGraph, entries: Sequence[Entry[RewardTransform]]) -> StepGraph:
     """The graph with the rewards of all transforms, including those that need columns of annotation.
 
+    Rows of stored rollouts have the environment's reward until then, and get that of the recipe too.
+
     Raises:
         ValueError: the graph lacks a column that a transform needs.
     """
-    if not any(entry.hooks.needs for entry in entries):
+    if not any(entry.hooks.needs for entry in entries) and not (entries and graph.has("replayed")):
         return graph
     for entry in entries:
         for name in _missing(graph, entry):
@@ -150,7 +155,8 @@ class Ends(NamedTuple):
         row: the last row of each path.
         group: id of (task, agent); paths of the same agent in copies of the same task have equal ids.
         weight: how often the path counts in statistics: the weight of its last row, 0 if the path was not played, if an
-            environment error ended it, or if it is a called chain of a program, for which the main chain counts.
+            environment error ended it, if it joined without counting (`in_statistics`), or if it is a called chain of a
+            program, for which the main chain counts.
     """
 
     row: np.ndarray
@@ -164,6 +170,7 @@ def ends(graph: StepGraph) -> Ends:
     alike = inner[graph.kind[inner] == graph.kind[graph.parent[inner]]]
     row = np.setdiff1d(np.arange(len(graph)), graph.parent[alike])  # [L]
     counted = (graph.kind == PLAYED) & ~graph.failed() & graph.counted  # [N]
+    counted = counted & graph.columns.get("in_statistics", counted).astype(bool)
     return Ends(row, graph.peers[row], (graph.weight * counted)[row])
 
 

@@ -120,6 +120,7 @@ def group_norm(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
     weight: np.ndarray | None = None,
+    outside: np.ndarray | None = None,
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; `std="none"` only subtracts the mean.
 
@@ -137,6 +138,9 @@ def group_norm(
             the sign of x (`sign`).
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
             normalised by them. A group whose rows all have weight 0 gets 0.
+        outside: [N] bool, the rows whose value no counted row has, such as the rows of a stored rollout that joined.
+            Beside one counted row, such a row gets its difference from that row, as beside a constant group. (Where an
+            episode counts by its first row, its other rows have weight 0 and are not outside.)
 
     Returns:
         [N] float64.
@@ -147,22 +151,35 @@ def group_norm(
     m = moments(x, key, weight, std)
     scale = m.std + eps if std != "none" else m.std  # [N]
     lone = alone(x, singleton) / (1.0 + eps if singleton == "pass" and std != "none" else 1.0)  # [N]
-    return np.select([m.n <= 0, m.n <= 1], [0.0, lone], centred(x, m) / scale)
+    single = (m.n <= 1) & ~_rows(outside, x)  # [N]
+    return np.select([m.n <= 0, single], [0.0, lone], centred(x, m) / scale)
 
 
 def leave_one_out(
-    x: np.ndarray, key: np.ndarray, *, singleton: Singleton = "zero", weight: np.ndarray | None = None
+    x: np.ndarray,
+    key: np.ndarray,
+    *,
+    singleton: Singleton = "zero",
+    weight: np.ndarray | None = None,
+    outside: np.ndarray | None = None,
 ) -> np.ndarray:
     """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
 
-    `weight` and `singleton` mean the same as in `group_norm`.
+    n is the sum of the weights of the group. For the rows of `outside`, all counted rows are other rows, so they get
+    x - mean. `weight`, `singleton` and `outside` mean the same as in `group_norm`.
     """
     x = np.asarray(x, np.float64)
     if not len(x):
         return x
     m = moments(x, key, weight, "none")
     factor = m.n / np.where(m.n > 1, m.n - 1, 1.0)  # [N]
-    return np.select([m.n <= 0, m.n <= 1], [0.0, alone(x, singleton)], centred(x, m) * factor)
+    apart, away = _rows(outside, x), centred(x, m)  # [N]
+    return np.select([m.n <= 0, apart, m.n <= 1], [0.0, away, alone(x, singleton)], away * factor)
+
+
+def _rows(chosen: np.ndarray | None, x: np.ndarray) -> np.ndarray:
+    """[N] bool; no row if `chosen` is None."""
+    return np.zeros(len(x), bool) if chosen is None else np.asarray(chosen, bool)
 
 
 def depth(parent: np.ndarray) -> np.ndarray:

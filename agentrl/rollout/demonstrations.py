@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from agentrl.config import Entry
-from agentrl.credit import RewardTransform, rescore, with_signals
+from agentrl.credit import OWN, RewardTransform, rescore, with_env_reward, with_signals
 from agentrl.graph import DEMO, StepGraph, concatenate
 from agentrl.rollout.expansion import lost
 from agentrl.rollout.guide import Demonstrate, Guide
@@ -68,7 +68,8 @@ async def with_demonstrations(
         graph: the batch.
         tasks: the tasks of the batch, by key.
         demonstrate: lets the agent's expert play tasks.
-        rewards, reported: see `agentrl.rollout.collect`; the reward transforms see one demonstration at a time.
+        rewards, reported: see `agentrl.rollout.collect`. The demonstrations get the recipe's reward as members of the
+            groups that they join.
     """
     if not isinstance(guide, Demonstrating):
         return graph, {}
@@ -76,9 +77,12 @@ async def with_demonstrations(
     if keys := guide.missing([fresh for _, fresh in groups]):
         guide.shown(await demonstrate([tasks[key] for key in keys]))
     found = [(group, guide.demonstration(fresh)) for group, fresh in groups]
-    chosen = [(group, rescore(with_signals(one, reported), rewards)) for group, one in found if one is not None]
+    chosen = [(group, with_env_reward(one) if graph.has(OWN) else one) for group, one in found if one is not None]
     share = {"demonstrated_share": len(chosen) / max(1, len(groups))}
-    return (_joined(graph, chosen, guide.joins) if chosen else graph), share
+    if not chosen:
+        return graph, share
+    whole = _joined(graph, chosen, guide.joins)
+    return (rescore(with_signals(whole, reported), rewards) if rewards else whole), share
 
 
 def _joined(graph: StepGraph, chosen: Sequence[tuple[int, StepGraph]], joins: Joins) -> StepGraph:

@@ -5,9 +5,13 @@ prompt without the words, it is data of another policy. The chain keeps the log-
 trainer computes log-probs with the new prompt. `update.importance` corrects the difference between these log-probs.
 With `update.old_logprob = "engine"`, the ratio of the loss corrects this difference. The column `reprompted` marks such
 rows.
+
+A context that writes a memory (`summary`) does so where the prompt becomes too long, so with the words in other turns
+than without them. Such a chain cannot have the other prompts: it keeps its own.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +20,7 @@ import numpy as np
 from agentrl.config import Entry
 from agentrl.env import PastTurn
 from agentrl.graph import Tokens
-from agentrl.rollout.context import History
+from agentrl.rollout.context import Ask, History
 from agentrl.rollout.expansion import Expansion, RolloutMethod, lost
 from agentrl.rollout.guide import Demonstrate, Guide
 from agentrl.rollout.player import Player
@@ -72,8 +76,15 @@ async def hinted(
     found: list[EpisodeRecord] = await rollout.hooks.rollout(rollout.config, batch, copies)
     if guide.plain:
         for record in found:
-            reprompt(record, player)
+            try:
+                reprompt(record, player)
+            except OtherTurns:
+                record.keeps_words = True  # it is trained with its hint, and counted as `hints_kept`
     return found
+
+
+class OtherTurns(Exception):
+    """With the new words, the context would ask for a memory in other turns than the chain's."""
 
 
 def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
@@ -84,6 +95,9 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
 
     Returns:
         The largest number of tokens that a prompt and its answer have together; 0 for a chain that stays as it is.
+
+    Raises:
+        OtherTurns: the chain stays as it is.
     """
     chat = player.actor.chat
     if chat is None or not record.steps:
@@ -91,11 +105,12 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
     config, hooks, first = player.context.config, player.context.hooks, record.steps[0].observation
     history, most = History(chat=chat, first=first, now=first, words=words), 0
     following = [*(step.observation for step in record.steps[1:]), record.final or first]
+    prompts = list[Ask]()
     for step, then in zip(record.steps, following, strict=True):
         ask = hooks.ask(config, player.prompt, history)
-        assert (ask.rewrites is not None) == step.rewrites, "the new prompts ask for a memory in other turns"
-        step.added = ask.token_ids[len(ask.token_ids) - ask.added :]
-        step.continues = ask.added < len(ask.token_ids)
+        if (ask.rewrites is not None) != step.rewrites:
+            raise OtherTurns
+        prompts.append(ask)
         answer = step.generation
         history.messages = [*ask.messages, answer.message or Message("assistant", answer.text)]
         history.path = np.concatenate([ask.token_ids, answer.token_ids])
@@ -105,12 +120,17 @@ def reprompt(record: EpisodeRecord, player: Player, words: str = "") -> int:
             continue
         history.past.append(PastTurn(step.observation, step.action))
         history.now, history.read = then, 0
+    for step, ask in zip(record.steps, prompts, strict=True):
+        step.added, step.continues = _added(ask)
     if len(record.tail):
-        ask = hooks.ask(config, player.prompt, history)
-        record.tail = ask.token_ids[len(ask.token_ids) - ask.added :]
-        record.tail_continues = ask.added < len(ask.token_ids)
+        record.tail, record.tail_continues = _added(hooks.ask(config, player.prompt, history))
     record.reprompted = True
     return most
+
+
+def _added(ask: Ask) -> tuple[np.ndarray, bool]:
+    """(the tokens that a prompt adds to the path before it, is there such a path?)."""
+    return ask.token_ids[len(ask.token_ids) - ask.added :], ask.added < len(ask.token_ids)
 
 
 class Taught(NamedTuple):
@@ -134,22 +154,27 @@ class Telling(Protocol):
         ...
 
 
-def taught(guide: Guide | None, records: Sequence[EpisodeRecord], player: Player) -> Taught | None:
+def taught(
+    guide: Guide | None, records: Sequence[EpisodeRecord], player: Player
+) -> tuple[Taught | None, dict[str, float]]:
     """The chains of a batch as the policy reads them as its own teacher: with the words of the guide in their prompts.
 
-    A chain has no such teacher if the guide gives no words for it, or if the chain with these words does not fit into
-    the model's context. None if no chain of the batch has such a teacher.
+    A chain has no such teacher if the guide gives no words for it, if the chain with these words does not fit into the
+    model's context, or if the context would ask for a memory in other turns. The first part is None if no chain of the
+    batch has such a teacher. The second is the metric `untaught_chains`: chains with words that have no teacher.
     """
     if not isinstance(guide, Telling):
-        return None
+        return None, {}
     words = [guide.told(record) for record in records]
     if not any(words):
-        return None
+        return None, {}
     copies = [replace(record, steps=[replace(step) for step in record.steps]) for record in records]
     limit, chains = player.actor.context_limit, set[int]()
     for copy, one in zip(copies, words, strict=True):
-        if one and (reprompt(copy, player, one) <= limit if limit else reprompt(copy, player, one)):
-            chains.add(id(copy))
+        with suppress(OtherTurns):
+            if one and 0 < reprompt(copy, player, one) <= (limit or np.inf):
+                chains.add(id(copy))
+    left = {"untaught_chains": float(sum(map(bool, words)) - len(chains))}
     rows = np.array([row for row, (_, chain) in enumerate(rows_of_graph(copies)) if id(chain) in chains], np.int64)
     tokens = build_graph(copies).tokens
-    return None if tokens is None or not len(rows) else Taught(tokens, rows)
+    return (None if tokens is None or not len(rows) else Taught(tokens, rows)), left

@@ -108,6 +108,7 @@ class EpisodeRecord:
         words: text at the end of the system message of every prompt; see `agentrl.rollout.sampler.Draw`.
         opening: the turns of an earlier episode with which the chain started; these turns are not steps of this chain.
         reprompted: the prompts of the steps were replaced after sampling (`agentrl.rollout.hints.reprompt`).
+        keeps_words: the prompts should have been replaced by those without `words`, and could not be.
     """
 
     task: Task
@@ -139,6 +140,7 @@ class EpisodeRecord:
     words: str = ""
     opening: Sequence[OpeningTurn] = ()
     reprompted: bool = False
+    keeps_words: bool = False
 
     @property
     def guided(self) -> bool:

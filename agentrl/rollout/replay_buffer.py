@@ -29,6 +29,7 @@ from pydantic import BaseModel, Field
 
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import Entry
+from agentrl.credit import OWN, RewardTransform, rescore, with_env_reward, with_signals
 from agentrl.graph import (
     COLUMNS,
     DEMO,
@@ -149,28 +150,43 @@ class Replay:
             for path in stored:
                 self.add(read_graph(path), -1)
 
-    def join(self, graph: StepGraph, iteration: int) -> StepGraph:
-        """The batch with the rollouts that the rule chose; the unchanged batch if the rule chose none."""
+    def join(
+        self,
+        graph: StepGraph,
+        iteration: int,
+        rewards: Sequence[Entry[RewardTransform]] = (),
+        reported: Sequence[str] = (),
+    ) -> StepGraph:
+        """The batch with the rollouts that the rule chose; the unchanged batch if the rule chose none.
+
+        Args:
+            graph: the batch.
+            iteration: its iteration.
+            rewards, reported: see `agentrl.rollout.collect`. The stored rollouts have the environment's reward; they
+                get the recipe's reward as members of the groups that they join.
+        """
         config, chosen = self.entry.config, list[tuple[int, StoredRollout]]()
         for group, fresh in fresh_groups(graph, iteration):
-            stored = self._young(fresh.task, iteration)
-            if stored:
+            young = self._young(fresh.task, iteration)
+            if young:
                 rng = np.random.default_rng((self.seed, iteration, group))
-                picked = self.entry.hooks.retrieve(config, fresh, stored, rng)
-                chosen += [(group, stored[index]) for index in picked]
+                picked = self.entry.hooks.retrieve(config, fresh, young, rng)
+                chosen += [(group, young[index]) for index in picked]
         if not chosen:
             return graph
         joins = self.entry.hooks.joins(config)
-        whole = concatenate([graph, *(one.graph for _, one in chosen)], [{0: group} for group, _ in chosen])
+        stored = [with_env_reward(one.graph) if graph.has(OWN) else one.graph for _, one in chosen]
+        whole = concatenate([graph, *stored], [{0: group} for group, _ in chosen])
         count = np.array([len(graph), *(len(one.graph) for _, one in chosen)])
         age = [0.0, *(np.nan if one.iteration < 0 else iteration - one.iteration for _, one in chosen)]
         replayed = np.repeat([False, *(True for _ in chosen)], count)  # [N]
-        return whole.with_columns(
+        whole = whole.with_columns(
             replayed=replayed,
             age=np.repeat(np.array(age, np.float64), count),
             in_statistics=~replayed | joins.in_statistics,
             in_gradient=~replayed | joins.in_gradient,
         )
+        return rescore(with_signals(whole, reported), rewards) if rewards else whole
 
     def _young(self, key: str, iteration: int) -> list[StoredRollout]:
         """The stored rollouts of a task that are not too old."""

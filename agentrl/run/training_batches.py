@@ -112,12 +112,12 @@ class Batches:
         graph, metrics = self._with_gold(played.graph, tasks), dict(played.metrics)
         if self.replay is not None:
             fresh = graph
-            graph = self.replay.join(fresh, iteration)
+            graph = self.replay.join(fresh, iteration, rewards, self.signals)
             self.replay.add(fresh, iteration)
             metrics |= self.replay.metrics(graph)
         graph, shown = await with_demonstrations(guide, graph, tasks, demonstrate, rewards, self.signals)
-        read = taught(guide, played.records, player)
-        return replace(played, graph=graph, metrics={**metrics, **shown}, taught=read)
+        read, untaught = taught(guide, played.records, player)
+        return replace(played, graph=graph, metrics={**metrics, **shown, **untaught}, taught=read)
 
     def annotated(self, graph: StepGraph) -> None:
         """Show the annotated graph of a batch to the sampler, if the sampler is a `Follower`."""

@@ -208,7 +208,7 @@ def _check_hints(guide: Entry[GuideFile], rollout: Entry[RolloutMethod], agents:
         )
     if plain and agents > 1:
         raise ValueError(
-            f"guide.name={guide.name} with guide.train='plain' replaces the prompts of chains before training. This "
+            f"guide.name={guide.name} with guide.train='without' replaces the prompts of chains before training. This "
             f"works for one agent only, and this recipe has {agents} agents: set guide.train='with'"
         )
 

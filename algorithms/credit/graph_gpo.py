@@ -81,7 +81,9 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     exponent = there - here + 1 if config.normalize_distance else there  # [N]
     returns = 10.0 * np.power(config.discount, exponent, where=exponent >= 0, out=np.zeros(len(graph)))  # [N]
     key = keys(step_peers(graph), graph.state)  # [N]
-    step = group_norm(returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))  # [N]
+    step = group_norm(
+        returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key), outside=graph.weight <= 0
+    )  # [N]
     episode = grpo.episode_advantage(graph, config)  # [N]
     return Credit.of(
         config.episode_weight * episode + config.step_weight * step,

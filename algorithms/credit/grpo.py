@@ -53,7 +53,9 @@ def penalised_score(graph: StepGraph, invalid_penalty: float) -> np.ndarray:
 def among_episodes(graph: StepGraph, *, std: Std, eps: float, singleton: Singleton) -> np.ndarray:
     """[N] score normalised inside the group, every episode counting once."""
     counted = votes(graph, "episode")  # [N]
-    return group_norm(graph.score, graph.peers, std=std, eps=eps, singleton=singleton, weight=counted)
+    return group_norm(
+        graph.score, graph.peers, std=std, eps=eps, singleton=singleton, weight=counted, outside=graph.weight <= 0
+    )
 
 
 def episode_advantage(graph: StepGraph, config: Config) -> np.ndarray:
@@ -65,6 +67,7 @@ def episode_advantage(graph: StepGraph, config: Config) -> np.ndarray:
         eps=config.eps,
         singleton=config.singleton,
         weight=votes(graph, config.unit),
+        outside=graph.weight <= 0,
     )
 
 

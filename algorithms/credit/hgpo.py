@@ -64,7 +64,9 @@ def level(graph: StepGraph, config: Config, k: int, returns: np.ndarray) -> np.n
     """[N] advantage among steps that share k states; level 0 is the episode term."""
     if k:
         key = keys(step_peers(graph), context_key(graph.state, graph.parent, k))  # [N]
-        return group_norm(returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key))
+        return group_norm(
+            returns, key, std=config.std, eps=config.eps, weight=step_votes(graph, key), outside=graph.weight <= 0
+        )
     if not config.episode_term:
         return np.zeros(len(graph))
     episode = grpo.Config(

@@ -85,7 +85,9 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     reward = turn_reward(graph)  # [N]
     if not config.per_token:
         key = step_peers(graph)  # [N]
-        normal = group_norm(reward, key, eps=config.eps, weight=step_votes(graph, key))  # [N]
+        normal = group_norm(
+            reward, key, eps=config.eps, weight=step_votes(graph, key), outside=graph.weight <= 0
+        )  # [N]
         return Credit.of(scan(normal, config.gamma, graph.parent), parts={"turn_reward": reward})
     place = response(graph)
     returns = tokens_to_go(reward, place, config.gamma)  # [T]

@@ -35,4 +35,6 @@ def credit(graph: StepGraph, config: Config) -> Credit:
     """Every step of an episode gets the episode's leave-one-out advantage."""
     score = penalised_score(graph, config.invalid_penalty)  # [N]
     counted = votes(graph, config.unit)  # [N]
-    return Credit.of(leave_one_out(score, graph.peers, singleton=config.singleton, weight=counted))
+    return Credit.of(
+        leave_one_out(score, graph.peers, singleton=config.singleton, weight=counted, outside=graph.weight <= 0)
+    )

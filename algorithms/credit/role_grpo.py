@@ -89,5 +89,6 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         eps=config.eps,
         singleton=config.singleton,
         weight=step_votes(graph, key),
+        outside=graph.weight <= 0,
     )  # [N]
     return Credit.of(advantage)

@@ -4,9 +4,10 @@ Formula: `A = whiten(score - v)`, where v is the tracked value of the prompt.
 
 Source: SPO (single-stream policy optimisation), arXiv:2509.13232, and its released recipe. The column `value` on an
 episode's first row is the estimate *before* the scores of this batch are counted. `whiten` takes the mean and the
-sample variance of score - value over all episodes of the batch: x becomes (x - mean) / sqrt(variance + 1e-8). There are
-no groups. The called chains of a program have the estimate and the advantage of their episode, which counts once.
-`Tracker` keeps the estimates outside of the credit function, which is pure.
+sample variance of score - value over all episodes of the batch that have the same agent: x becomes
+(x - mean) / sqrt(variance + 1e-8). There are no groups. The called chains of a program have the estimate and the
+advantage of their episode, which counts once. `Tracker` keeps the estimates outside of the credit function, which is
+pure.
 
 A training run keeps the tracker and fills `value` from it (`filler`). The paper's prioritised sampling is the sampler
 `prioritised`. The paper computes the first estimates from offline samples: name a report of such samples in the option
@@ -56,7 +57,7 @@ def credit(graph: StepGraph, config: Config) -> Credit:
         raise ValueError(f"{where(graph, int(absent[0]))}: value: single_stream needs it on an episode's first step")
     surprise = graph.score[first] - value[first]  # [E]
     if config.whiten:
-        surprise = whiten(surprise, graph.weight[first])
+        surprise = whiten(surprise, graph.weight[first], key=graph.agent[first])
     return Credit.of(surprise[np.searchsorted(first, graph.lead)])
 
 

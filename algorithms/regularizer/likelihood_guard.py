@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PAPER = "LLDS, arXiv:2512.04220"
+READS = ("advantage",)
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -43,23 +44,26 @@ class LikelihoodGuard:
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
         """coef * W * fall of each token [T]; the fall is logged as `llds`."""
-        fell = fall(inputs.logprob, inputs.old_logprob, inputs.positive, inputs.negative, inputs.step)
+        fell = fall(inputs.logprob, inputs.old_logprob, inputs.columns["advantage"], inputs.step)
         return LossOutput(self.config.coef * inputs.weight * fell, {"llds": fell.detach()})
 
     def finish(self) -> None:
         """Does nothing: this term has no history."""
 
 
-def fall(logprob: "Tensor", old_logprob: "Tensor", positive: "Tensor", negative: "Tensor", step: "Tensor") -> "Tensor":
-    """[T] fall of each token's log-likelihood, in nats; 0 outside actions of advantage >= 0 whose likelihood fell."""
+def fall(logprob: "Tensor", old_logprob: "Tensor", advantage: "Tensor", step: "Tensor") -> "Tensor":
+    """[T] fall of each token's log-likelihood, in nats; 0 outside actions of advantage >= 0 whose likelihood fell.
+
+    `advantage` [T] is that of the token's action, before any importance weight: an action that the weights leave out of
+    the policy loss still has its sign. On a step that several paths share, it is the paths' pooled advantage.
+    """
     import torch
 
-    # Limit: on a step that several paths share, the sign of the paths' pooled advantage decides.
     fell = torch.relu(unrounded(old_logprob - logprob))  # [T]
     _, key = torch.unique(step, return_inverse=True)
     change = torch.zeros(int(key.max()) + 1 if len(key) else 0, dtype=logprob.dtype, device=logprob.device)
     change = change.index_add(0, key, unrounded(logprob - old_logprob).detach())  # [steps]
-    guarded = (change[key] < 0) & (positive - negative >= 0)  # [T]
+    guarded = (change[key] < 0) & (advantage >= 0)  # [T]
     return fell * guarded
 
 

@@ -89,6 +89,20 @@ def test_the_guard_by_hand():
     assert metrics["loss"] == pytest.approx((-np.exp(-0.3) + 0.15 - np.exp(0.1) + 0.8) / 3)
 
 
+def test_the_guard_does_not_guard_bad_actions_that_a_weight_masks():
+    """An action of A = -1 whose tokens have weight 0 (importance=mask) fell: it pays nothing, as with weight 1."""
+    graph = build([Row([1], [2, 3]), Row([4], [5], episode=1)])
+    learner = still()
+    graph, _ = annotate(graph, learner, UpdateConfig(importance="none"), 1.0)
+    old = graph.tokens.columns["old_logprob"] + np.array([0, 0.3, 0.3, 0, 0.3])
+    graph = graph.with_token_columns(old_logprob=old, importance=np.zeros(5))
+    terms = Regularizers([regularizer("likelihood_guard", coef=0.5)])
+    credit = Credit.of(np.array([-1.0, 1.0]))
+    metrics = update(learner, graph, credit, UpdateConfig(), LOSS, temperature=1.0, regularizers=terms)
+    assert metrics["llds"] == pytest.approx(0.1)  # the one token of the good action, over three tokens
+    assert metrics["loss"] == pytest.approx(0.5 * 0.1)
+
+
 @pytest.mark.parametrize("make", [chains, windows])
 def test_micro_batches_equal_one(make):
     found = []

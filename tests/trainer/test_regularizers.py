@@ -45,13 +45,13 @@ def test_guard_by_hand():
     # step 0 (A > 0): -0.3 + 0.1 < 0: the fallen token pays 0.3. step 1 (A > 0) rose in all. step 2 (A < 0)
     # may fall.
     new, old = tensor(-1.3, -0.9, -1.2, -0.5, -2.0), tensor(-1, -1, -1, -1, -1)
-    out = fall(new, old, tensor(1, 1, 1, 1, 0), tensor(0, 0, 0, 0, 1), torch.tensor([0, 0, 1, 1, 2]))
+    out = fall(new, old, tensor(1, 1, 1, 1, -1), torch.tensor([0, 0, 1, 1, 2]))
     torch.testing.assert_close(out, tensor(0.3, 0, 0, 0, 0))
 
 
 def test_guard_pushes_likelihood_up():
     new = tensor(-1.3).requires_grad_()
-    fall(new, tensor(-1.0), tensor(1.0), tensor(0.0), torch.tensor([0])).sum().backward()
+    fall(new, tensor(-1.0), tensor(1.0), torch.tensor([0])).sum().backward()
     assert new.grad.tolist() == [-1]
 
 

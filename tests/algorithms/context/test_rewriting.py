@@ -15,8 +15,9 @@ from agentrl.env import Limits, Plain, make_pool, panel_tasks, prompt_of, tasks_
 from agentrl.envs.notes import KEYS, NotesEnv, make_notes, tasks
 from agentrl.evaluate import replay
 from agentrl.gym import check_env
-from agentrl.rollout import ExpertActor, History, Player, PolicyActor, build_graph, play
+from agentrl.rollout import BatchPlan, ExpertActor, History, Player, PolicyActor, build_graph, collect, play
 from agentrl.rollout.branch import own_copy
+from agentrl.rollout.hints import taught
 from agentrl.trainer.policy_update import unfinished
 from agentrl.types import Observation, Status
 from tests.toys import runs
@@ -266,3 +267,49 @@ def test_a_run_clones_and_trains_with_a_memory(tmp_path):
     (tmp_path / "r.toml").write_text(sections)
     assert main(["train", str(tmp_path / "r.toml"), f"run.folder={tmp_path}", "run.name=x"]) == 0
     assert (tmp_path / "x" / "checkpoints" / "000002").is_dir()
+
+
+class Sure:
+    """A guide that hints at every group, whatever the copies did."""
+
+    plain = True
+    context_words = "next " * 30
+
+    def begin(self, draws):
+        return draws
+
+    def lacking(self, groups):
+        return []
+
+    def shown(self, records): ...
+
+    def again(self, draw, records):
+        return replace(draw, words=self.context_words, copies=2)
+
+    def observe(self, records): ...
+
+    def told(self, record):
+        return self.context_words
+
+
+def test_hints_that_cannot_be_taken_out_are_kept_and_counted():
+    on = resolve("envs", {"name": "notes", **TERSE})
+    by = Player(
+        actor=expert(1000),
+        pool=make_pool(on, "inline"),
+        prompt=prompt_of(on),
+        context=resolve("context", {"name": "summary", "max_tokens": 70, **SHORT}),
+        limits=Limits(turns=40, turn_tokens=16),
+        admissible=True,
+    )
+    found = resolve("sampler", {"name": "uniform"})
+    draws = found.hooks.make(found.config, tasks_of(on), 0)
+    plan = BatchPlan(sampler=draws, sampler_entry=found, tasks=2, copies=1, guide=Sure())
+    batch = asyncio.run(collect(by, plan, iteration=0))
+    hinted = [r for r in batch.records if r.words]
+    kept = [r for r in hinted if r.keeps_words]
+    assert len(hinted) == 4 and len(kept) == batch.metrics["hints_kept"] > 0
+    assert all(r.reprompted != r.keeps_words for r in hinted)
+    assert batch.graph.has("reprompted") == any(r.reprompted for r in hinted)
+    teacher, metrics = taught(Sure(), [r for r in batch.records if not r.words], by)
+    assert teacher is None and metrics == {"untaught_chains": 2.0}

@@ -37,6 +37,14 @@ def test_two_agents_by_hand(method, options, expected):
     np.testing.assert_allclose(advantage(method, TEAM, **options), expected)
 
 
+def test_single_stream_whitens_each_agent_for_itself():
+    rows = [row | {"value": 0.0} for row in TEAM]
+    # scores 1, 0 and 10, 20: +-0.5 and -+5 over 1 / sqrt(2) and 10 / sqrt(2)
+    np.testing.assert_allclose(advantage("single_stream", rows), [0.5**0.5, -(0.5**0.5), -(0.5**0.5), 0.5**0.5])
+    searchers = advantage("single_stream", [row | {"reward": row["reward"] * 3} for row in rows[2:]])
+    np.testing.assert_allclose(searchers, [-(0.5**0.5), 0.5**0.5])
+
+
 def two_agents(seed: int) -> list[Row]:
     """A forest in which every second episode of each group is another agent's, with other rewards."""
     rows = forest(seed, episodes=6)

@@ -13,7 +13,7 @@ from agentrl.config import resolve
 from agentrl.env import Limits, make_pool, tasks_of
 from agentrl.rollout import BatchPlan, Draw, Expansion, build_graph, collect, play
 from agentrl.rollout.baselines import ExpertActor
-from agentrl.rollout.hints import reprompt
+from agentrl.rollout.hints import OtherTurns, reprompt
 from agentrl.types import Status
 from tests.rollout.playing import entry, player, right
 from tests.toys.runs import tiny_model
@@ -119,6 +119,23 @@ def test_without_the_words_a_chain_has_the_prompts_it_would_have_had(context):
     graph = build_graph([hinted])
     assert graph.column("reprompted").all() and graph.column("guided").all()
     assert not build_graph([plain]).has("reprompted")
+
+
+def test_a_chain_whose_memory_would_come_in_another_turn_keeps_its_prompts():
+    """With the words the chat is too long for the context at once; without them it never was."""
+    on = entry(goal=4, count=1)
+    chat = Chat(tiny_model(TEXTS).tokenizer)
+    actor = ExpertActor("straight", player(on, make_pool(on, "inline")).prompt, chat)
+    by = replace(player(on, make_pool(on, "inline"), actor=actor, limits=Limits(turns=3)))
+    (chain,) = asyncio.run(Expansion(by, [Draw(task=tasks_of(on)[0])]).begin(1))
+    before, tail = [step.added for step in chain.steps], chain.tail
+    size = len(before[0]) + sum(len(step.generation.token_ids) + len(step.added) for step in chain.steps)
+    by = replace(by, context=resolve("context", {"name": "summary", "max_tokens": size + 4}))
+    assert reprompt(chain, by) > 0  # the whole chat fits
+    with pytest.raises(OtherTurns):
+        reprompt(chain, by, "Hint:" + "\nright" * 20)
+    assert len(before) == len(chain.steps) and chain.tail.tolist() == tail.tolist()
+    assert all(one.tolist() == step.added.tolist() for one, step in zip(before, chain.steps, strict=True))
 
 
 @pytest.mark.parametrize(

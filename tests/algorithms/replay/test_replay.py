@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.config import resolve
-from agentrl.credit import assign
+from agentrl.credit import assign, rescore, resolve_rewards
 from agentrl.graph import StepGraph, concatenate, extract
 from agentrl.rollout import Replay
 from agentrl.settings import Settings
@@ -54,6 +54,65 @@ def test_rows_outside_the_statistics_are_judged_by_the_fresh_ones():
     np.testing.assert_allclose(advantage(joined, std="none"), [-0.5, 0.5, 0.5, 0.0])
     credit = assign(credit_method("grpo"), joined)
     assert credit.assigned.all() and (joined.weight == 1).all()  # and they are trained with their whole weight
+
+
+@pytest.mark.parametrize("copies", [1, 2, 4])
+@pytest.mark.parametrize(("name", "options"), [("rloo", {}), ("grpo", {"std": "none"})])
+def test_the_others_of_a_row_outside_the_statistics_are_all_fresh_rows(name, options, copies):
+    fresh = [float(k % 2) for k in range(copies)]
+    buffer = replay("recent")
+    buffer.add(batch({"t": [1.0]}, "old"), 0)
+    found = advantage(buffer.join(batch({"t": fresh}), 1), name, **options)
+    assert found[-1] == pytest.approx(1.0 - np.mean(fresh))
+    np.testing.assert_allclose(found[:-1], advantage(batch({"t": fresh}), name, **options))
+
+
+def test_a_stored_step_beside_one_fresh_step_of_its_state_is_compared_with_it():
+    buffer = replay("recent")
+    buffer.add(batch({"t": [3.0]}, "old"), 0)
+    joined = buffer.join(batch({"t": [1.0]}), 1)
+    # episode and step term: 3 less the only fresh return, 1; the fresh step is alone
+    np.testing.assert_allclose(advantage(joined, "gigpo", std="none", gamma=1), [0.0, 4.0])
+
+
+REWARDS = {
+    "sum": [{"name": "weighted_sum", "weights": {"env_reward": 1.0, "brief": 10.0}}],
+    "against the group": [{"name": "group_normalised", "weights": {"env_reward": 1.0, "brief": 0.5}}],
+    "two": [
+        {"name": "weighted_sum", "weights": {"env_reward": 2.0}},
+        {"name": "group_normalised", "weights": {"brief": 0.5}},
+    ],
+}
+
+
+def signalled(graph: StepGraph, brief: list[float]) -> StepGraph:
+    return graph.with_columns(**{"signal/brief": np.array(brief)})
+
+
+@pytest.mark.parametrize("section", REWARDS.values(), ids=REWARDS)
+@pytest.mark.parametrize("name", ["recent", "successes"])
+def test_the_own_rollouts_of_a_batch_have_equal_rewards_when_they_are_replayed(name, section):
+    rewards = resolve_rewards(section)
+    fresh = rescore(signalled(batch({"t": [1.0, 0.0, 1.0], "u": [1.0, 0.5]}), [0.1, 0.2, 0.3, 0.4, 0.5]), rewards)
+    buffer = replay(name, copies=9, statistics=False)
+    buffer.add(fresh, 0)
+    joined = buffer.join(fresh, 1, rewards)
+    twin = {name: row for row, name in enumerate(fresh.names["episode"])}
+    rows = [twin[joined.names["episode"][one]] for one in joined.episode.tolist()]
+    for column in ("reward", "env_reward", "env_score", "signal/brief"):
+        np.testing.assert_allclose(joined.columns[column], fresh.columns[column][rows], err_msg=column)
+    np.testing.assert_array_equal(joined.succeeded, fresh.succeeded[rows])
+    assert joined.column("replayed").any()
+
+
+def test_a_replayed_success_is_better_than_a_failure_by_hand():
+    # env + 10 brief: the stored success 1 + 3 = 4 beside the fresh 1 + 2 = 3 and 0 + 2 = 2
+    rewards = resolve_rewards(REWARDS["sum"])
+    buffer = replay("successes", statistics=False)
+    buffer.add(rescore(signalled(batch({"t": [1.0, 0.0]}, "old"), [0.3, 0.1]), rewards), 0)
+    joined = buffer.join(rescore(signalled(batch({"t": [1.0, 0.0]}), [0.2, 0.2]), rewards), 1, rewards)
+    assert joined.reward.tolist() == [3.0, 2.0, 4.0] and joined.columns["env_reward"].tolist() == [1.0, 0.0, 1.0]
+    np.testing.assert_allclose(advantage(joined, std="none"), [0.5, -0.5, 1.5])
 
 
 @pytest.mark.parametrize("name", ["grpo", "gigpo", "graft", "graph_gpo", "rloo", "hgpo"])
