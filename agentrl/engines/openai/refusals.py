@@ -125,6 +125,14 @@ PATTERNS = (
         r"\bstring_above_max_length\b|string too long\. expected a string with maximum length",
         r"\brequest_too_large\b|request entity too large|payload too large|content too large",
     ),
+    _any(
+        "context",  # words of several servers, which may mean a rate with other statuses
+        r"too many (?:input |prompt )?tokens|more than max tokens allowed|configured context size is",
+        r"(?:maximum|max) (?:allowed )?input length|\bmax_model_len\b|\bmax_seq_len\b",
+        r"(?:messages?|input|prompt|conversation|request) (?:is |are )?too (?:long|large)",
+        r"(?:input|prompt|total) tokens? .{0,40}exceeds? .{0,60}limit",
+        statuses=(400, 422, 500),
+    ),
     _any("context", r"", statuses=(413,)),
     _any(
         "filtered",
@@ -170,7 +178,7 @@ PATTERNS = (
         r"(?:contents?|messages?) with role 'user' should alternate|multiturn requests alternate",  # Gemini
         r"function (?:call|response) turn comes immediately after",
         r"no user query found in messages",  # Qwen's templates
-        r"only user and assistant",
+        r"only user, assistant and system roles|only user and assistant",
         r"(?:unexpected|unknown|invalid|unsupported) (?:message )?role:? ?['\"`]?tool",
     ),
     _any(
