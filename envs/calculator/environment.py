@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.chat import without_thoughts
 from agentrl.env import Parsed, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config

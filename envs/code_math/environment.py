@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.chat import without_thoughts
 from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.problem import Config, Problem, runner_of

@@ -1,5 +1,6 @@
 """What an endpoint's failure means: its kind, the words for the user, and the time to wait before the next try."""
 
+import json
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
@@ -11,6 +12,7 @@ from agentrl.engines.openai.words import SHOWN, Words, one_line, words_of
 # Kinds of failures without a refusal. `lost`: no answer, or half an answer. `odd`: the answer is no completion.
 Lost = Literal["lost", "odd"]
 NO_WORDS = Words("")
+PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,9 @@ def failure_of(error: Exception, openai: ModuleType) -> Failure:
             wait_s=wait_s(error.response.headers, words),
         )
     cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else None
+    if isinstance(error, json.JSONDecodeError) and error.doc.strip():
+        begins = words_of(error.doc).shown(0)[:PAGE_CHARS]
+        return Failure(kind="odd", why=f"{one_line_of(error)}: the answer is no JSON, it begins with {begins!r}")
     kind_without: Lost = "lost" if isinstance(error, openai.APIConnectionError | TimeoutError) else "odd"
     return Failure(kind=kind_without, why=one_line_of(error) + (f" {one_line_of(cause)}" if cause else ""))
 

@@ -281,7 +281,9 @@ def wait_s(headers: Mapping[str, str], words: Words) -> float | None:
 
 
 UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-AGAIN = re.compile(r"(?:again|retry) (?:in|after) ((?:\d{1,9}(?:\.\d{1,9})? ?(?:ms|[hms])){1,3})\b", re.I)
+AGAIN = re.compile(
+    r"(?:again|retry) (?:in|after) ((?:\d{1,9}(?:\.\d{1,9})? ?(?:ms|seconds?|minutes?|hours?|[hms])){1,3})\b", re.I
+)
 DELAY = re.compile(r"(?:^| )(\d{1,9}(?:\.\d{1,9})?s)(?: |$)")  # the code `retryDelay`
 PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[hms])")
 
