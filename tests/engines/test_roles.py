@@ -93,7 +93,7 @@ SERVERS = (gemma, mistral_7b, mistral_api, two_roles, developer, o1_mini, strict
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("messages", [CHAT, PLAYED, RESULTS, CALLED, CORRECTED])
+@pytest.mark.parametrize("messages", [PLAYED, RESULTS, CALLED, CORRECTED])
 def test_every_server_gets_an_order_that_it_takes_with_all_words(serve, server, messages):  # noqa: F811
     one = serve(server)
     policy = one.policy(retries=0)
@@ -206,8 +206,8 @@ def test_a_field_of_the_body_that_agentrl_fills_in_is_refused(field):
 
 
 def played(capsys: pytest.CaptureFixture[str], reply: Callable[[dict[str, Any]], Any], *more: str) -> tuple[Any, str]:
-    server = StandIn(reply)
-    assert main(["eval", "alfworld", "prompt=instruct", "--tasks", "1", "--turns", "2", "--policy", server.word, *more]) == 0
+    server, words_of_it = StandIn(reply), ["prompt=instruct", "--tasks", "1", "--turns", "2", *more]
+    assert main(["eval", "alfworld", "--policy", server.word, *words_of_it]) == 0
     server.close()
     return server, capsys.readouterr().out
 
