@@ -137,6 +137,7 @@ async def outcome(case: Case, number: int, policy: Any) -> str:
     return generation.finish
 
 
+@pytest.mark.fault
 def test_one_server_plays_all_dialects_and_a_refusal_ends_its_own_episode(serve):  # noqa: F811
     """The message chooses the refusal; the first request is answered."""
 
@@ -203,6 +204,7 @@ def refusing(case: Case, tasks: tuple[int, ...] = (1,)) -> StandIn:
     return StandIn(reply)
 
 
+@pytest.mark.fault
 def test_one_refused_episode_of_many_is_scored_or_lost_and_the_others_are_played(capsys):
     by_kind = {case.kind: case for case in REFUSALS if case.status == 400 and isinstance(case.body, dict)}
     lost = {"auth", "gone", "quota", "refused"}
@@ -229,6 +231,7 @@ def test_a_refusal_of_the_probe_stops_with_advice_and_many_refusals_stop_by_thei
     server.close()
 
 
+@pytest.mark.fault
 def test_a_call_that_the_server_cannot_read_is_scored_as_malformed_and_the_episode_goes_on(capsys):
     groq = next(case for case in REFUSALS if case.server == "Groq" and case.kind == "malformed")
 
@@ -259,6 +262,7 @@ def choice(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
     return json.dumps({**ODD, "choices": [made]}).encode()
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("message", "text", "thought", "refusal"),
     [
@@ -293,6 +297,7 @@ def test_a_part_with_a_call_is_a_call(serve):  # noqa: F811
     assert found.message is not None and found.message.calls == (("a", "count", '{"n": 1}'),) and "so" in found.text
 
 
+@pytest.mark.fault
 def test_a_part_of_an_unknown_type_is_named_by_the_probe_and_in_an_episode(serve):  # noqa: F811
     odd = (200, {}, choice({"content": [{"type": "image_url", "image_url": {}}]}))
     with pytest.raises(ValueError, match=r"first answer of .* cannot be read: .* part of type 'image_url'"):
@@ -348,6 +353,13 @@ def test_a_successful_answer_that_is_none_is_asked_for_again(serve, body, words)
     assert words in str(lost.value)
 
 
+def test_a_malformed_call_at_the_probe_does_not_mean_that_the_server_takes_no_tools(serve):  # noqa: F811
+    groq = next(case for case in REFUSALS if case.server == "Groq" and case.kind == "malformed")
+    server = serve((400, {}, groq.data))
+    assert server.policy().probe([TOOL]) and len(server.bodies) == 1
+
+
+@pytest.mark.fault
 def test_a_server_that_loads_its_model_is_waited_for(serve, monkeypatch):  # noqa: F811
     monkeypatch.setattr("agentrl.engines.openai.AGAIN_S", 0.01)
     loading = next(case for case in REFUSALS if case.words == "Loading model")

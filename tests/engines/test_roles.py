@@ -92,6 +92,7 @@ def strict(body: dict[str, Any]) -> Any:
 SERVERS = (gemma, mistral_7b, mistral_api, two_roles, developer, o1_mini, strict)
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("server", SERVERS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("messages", [PLAYED, RESULTS, CALLED, CORRECTED])
 def test_every_server_gets_an_order_that_it_takes_with_all_words(serve, server, messages):  # noqa: F811

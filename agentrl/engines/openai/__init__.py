@@ -9,13 +9,10 @@ the episode. A tool call of the model that the server cannot read is a malformed
 """
 
 import asyncio
-import json
 import os
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
@@ -23,14 +20,15 @@ from pydantic import Field
 
 from agentrl.engines.entry import Serving
 from agentrl.engines.openai.endpoint import SAMPLING, Endpoint, Traffic, endpoint_of, hint
-from agentrl.engines.openai.failure import Failure, failure_of, one_line_of
+from agentrl.engines.openai.failure import Failure, failure_of
 from agentrl.engines.openai.forms import MessageForm
+from agentrl.engines.openai.probe import Probe, names_tools
 from agentrl.engines.openai.roles import Roles
-from agentrl.engines.openai.wire import Unreadable, of_request, read_completion, unreadable, written
+from agentrl.engines.openai.wire import of_request, read_completion, unreadable, written
 from agentrl.engines.policy import Wordless
 from agentrl.noise import fold
 from agentrl.secret import expand, scrubbed
-from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
+from agentrl.types import EnvFault, Finish, Generation, Message, Request
 
 __all__ = ["Config", "Endpoint", "EndpointLost", "OpenAIPolicy", "Traffic", "endpoint_of", "from_word", "make"]
 
@@ -39,16 +37,12 @@ ANSWER_BYTES = 64 << 20  # longest body of an answer
 MOST_TOKENS = 1 << 40  # larger counts of tokens are wrong, and are ignored
 SEED_BITS = 31  # servers take a signed 32-bit seed
 NO_ANSWER: dict[str, Finish] = {"context": "context", "filtered": "refused"}  # kinds of refusals that end the episode
-PROBE_TOKENS = 32  # largest number of tokens of the answer to `probe`
-PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
-# Errors of httpx for a connection that broke after it had been made.
-BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above
 LOOK_S = 0.02  # seconds between two looks at whether another request was answered
 
 
 class EndpointLost(EnvFault):
-    """The endpoint gave no answer in any try."""
+    """The endpoint gave no answer in any try, or refuses a request after it has answered another one."""
 
 
 class Config(Endpoint, frozen=True):
@@ -223,86 +217,28 @@ class OpenAIPolicy(Wordless):
 
         Raises:
             ValueError: no server answers at the address in time; the server closes the connection, or fails twice; the
-                answer is no JSON; or the server refuses the request.
+                answer cannot be read; or the server refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
-            failure, takes = self._try(client, tools), True
-            if tools and failure is not None and _names_tools(failure):
-                failure = self._try(client, ())
+            create = client.chat.completions.with_raw_response.create
+            probe = Probe(
+                name=self.name,
+                url=str(self.describe()["base_url"]),
+                openai=self._openai,
+                send=lambda request: create(**self._options(request, self._form.now)),
+                scrub=self._scrubbed,
+                limit_s=self.endpoint.probe_s,
+                again_s=AGAIN_S,
+            )
+            failure, takes = probe.ask(tools), True
+            if tools and failure is not None and names_tools(failure):
+                failure = probe.ask(())
                 takes = failure is not None
         if failure is None:
             self._answered = True
-            return takes
-        url, why = self.describe()["base_url"], self._scrubbed(failure.why)
-        if failure.status >= 500 and failure.kind not in NO_ANSWER:
-            raise ValueError(
-                f"{self.name} at {url} failed twice at a first short request: {why}; read the server's log, or leave "
-                "this request out with endpoint.probe_s=0"
-            )
-        if failure.kind == "odd":
-            raise ValueError(f"the first answer of {url} cannot be read: {why}; read the server's log")
-        # If PROBE_TOKENS were too few for a model that thinks, OpenAI says "output limit". The endpoint then works.
-        works = failure.passes or failure.kind in NO_ANSWER or "output limit" in failure.words.text
-        if not works:
+        elif not probe.works(failure):
             raise ValueError(self._refusal(failure))
         return takes
-
-    def _try(self, client: Any, tools: Sequence[Mapping[str, Any]]) -> Failure | None:
-        """Send the short request of `probe`; returns why there is no answer, None if the endpoint gave an answer.
-
-        A server that says it loads its model is asked again until `probe_s` has passed.
-        """
-        request = Request(
-            session=0,
-            token_ids=(),  # type: ignore[arg-type]  # no tokenizer takes part
-            messages=[Message("user", "Reply with the word ready.")],
-            observation=Observation(text=""),
-            max_tokens=PROBE_TOKENS,
-            tools=tools,
-        )
-        ends_at, again = time.monotonic() + self.endpoint.probe_s, True
-        while True:
-            try:
-                raw = client.chat.completions.with_raw_response.create(**self._options(request, self._form.now))
-                self._refuse_page(raw.headers.get("content-type", ""), raw.text)
-                with suppress(RecursionError):
-                    read_completion(raw.parse())
-                return None
-            except self._openai.APITimeoutError:
-                raise ValueError(
-                    f"{self.name} at {self.describe()['base_url']} gave no answer to a first short request in "
-                    f"{self.endpoint.probe_s:g} s (endpoint.probe_s): see whether the server works, or raise the limit"
-                ) from None
-            except self._openai.APIConnectionError as error:
-                if not again:
-                    raise ValueError(self._unreached(error.__cause__ or error)) from None
-            except (self._openai.APIError, Unreadable) as error:
-                failure = failure_of(error, self._openai)
-                loads = failure.kind == "busy" and time.monotonic() + AGAIN_S < ends_at
-                if not loads and not (again and failure.status >= 500 and not (tools and _names_tools(failure))):
-                    return failure
-            again = False
-            time.sleep(AGAIN_S)
-
-    def _unreached(self, cause: BaseException) -> str:
-        """The error message about a server that could not be reached, or whose answer broke off."""
-        url, why = self.describe()["base_url"], self._scrubbed(one_line_of(cause))
-        if type(cause).__name__ in BROKEN_OFF:
-            return f"the server at {url} closed the connection without a whole answer: {why}; read the server's log"
-        return f"no server answers at {url}: {why}; start the server, or correct the address in --policy"
-
-    def _refuse_page(self, kind: str, text: str) -> None:
-        """Raise ValueError if the first answer is no JSON, such as the page of a proxy."""
-        try:
-            json.loads(text)
-        except RecursionError:
-            return
-        except ValueError:
-            shown = scrubbed(" ".join(text[:PAGE_CHARS].split()), self.secrets)
-            raise ValueError(
-                f"the first answer of {self.describe()['base_url']} is no JSON (content type {kind or 'not given'}), "
-                f"it begins with {shown!r}: correct the base URL (most end in /v1), or look for a proxy on the way"
-            ) from None
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
@@ -409,16 +345,6 @@ class OpenAIPolicy(Wordless):
         if seconds is None:
             seconds = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
         return min(seconds, self.endpoint.max_wait_s)
-
-
-def _names_tools(failure: Failure) -> bool:
-    """Did the endpoint fail because of the tools?
-
-    Status 400 or 422 is enough. With another status (some servers answer 404 or 500) the error must name tools or
-    jinja.
-    """
-    words = failure.why.lower()
-    return failure.status in (400, 422) or "tool" in words or "jinja" in words
 
 
 async def _bounded(response: Any) -> None:
