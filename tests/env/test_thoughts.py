@@ -7,6 +7,7 @@ from agentrl.chat import Chat, without_thoughts
 from agentrl.chat.thoughts import SPELLINGS
 from agentrl.config import Entry, resolve
 from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, spoken, tasks_of
+from agentrl.evaluate.failures import kind_of_answer
 from agentrl.rollout import PolicyActor
 from agentrl.tool import action as tool_action
 from agentrl.types import Generation, Observation, Status
@@ -168,7 +169,8 @@ def test_a_call_in_a_thought_that_the_prompt_opened_is_not_carried_out():
     record = played([f"I could call {ADD} but", "3 + 4 is 7, or 8, let me che", f"so\n</think>\n\n{ADD}", "</think>3"])
     first, second, third, last = record.steps
     for step in (first, second):
-        assert not step.valid and step.status == Status.PARSE_ERROR and step.calls == 0
+        assert not step.valid and step.status == Status.PARSE_ERROR and step.calls == 0 and step.thought
+        assert kind_of_answer(step) == "thought"
         assert "the thinking is not closed by </think>" in step.action
     assert third.valid and third.calls == 1 and "3" in last.observation.text
     assert tool_action.read(last.action).answer == "3" and last.terminated
