@@ -10,7 +10,7 @@ import pytest
 from agentrl.cli import main
 from agentrl.engines.openai import EndpointLost
 from agentrl.engines.openai.refusals import KINDS, PASSING, kind_of, unread, wait_s
-from agentrl.engines.openai.words import Words, words_of
+from agentrl.engines.openai.words import ServerWords, words_of
 from agentrl.tool import load_format
 from agentrl.types import Message, Observation, Request
 from tests.engines.dialects import REFUSALS, Case, openai, page
@@ -114,7 +114,7 @@ def test_hostile_bodies_have_words_in_linear_time(body):
     ],
 )
 def test_the_wait_that_a_server_asks_for(headers, text, seconds):
-    assert wait_s(headers, Words(text)) == (seconds if seconds is None else pytest.approx(seconds))
+    assert wait_s(headers, ServerWords(text)) == (seconds if seconds is None else pytest.approx(seconds))
 
 
 def test_the_wait_in_the_body_of_gemini():

@@ -7,11 +7,11 @@ from typing import Literal
 
 from agentrl.engines.openai.refusals import PASSING, Kind, kind_of, unread, wait_s
 from agentrl.engines.openai.wire import ServerSays
-from agentrl.engines.openai.words import SHOWN, Words, one_line, words_of
+from agentrl.engines.openai.words import SHOWN, ServerWords, one_line, words_of
 
 # Kinds of failures without a refusal. `lost`: no answer, or half an answer. `odd`: the answer is no completion.
 Lost = Literal["lost", "odd"]
-NO_WORDS = Words("")
+NO_WORDS = ServerWords("")
 PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
 
 
@@ -30,7 +30,7 @@ class Failure:
     kind: Kind | Lost
     why: str
     status: int = 0
-    words: Words = NO_WORDS
+    words: ServerWords = NO_WORDS
     wait_s: float | None = None
 
     @property

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
 
-from agentrl.engines.openai.words import Words
+from agentrl.engines.openai.words import ServerWords
 
 Kind = Literal[
     "malformed",  # the server cannot read the tool call that the model wrote
@@ -34,7 +34,7 @@ PASSING = frozenset({"rate", "busy", "server"})  # kinds after which the same re
 
 
 class Pattern(NamedTuple):
-    """Words that mean a kind of refusal.
+    """ServerWords that mean a kind of refusal.
 
     Attributes:
         kind: the kind.
@@ -235,7 +235,7 @@ QUOTED = (
 )
 
 
-def kind_of(words: Words, status: int) -> Kind:
+def kind_of(words: ServerWords, status: int) -> Kind:
     """The kind of a refusal.
 
     Args:
@@ -254,7 +254,7 @@ def kind_of(words: Words, status: int) -> Kind:
     return "server" if meant >= 500 or meant < 400 else "refused"
 
 
-def unread(words: Words) -> str:
+def unread(words: ServerWords) -> str:
     """The text of the model that the server could not read; empty if the server does not quote it."""
     if words.failed:
         return words.failed
@@ -262,7 +262,7 @@ def unread(words: Words) -> str:
     return next((one[1] for one in found if one), "")
 
 
-def wait_s(headers: Mapping[str, str], words: Words) -> float | None:
+def wait_s(headers: Mapping[str, str], words: ServerWords) -> float | None:
     """Seconds that a server asks to wait before the next try; None if it names no time.
 
     The headers are `retry-after-ms` and `x-ms-retry-after-ms` (milliseconds) and `retry-after` (seconds or a date).

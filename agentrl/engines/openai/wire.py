@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentrl.engines.openai.roles import Roles, alternating, with_system
-from agentrl.engines.openai.words import Words, words_of
+from agentrl.engines.openai.words import ServerWords, words_of
 from agentrl.tool import calls
 from agentrl.types import Finish, Message, Request, ToolCall
 
@@ -37,7 +37,7 @@ FINISH: Mapping[str, Finish] = MappingProxyType(
         "model_context_window_exceeded": "context",
     }
 )
-# Words with which a server says that it could not finish the answer (OpenRouter, vLLM, SGLang, DeepSeek, Zhipu).
+# ServerWords with which a server says that it could not finish the answer (OpenRouter, vLLM, SGLang, DeepSeek, Zhipu).
 FAILED = ("error", "abort", "insufficient_system_resource", "network_error")
 
 
@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 class ServerSays(Unreadable):
     """A successful answer holds an error in place of a completion; `words` are the server's words."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: ServerWords) -> None:
         super().__init__(words.shown(0) or "the answer is not a chat completion")
         self.words = words
 
@@ -143,7 +143,7 @@ def read_completion(completion: Any) -> Completion:
     if message is None:
         raise Unreadable("the answer is not a chat completion")
     refusal = getattr(message, "refusal", None)
-    found = _Parts(refusals=[refusal] if isinstance(refusal, str) else [])
+    found = ContentParts(refusals=[refusal] if isinstance(refusal, str) else [])
     content = getattr(message, "content", None)
     if isinstance(content, list):
         found.add(content)
@@ -177,11 +177,11 @@ def _raise_error(completion: Any, choice: Any, ended: str) -> None:
         if given.text or given.codes:
             raise ServerSays(given)
     if ended.lower() in FAILED:
-        raise ServerSays(Words(f"the server ended the answer with finish_reason={ended!r}", status=500))
+        raise ServerSays(ServerWords(f"the server ended the answer with finish_reason={ended!r}", status=500))
 
 
 @dataclass
-class _Parts:
+class ContentParts:
     """The content of an answer that is a list of parts."""
 
     texts: list[str] = field(default_factory=list)

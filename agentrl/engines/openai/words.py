@@ -22,7 +22,7 @@ TITLE = re.compile(r"<title[^<>]{0,80}>([^<]{0,400})</title>", re.I)
 TAG = re.compile(r"<[^<>]{0,400}>")
 
 
-class Words(NamedTuple):
+class ServerWords(NamedTuple):
     """What a server says.
 
     Attributes:
@@ -48,7 +48,7 @@ class Words(NamedTuple):
         return f"Error code: {status}" + (f" - {text.strip()}" if text else ", without a word")
 
 
-def words_of(body: Any) -> Words:
+def words_of(body: Any) -> ServerWords:
     """The words in a body: JSON text, the value of such a text, the text of an HTML page, or any other text.
 
     Texts that hold a JSON value themselves, as gateways nest them, are read in the same way.
@@ -57,7 +57,7 @@ def words_of(body: Any) -> Words:
     if text is not None:
         value = _json(text[:LONGEST])
         if value is None:
-            return Words(one_line(_page(text[:LONGEST]) if PAGE.match(text) else text[:LONGEST]))
+            return ServerWords(one_line(_page(text[:LONGEST]) if PAGE.match(text) else text[:LONGEST]))
         body = value
     found = list(_fields(body, DEEPEST))
     texts, codes, status, failed = [], [], 0, ""
@@ -69,7 +69,7 @@ def words_of(body: Any) -> Words:
             status = status or (int(value) if value.isdigit() and len(value) == 3 and value >= "400" else 0)
         else:
             texts.append(value)
-    return Words(" / ".join(dict.fromkeys(map(one_line, texts))), " ".join(dict.fromkeys(codes)), status, failed)
+    return ServerWords(" / ".join(dict.fromkeys(map(one_line, texts))), " ".join(dict.fromkeys(codes)), status, failed)
 
 
 def one_line(text: str) -> str:
