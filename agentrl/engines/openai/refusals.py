@@ -34,7 +34,7 @@ PASSING = frozenset({"rate", "busy", "server"})  # kinds after which the same re
 
 
 class Pattern(NamedTuple):
-    """ServerWords that mean a kind of refusal.
+    """Words that mean a kind of refusal.
 
     Attributes:
         kind: the kind.

@@ -37,7 +37,7 @@ FINISH: Mapping[str, Finish] = MappingProxyType(
         "model_context_window_exceeded": "context",
     }
 )
-# ServerWords with which a server says that it could not finish the answer (OpenRouter, vLLM, SGLang, DeepSeek, Zhipu).
+# Words with which a server says that it could not finish the answer (OpenRouter, vLLM, SGLang, DeepSeek, Zhipu).
 FAILED = ("error", "abort", "insufficient_system_resource", "network_error")
 
 

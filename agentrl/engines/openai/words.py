@@ -69,6 +69,8 @@ def words_of(body: Any) -> ServerWords:
             status = status or (int(value) if value.isdigit() and len(value) == 3 and value >= "400" else 0)
         else:
             texts.append(value)
+    if text is not None and body and not texts and not codes:  # a form that no known server has
+        texts = [text[:LONGEST]]
     return ServerWords(" / ".join(dict.fromkeys(map(one_line, texts))), " ".join(dict.fromkeys(codes)), status, failed)
 
 
