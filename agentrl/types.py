@@ -124,7 +124,7 @@ class AgentReply(NamedTuple):
 Action = str | tuple[AgentReply, ...]  # what `agentrl.env.Handle.step` takes: an agent's action, or replies to errands
 
 
-Finish = Literal["stop", "length", "abort", "context", "refused"]
+Finish = Literal["stop", "length", "abort", "malformed", "context", "refused"]
 NO_ANSWER: Mapping[str, Status] = MappingProxyType(
     {"context": Status.CONTEXT_LIMIT, "refused": Status.REFUSED}
 )  # `finish` of a generation that holds no answer -> how its episode ends
@@ -143,8 +143,9 @@ class Generation:
         allowed: per token the ascending ids to which the token was restricted; an empty array means unrestricted. None
             if no token was restricted.
         finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine or a content filter
-            broke the answer off). Two values mean that there is no answer: "context" (the prompt does not fit the
-            model's context) and "refused" (a content filter refused the prompt).
+            broke the answer off), "malformed" (a remote server could not read the tool call of the model). Two values
+            mean that there is no answer: "context" (the prompt does not fit the model's context) and "refused" (a
+            content filter refused the prompt).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
         weight: factor of the answer in the loss; 0 if it must not be imitated, such as an expert's deliberate mistake.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.
@@ -153,7 +154,7 @@ class Generation:
         entropy_nats: [T] float64, entropy in nats of the whole distribution at the sampling temperature under the
             allowed set (top_k and top_p are ignored); None if it was not requested.
         thought: reasoning that a remote policy returned apart from the answer; it is not part of the answer.
-        refusal: the remote policy's own text about why it refused; empty if it did not refuse.
+        refusal: the remote policy's or its server's own text about why it refused; empty if it did not refuse.
         message: the answer as a chat message, if it has tool calls as data; `text` then holds these calls, too. Else
             None.
         cut_by: if a remote policy cut the answer off before the request's `max_tokens`, a sentence that names the limit

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from agentrl.chat import first_tagged, without_thoughts
-from agentrl.env import Env, Move, Parsed, PastTurn, random_share
+from agentrl.env import Env, Move, Parsed, PastTurn, random_share, spoken
 from agentrl.envs.search_qa import scores
 from agentrl.envs.search_qa.encyclopaedia import RELATIONS, world
 from agentrl.envs.search_qa.env import names_in
@@ -275,7 +275,7 @@ class Compact(Tags):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word must be `delegate` or `answer`; the rest is the question or the name."""
-        text = without_thoughts(text).strip()
+        text = spoken(text)
         name, _, content = text.partition(" ")
         if name not in ("delegate", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)

@@ -1,6 +1,7 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
 from agentrl.chat.arguments import check_arguments, set_template
+from agentrl.chat.content import text_of_content
 from agentrl.chat.notes import rewritten, template_report
 from agentrl.chat.rendering import call_as_json, date_of
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
@@ -29,5 +30,6 @@ __all__ = [
     "shorten",
     "tagged",
     "template_report",
+    "text_of_content",
     "without_thoughts",
 ]

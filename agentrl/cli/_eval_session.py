@@ -110,7 +110,10 @@ class Session:
                 known = self._stored(limits)
                 if self.early:
                     print(self.facts["played"], flush=True)
-                return self._play(player, known, progress, loop)
+                report = self._play(player, known, progress, loop)
+                if self.contestant.served is not None and (notes := self.contestant.served.notes):
+                    self.facts["notes"] = notes
+                return report
         finally:
             pool.close()
             self.contestant.close()

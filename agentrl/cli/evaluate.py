@@ -122,6 +122,7 @@ def table(summary: dict[str, Any]) -> str:
     if "cost" in summary["usage"]:
         lines.append(f"cost {summary['usage']['cost']:.4f} USD, by endpoint.price_in and endpoint.price_out")
     lines += [failure["line"] for failure in summary["failures"].values()]
+    lines += [f"note: {note}" for note in summary.get("notes", ())]
     return "\n".join(lines)
 
 

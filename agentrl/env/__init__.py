@@ -34,6 +34,7 @@ from agentrl.env.prompt import (
     native,
     read_answer,
     rewords,
+    spoken,
     stops,
 )
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
@@ -101,6 +102,7 @@ __all__ = [
     "read_frame",
     "read_panel",
     "rewords",
+    "spoken",
     "stops",
     "tasks_of",
     "write_frame",

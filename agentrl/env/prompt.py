@@ -1,5 +1,6 @@
 """Prompts turn observations into messages for a model, and the model's answers into actions."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ class Parsed(NamedTuple):
     `valid` says whether the answer has the right format; some credit methods, such as GiGPO, can penalise answers that
     are not valid. `status` is OK or PARSE_ERROR. `calls` counts the tool calls in the answer. If the answer has an
     action but not the right format, `missing` names the missing parts of the format, such as "<think> and </think>".
+    `thought` says that the answer is a thought without an action: the thought is not closed, or nothing follows it.
     """
 
     action: str
@@ -20,6 +22,7 @@ class Parsed(NamedTuple):
     status: Status
     calls: int = 0
     missing: str = ""
+    thought: bool = False
 
 
 def missing_thought_tags(text: str) -> str:
@@ -122,24 +125,64 @@ def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
         text: the answer, with the opening tag of a thought that the prompt has begun (`agentrl.chat.Chat.heard`).
         observation: the observation that the answer follows.
     """
-    if answer_start(text) is not None or getattr(prompt, "reads_thoughts", False):
-        return prompt.parse(text, observation)
+    closed = answer_start(text) is not None
+    if closed or getattr(prompt, "reads_thoughts", False):
+        parsed = prompt.parse(text, observation)
+        fails = not closed or (parsed.status == Status.PARSE_ERROR and bool(text.strip()) and not spoken(text))
+        return parsed._replace(thought=True) if fails else parsed
     # `missing` is for answers whose action is carried out, and reports say so.
-    return prompt.parse("", observation)._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing="")
+    parsed = prompt.parse("", observation)
+    return parsed._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing="", thought=True)
+
+
+def spoken(text: str) -> str:
+    """The words of an answer that mean its action, for prompts that ask for the action alone.
+
+    Thoughts in tags are left out, see `agentrl.chat.without_thoughts`. Of a pair `Thought: ... Action: ...` (ReAct,
+    arXiv:2210.03629) this is the text behind the first `Action:`, up to an `Observation:` or a further `Thought:` that
+    the model made up; a `Thought:` without `Action:` holds no action. If the words end with a pair of tags <answer> or
+    <action>, this is the text inside the tags.
+    """
+    words = without_thoughts(text).strip()
+    label = _THOUGHT.match(words)
+    found = _ACTION.match(words) if label is None else _ACTION.search(words, label.end()) or _INLINE.search(words)
+    if found is not None:
+        words = words[found.end() :].strip()
+        if made_up := _MADE_UP.search(words):
+            words = words[: made_up.start()].strip()
+    elif label is not None and label["alone"]:
+        return ""
+    return _inside_tags(words)
+
+
+def _inside_tags(words: str) -> str:
+    """The text inside the only pair of tags <answer> or <action> at the end of the words; else the words."""
+    folded = words.lower()
+    for tag in ("answer", "action"):
+        opening, closing = f"<{tag}>", f"</{tag}>"
+        if folded.endswith(closing) and folded.count(opening) == folded.count(closing) == 1:
+            return words[folded.index(opening) + len(opening) : -len(closing)].strip()
+    return words
+
+
+_SIGNS = r"[\s>*_#`-]{0,20}"  # marks of Markdown around a label
+_THOUGHT = re.compile(
+    _SIGNS + r"(?:(?P<alone>thoughts?|think|thinking)|reasoning|rationale|analysis|plan)[*_`]{0,3}\s?:", re.I
+)
+_ACTION = re.compile(
+    r"(?:^|\n)" + _SIGNS + r"(?:my |next |final )?(?:action|answer)(?: to take)?[*_`]{0,3}\s?:[*_`]{0,3}", re.I
+)
+_INLINE = re.compile(r"\b(?:next |final )?action:", re.I)
+_MADE_UP = re.compile(r"\n" + _SIGNS + r"(?:observation|thought)[*_`]{0,3}\s?:", re.I)
 
 
 def action_line(text: str) -> str:
-    """The first line behind an answer's thoughts, without the marks that language models often write around an action.
+    """The first line of `spoken`, without the marks that language models often write around an action.
 
     These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
     """
-    line = without_thoughts(text).strip().partition("\n")[0].lstrip(">-* ")
-    if line[: len(_ACTION)].lower() == _ACTION:
-        line = line[len(_ACTION) :]
+    line = spoken(text).partition("\n")[0].lstrip(">-* ")
     return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
-
-
-_ACTION = "action:"
 
 
 class Plain:
@@ -167,8 +210,8 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The stripped answer without its thoughts as the action; an empty answer is invalid."""
-        action = without_thoughts(text).strip()
+        """The words of the answer (`spoken`) as the action; an answer without words is invalid."""
+        action = spoken(text)
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 

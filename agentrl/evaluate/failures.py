@@ -31,7 +31,9 @@ APOLOGIES = ("i'm sorry", "i am sorry", "sorry", "i apologize")  # may stand bef
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "refused": "were refused by the model or broken off by a content filter",
+        "malformed_call": "held a tool call that the server could not read",
         "empty": "were empty",
+        "thought": "were a thought without an action",
         "cut": "were cut off at the token limit",
         "no_format": "held an action, but lacked another part of the format",
         "no_action": "held no action that could be read",
@@ -51,7 +53,12 @@ EPISODES: Mapping[str, str] = MappingProxyType(
 )
 # Kinds of answers that say little about how well a policy plays, in the words of `without_answer`.
 NO_ANSWER: Mapping[str, str] = MappingProxyType(
-    {"empty": "empty", "cut": "cut off at a token limit", "refused": "refused or broken off"}
+    {
+        "empty": "empty",
+        "thought": "a thought alone",
+        "cut": "cut off at a token limit",
+        "refused": "refused or broken off",
+    }
 )
 MORE_TOKENS = "raise limits.turn_tokens"
 PARSED_AWAY = (
@@ -60,6 +67,7 @@ PARSED_AWAY = (
 )
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
+        "malformed_call": "the model reads that its call is malformed, and may call again",
         "no_action": "see whether the model understands the prompt: agentrl view REPORT --failed",
         "context_limit": "serve the model with a longer context, or lower limits.turns or limits.turn_tokens",
         "time_limit": "raise limits.seconds, or lower endpoint.concurrency",
@@ -90,8 +98,12 @@ def kind_of_answer(step: StepRecord) -> str:
     answer = step.generation
     if answer.finish == "abort":
         return "refused"
+    if answer.finish == "malformed":
+        return "malformed_call"
     if not answer.text.strip():
         return "empty"
+    if step.thought:
+        return "thought"
     if answer.finish == "length":
         return "cut"
     if step.status == Status.PARSE_ERROR:
@@ -140,11 +152,15 @@ def first_words(record: EpisodeRecord) -> str:
 
 
 def _shown(kind: str, step: StepRecord) -> str:
-    """The text that shows a failure: the reasoning of an empty answer, the refusal if there is one, else the answer."""
+    """The text that shows a failure: the reasoning of an empty answer, the refusal if there is one, else the answer.
+
+    Of a malformed call, the refusal holds the server's words.
+    """
     answer = step.generation
-    text = {"empty": answer.thought, "refused": answer.refusal or answer.text}.get(kind, answer.text)
+    refused = answer.refusal or answer.text
+    text = {"empty": answer.thought, "refused": refused, "malformed_call": refused}.get(kind, answer.text)
     words = " ".join(text.split())
-    if kind == "cut":  # show the end of the text, because the answer was cut off there
+    if kind in ("cut", "thought"):  # show the end of the text, because the answer was cut off there
         return words if len(words) <= EXAMPLE_CHARS else "..." + words[-EXAMPLE_CHARS:]
     return words if len(words) <= EXAMPLE_CHARS else words[:EXAMPLE_CHARS] + "..."
 
@@ -220,6 +236,10 @@ def _advice(kind: str, total: Example) -> str:
         )
     if kind == "cut":
         return _more_tokens(total)
+    if kind == "thought":
+        ended = f"the token limit was reached{_in(total.cut, total.times)}: {_more_tokens(total)}" if total.cut else ""
+        alone = f"{total.times - total.cut} ended by themselves, not closed or with no word behind the thought"
+        return "; ".join(part for part in (ended, alone if total.cut < total.times else "") if part)
     if kind != "empty":
         return ADVICE.get(kind, "")
     if total.thoughts:

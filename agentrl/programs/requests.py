@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentrl.chat import text_of_content
 from agentrl.http import Refusal
 from agentrl.rollout import StepRecord
 from agentrl.tool import load_format
@@ -183,20 +184,11 @@ def _call(given: Any, where: str) -> ToolCall:
 
 
 def _text(content: Any, where: str) -> str:
-    """The text of a message: a text, or parts of type text."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise Refusal(400, f"{where} is neither a text nor a list of parts")
-    texts = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("text", "input_text", "output_text", "refusal") or not isinstance(part.get("text", ""), str):
-            raise Refusal(400, f"{where} has a part of type {kind!r:.50}: this model reads text only")
-        texts.append(part.get("text", ""))
-    return "".join(texts)
+    """The text of a message, see `text_of_content`."""
+    try:
+        return text_of_content(content, where)
+    except ValueError as error:
+        raise Refusal(400, str(error)) from None
 
 
 def _append_item(messages: list[Message], item: Any, number: int) -> None:

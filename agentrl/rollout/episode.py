@@ -338,6 +338,7 @@ class _Episode:
             status=parsed.status,
             calls=parsed.calls,
             missing=parsed.missing,
+            thought=parsed.thought,
             rewrites=ask.rewrites is not None,
             asked=ask.messages,
             answer_s=time.monotonic() - began if self.player.timed else math.nan,

@@ -32,6 +32,7 @@ class StepRecord:
         value: Monte Carlo estimate of the value of the state before the step; NaN if there is none.
         calls: number of tool calls that the answer asks for.
         missing: the parts of the format, other than the action, that the answer lacks.
+        thought: is the answer a thought without an action (`agentrl.env.Parsed`)?
         rewrites: the answer was the model's new memory and was not sent to the environment.
         asked: the messages of the whole prompt.
         answer_s: wall-clock seconds from the request to the answer, including the time during which the engine serves
@@ -54,6 +55,7 @@ class StepRecord:
     value: float = math.nan
     calls: int = 0
     missing: str = ""
+    thought: bool = False
     rewrites: bool = False
     asked: Sequence[Message] = ()
     answer_s: float = math.nan

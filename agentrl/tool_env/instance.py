@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
+from agentrl.chat import text_of_content
 from agentrl.env import Verdict, raised_at
 from agentrl.tool import (
     ActionContent,
@@ -95,11 +96,13 @@ class ToolEnv:
         if isinstance(first, str):
             return self._observe(first)
         try:
-            messages = tuple(Message(str(m["role"]), str(m["content"])) for m in first)
+            given = [(str(m["role"]), m["content"]) for m in first]
         except (TypeError, KeyError):
             raise ValueError(
                 f"reset returned {type(first).__name__}, and the row has no 'prompt': return the first message, a text"
             ) from None
+        where = "the content of the first message" if len(given) == 1 else "the content of one of the first messages"
+        messages = tuple(Message(role, text_of_content(content, where)) for role, content in given)
         return self._observe("\n".join(m.content for m in messages if m.role != "system"), messages)
 
     def _tools(self) -> dict[str, ToolSpec]:

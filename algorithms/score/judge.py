@@ -24,6 +24,7 @@ answers with its present weights.
 import asyncio
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from agentrl.scoring import Chain, JudgeClient, Paid, ScoreFault, ScoreOptions, 
 from agentrl.secret import scrubbed
 from agentrl.types import NO_ANSWER, EnvFault, Generation, Message, Observation, Request
 
+log = logging.getLogger(__name__)
 SCOPE = "group"
 PAPER = "arXiv:2306.05685"
 RUBRIC = "How well does the work solve the task? Judge what was achieved, not how it is presented."
@@ -121,7 +123,7 @@ class Judge:
 
     def __init__(self, config: Config) -> None:
         self.config, self.rubric = config, _rubric(config.rubric)
-        self._policy = None
+        self._policy, self._told = None, False
         if config.model:
             self._policy = from_word(config.model, config.endpoint, max_tokens=config.max_tokens)
 
@@ -252,6 +254,11 @@ class Judge:
                 noise_key=noise,
             )
             answer = await self._policy.generate(request)
+            if notes := self._policy.notes:
+                client.count("judge_messages_changed", 1.0)  # see `endpoint.system` and `endpoint.alternating`
+                if not self._told:
+                    log.warning("score judge: %s", "; ".join(notes))
+                self._told = True
         if answer.finish in NO_ANSWER:
             raise ScoreFault(f"the judge gave no answer ({answer.finish}): {answer.refusal}")
         return answer

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agentrl.chat import without_thoughts
-from agentrl.env import Parsed, PastTurn, action_line, missing_thought_tags
+from agentrl.env import Parsed, PastTurn, action_line, missing_thought_tags, spoken
 from agentrl.envs.alfworld.words import TASK, WELCOME
 from agentrl.types import Observation, Status
 
@@ -161,8 +161,8 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid unless empty."""
-        text = without_thoughts(text)
-        action = name_verb_first(text) if self.object_first else text.strip()
+        words = spoken(text)
+        action = name_verb_first(words) if self.object_first else words
         return _judged(action, bool(action), self.require_admissible, observation)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.chat import without_thoughts
-from agentrl.env import Parsed, Prompt, RowQuestion, action_line
+from agentrl.env import Parsed, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs.calculator import notebook
 from agentrl.envs.calculator.problem import NEXT, Calculator, Config
 from agentrl.envs.calculator.stories import PARTS, ROOM, Part, write
@@ -39,7 +38,7 @@ class Compact(tool_env.Compact):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Any expression and any answer may be given in these words."""
-        text = without_thoughts(text).strip()
+        text = spoken(text)
         verb, _, rest = text.partition(" ")
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.chat import without_thoughts
-from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
@@ -61,7 +60,7 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The answer after `answer`, or the code after `run`; neither has to be listed."""
-        text = without_thoughts(text).strip()
+        text = spoken(text)
         verb, _, rest = text.partition(" ")
         if verb == "answer" and rest:
             return Parsed(tool_action.answer(rest), True, Status.OK)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentrl.chat import text_of_content
 from agentrl.envs.code_math.answers import final_answer
 
 
@@ -138,7 +139,8 @@ def read(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     question = next((row[name] for name in ("question", "problem", "prompt", "input") if row.get(name)), None)
     if isinstance(question, list):
-        question = next((m["content"] for m in reversed(question) if m.get("role") == "user"), None)
+        asked = next((m["content"] for m in reversed(question) if m.get("role") == "user"), None)
+        question = asked and text_of_content(asked, f"{where}: the content of its prompt")
     answer: Any = dict(row.get("reward_model") or {}).get("ground_truth")
     if answer is None:
         answer = next((row[name] for name in ("answer", "expected_answer", "solution", "target") if name in row), None)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl import tool_env
-from agentrl.chat import without_thoughts
-from agentrl.env import Parsed, ShownTools
+from agentrl.env import Parsed, ShownTools, spoken
 from agentrl.envs._worded import OneLine, cached, unread, written
 from agentrl.envs.desk.counter import ASKS, CONFIRM, DONE, REFUSE, RESPOND, TELL
 from agentrl.tool import Call, Calls, Malformed, action as tool_action
@@ -39,7 +38,7 @@ class Instruct(OneLine):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first line: words to the customer, or a call."""
-        line = without_thoughts(text).strip().partition("\n")[0].lstrip("> ").strip()
+        line = spoken(text).partition("\n")[0].lstrip("> ").strip()
         word, _, rest = line.partition(" ")
         if word.lower().removesuffix(":") == "say" and rest.strip():
             return Parsed(tool_action.call(RESPOND, content=rest.strip()), True, Status.OK, 1)

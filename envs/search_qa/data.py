@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from agentrl.chat import text_of_content
 from agentrl.rows import SUFFIXES, read_rows, split_readers
 
 ANSWERS = ("golden_answers", "answers", "answer", "reward_model.ground_truth.target", "reward_model.ground_truth",
@@ -102,7 +103,7 @@ def _prompt(told: object, where: str) -> str:
     roles = [m.get("role") if isinstance(m, dict) else None for m in messages]
     if not roles or roles[-1] != "user" or any(role != "system" for role in roles[:-1]):
         raise ValueError(f"{where} has a prompt that is no text and no single user message: {str(told)[:80]}")
-    return "\n\n".join(str(m["content"]) for m in messages)
+    return "\n\n".join(text_of_content(m["content"], f"{where}: the content of its prompt") for m in messages)
 
 
 def _at(told: Mapping[str, Any], path: str) -> Any:

@@ -6,7 +6,7 @@ An action is `<search>query</search>` or `<answer>words</answer>`, with its tags
 from collections.abc import Sequence
 
 from agentrl.chat import first_tagged, without_thoughts
-from agentrl.env import Parsed, PastTurn, Prompt, action_line
+from agentrl.env import Parsed, PastTurn, Prompt, action_line, spoken
 from agentrl.envs.search_qa.config import Config
 from agentrl.types import Observation, Status
 
@@ -118,7 +118,7 @@ class Compact:
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid if the first word is `search` or `answer`; the rest is the query or the answer."""
-        text = without_thoughts(text).strip()
+        text = spoken(text)
         name, _, content = text.partition(" ")
         if name not in ("search", "answer"):
             return Parsed(text, False, Status.PARSE_ERROR)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentrl.chat import without_thoughts
-from agentrl.env import Bare, Parsed, PastTurn, action_line, missing_thought_tags
+from agentrl.env import Bare, Parsed, PastTurn, action_line, missing_thought_tags, spoken
 from agentrl.envs.sokoban.rules import ACTIONS, LEGEND, MOVES
 from agentrl.types import Observation, Status
 
@@ -89,7 +89,7 @@ class Compact(Bare):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """Valid if it is a move, or several with commas between them."""
-        words = [word.strip().lower() for word in without_thoughts(text).split(",")]
+        words = [word.strip().lower() for word in spoken(text).split(",")]
         known = all(word in ACTIONS for word in words)
         return Parsed(",".join(words), known, Status.OK if known else Status.PARSE_ERROR)
 

@@ -3,8 +3,7 @@
 import re
 
 from agentrl import tool_env
-from agentrl.chat import without_thoughts
-from agentrl.env import Parsed
+from agentrl.env import Parsed, spoken
 from agentrl.envs._worded import OneLine, cached, unread, written
 from agentrl.envs.sql.database import ANSWER, LIST, QUERY, SCHEMA
 from agentrl.tool import Call, action as tool_action
@@ -33,7 +32,7 @@ class Instruct(OneLine):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The call in the first line; a `>`, `Action:` or backticks that models write around it are left out."""
-        line = without_thoughts(text).strip().partition("\n")[0].lstrip(">-* ").removeprefix("Action:").strip()
+        line = spoken(text).partition("\n")[0].lstrip(">-* ")
         if line.startswith("`") and line.endswith("`"):
             line = line.strip("`")
         word, _, rest = line.partition(" ")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from agentrl.chat import without_thoughts
-from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, missing_thought_tags
+from agentrl.env import Parsed, PastTurn, Plain, Prompt, action_line, missing_thought_tags, spoken
 from agentrl.envs.webshop.config import Config
 from agentrl.envs.webshop.views import SEPARATOR
 from agentrl.types import Observation, Status
@@ -77,7 +77,7 @@ class Compact(Plain):
 
     def parse(self, text: str, observation: Observation) -> Parsed:
         """The first word is the action's name, the rest its argument; brackets are understood as well."""
-        written = without_thoughts(text).strip()
+        written = spoken(text)
         name, found, rest = written.partition(" ")
         if found and "[" not in name:
             written = f"{name}[{rest}]"

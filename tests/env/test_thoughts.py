@@ -6,7 +6,8 @@ import pytest
 from agentrl.chat import Chat, without_thoughts
 from agentrl.chat.thoughts import SPELLINGS
 from agentrl.config import Entry, resolve
-from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, tasks_of
+from agentrl.env import Plain, action_line, make_pool, prompt_of, read_answer, spoken, tasks_of
+from agentrl.evaluate.failures import kind_of_answer
 from agentrl.rollout import PolicyActor
 from agentrl.tool import action as tool_action
 from agentrl.types import Generation, Observation, Status
@@ -61,6 +62,77 @@ def test_lines_and_plain_prompts_put_thoughts_aside():
     assert without_thoughts("left") == "left"
 
 
+BARE = [case for case in CASES if case[1] not in ("verl_agent", "gem", "search_r1", "tags", "chat")]
+PAIRS = [
+    "Thought: I look first.\nAction: {}",
+    "Thought: I look first. Action: {}",
+    "**Thought:** I look first.\n\n**Action:** {}",
+    "Thinking: hm\nNext action: {}",
+    "Reasoning: hm\nAction: {}",
+    "> Thought : hm\n> Action : {}",
+    "Thought: hm\nAction: {}\nObservation: you see a wall.\nThought: so\nAction: quit",
+    "<think>Thought: a\nAction: b</think>\nAction: {}",
+    "so I think\n</think>\n\nThought: hm\nAction: {}",
+    "<think>hm</think>\n<answer>{}</answer>",
+    "I think it is right. <answer>{}</answer>",
+    "<ANSWER> {} </ANSWER>",
+    "[THINK]hm[/THINK]<action>{}</action>",
+    "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Action: {}",
+    "Action: {}",
+]
+ALONE = [
+    "<think>\nI could go\n</think>",
+    "I could go\n</think>\n\n",
+    "<think></think>",
+    "<think>a</think><think>b</think>",
+    "<|channel|>analysis<|message|>hm<|end|>",
+    "[THINK]hm[/THINK]",
+    "<think>I could go",
+    "[THINK]I could go",
+    "<|channel|>analysis<|message|>I could go",
+    "<|channel>thought\nI could go",
+]
+
+
+@pytest.mark.parametrize(("name", "form", "action"), BARE)
+def test_pairs_of_thought_and_action_and_tags_are_read(name, form, action):
+    prompt, observation = prompt_and_observation(name, form, action)
+    for text in PAIRS:
+        read = read_answer(prompt, text.format(prompt.answer(action)), observation)
+        assert read.action == action and not read.thought, text
+        assert read.valid == read_answer(prompt, prompt.answer(action), observation).valid
+    alone = read_answer(prompt, "Thought: I could go to the desk.", observation)
+    assert not alone.valid and alone.status == Status.PARSE_ERROR and alone.thought
+
+
+@pytest.mark.parametrize(("name", "form", "action"), CASES)
+def test_a_thought_alone_is_no_valid_action_of_any_prompt_and_has_a_mark(name, form, action):
+    prompt, observation = prompt_and_observation(name, form, action)
+    for text in ALONE:
+        read = read_answer(prompt, text, observation)
+        assert not read.valid and read.status == Status.PARSE_ERROR and read.thought and read.calls == 0, text
+    for text in ("", "xyzzy", prompt.answer(action)):
+        assert not read_answer(prompt, text, observation).thought, text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("go left", "go left"),
+        ("write Thought: x on the wall", "write Thought: x on the wall"),
+        ("say Action: x", "say Action: x"),
+        ("<answer>a</answer> or <answer>b</answer>", "<answer>a</answer> or <answer>b</answer>"),
+        ("<answer>a</answer> is it", "<answer>a</answer> is it"),
+        ("Plan: go left, then right", "Plan: go left, then right"),  # no thought: only `Thought:` holds no action alone
+        ("Plan: go\nAction: left", "left"),
+        ("Thought: it says Action: x there\nAction: left", "left"),
+        ("", ""),
+    ],
+)
+def test_words_by_hand(text, words):
+    assert spoken(text) == words
+
+
 class Says:
     """Answers with texts, as tokens."""
 
@@ -97,7 +169,8 @@ def test_a_call_in_a_thought_that_the_prompt_opened_is_not_carried_out():
     record = played([f"I could call {ADD} but", "3 + 4 is 7, or 8, let me che", f"so\n</think>\n\n{ADD}", "</think>3"])
     first, second, third, last = record.steps
     for step in (first, second):
-        assert not step.valid and step.status == Status.PARSE_ERROR and step.calls == 0
+        assert not step.valid and step.status == Status.PARSE_ERROR and step.calls == 0 and step.thought
+        assert kind_of_answer(step) == "thought"
         assert "the thinking is not closed by </think>" in step.action
     assert third.valid and third.calls == 1 and "3" in last.observation.text
     assert tool_action.read(last.action).answer == "3" and last.terminated

@@ -2,18 +2,16 @@
 
 Endpoints do not return token ids, so generations have neither token ids nor log-probabilities. If an endpoint gives no
 answer, this does not count as a failure of the policy: after the last retry, `generate` raises `EndpointLost`. The
-rollout then starts the task again and, if that does not help, reports the episode as `env_error`. A request that can
-never work (no such model, a wrong key) stops the run with a ValueError. A prompt that exceeds the context, or that a
-content filter refuses, ends the episode.
+rollout then starts the task again and, if that does not help, reports the episode as `env_error`. A refusal that would
+come again (no such model, a wrong key, no money) raises `EndpointLost` at once if the endpoint has answered before;
+if not, it stops the run with a ValueError. A prompt that exceeds the context, or that a content filter refuses, ends
+the episode. A tool call of the model that the server cannot read is a malformed call.
 """
 
 import asyncio
-import email.utils
-import json
 import os
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
@@ -22,30 +20,29 @@ from pydantic import Field
 
 from agentrl.engines.entry import Serving
 from agentrl.engines.openai.endpoint import SAMPLING, Endpoint, Traffic, endpoint_of, hint
-from agentrl.engines.openai.wire import of_request, read_completion, written
+from agentrl.engines.openai.failure import Failure, failure_of
+from agentrl.engines.openai.forms import MessageForm
+from agentrl.engines.openai.probe import Probe, names_tools
+from agentrl.engines.openai.roles import Roles
+from agentrl.engines.openai.wire import of_request, read_completion, unreadable, written
 from agentrl.engines.policy import Wordless
 from agentrl.noise import fold
 from agentrl.secret import expand, scrubbed
-from agentrl.types import EnvFault, Finish, Generation, Message, Observation, Request
+from agentrl.types import EnvFault, Finish, Generation, Message, Request
 
 __all__ = ["Config", "Endpoint", "EndpointLost", "OpenAIPolicy", "Traffic", "endpoint_of", "from_word", "make"]
 
-FINISH: dict[str, Finish] = {"length": "length", "content_filter": "abort"}  # any other word of the server is "stop"
 CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one token may have more, such as 128 spaces
 ANSWER_BYTES = 64 << 20  # longest body of an answer
 MOST_TOKENS = 1 << 40  # larger counts of tokens are wrong, and are ignored
 SEED_BITS = 31  # servers take a signed 32-bit seed
-FILTERED = ("content_filter", "content_policy_violation")  # codes with which content filters refuse
-TOO_LONG = ("context length", "context size", "context window", "prompt is too long")  # in refusals of long prompts
-PROBE_TOKENS = 32  # largest number of tokens of the answer to `probe`
-PAGE_CHARS = 80  # number of characters that an error quotes from an answer that is no JSON
-# Errors of httpx for a connection that broke after it had been made.
-BROKEN_OFF = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
+NO_ANSWER: dict[str, Finish] = {"context": "context", "filtered": "refused"}  # kinds of refusals that end the episode
 AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above
+LOOK_S = 0.02  # seconds between two looks at whether another request was answered
 
 
 class EndpointLost(EnvFault):
-    """The endpoint gave no answer in any try."""
+    """The endpoint gave no answer in any try, or refuses a request after it has answered another one."""
 
 
 class Config(Endpoint, frozen=True):
@@ -128,6 +125,8 @@ class OpenAIPolicy(Wordless):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
         self._gate = asyncio.Semaphore(endpoint.concurrency)
+        self._answered = False  # has the endpoint answered a request?
+        self._form = MessageForm(endpoint)
 
     @property
     def secrets(self) -> set[str]:
@@ -142,32 +141,70 @@ class OpenAIPolicy(Wordless):
         """One answer.
 
         Raises:
-            EndpointLost: the endpoint gave no answer in any try.
-            ValueError: the endpoint refuses the request, and would refuse it again.
+            EndpointLost: the endpoint gave no answer in any try, or it refuses the request and has answered before.
+            ValueError: the endpoint refuses the request, would refuse it again, and has answered no request.
         """
         self._enter_loop()
-        failure: Exception
         async with self._gate:
-            for attempt in range(self.endpoint.retries + 1):
-                try:
-                    # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
-                    async with asyncio.timeout(self.endpoint.timeout_s):
-                        completion = await self._ask(request)
-                    return self._generation(completion, request, attempt)
-                except TimeoutError:
-                    failure = TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s")
-                except (self._openai.APIError, ValueError, RecursionError) as error:
-                    failure = error
-                reason = self._no_answer(failure)
-                if reason is not None:
-                    usage = {"requests": attempt + 1, "retries": attempt}
-                    return Generation(text="", finish=reason, usage=usage, refusal=self._why(failure))
-                if not self._may_pass(failure):
-                    raise ValueError(self._refusal(failure))
-                if attempt < self.endpoint.retries:
-                    await asyncio.sleep(self._wait(failure, attempt))
-        tries = self.endpoint.retries + 1
-        raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {self._why(failure)}")
+            tries = 0
+            while True:
+                tries += 1
+                roles = self._form.now
+                failure = await self._tried(request, roles, tries)
+                if isinstance(failure, Generation):
+                    self._answered = True
+                    return failure
+                answer = self._ended(failure, request, tries)
+                if answer is not None:
+                    return answer
+                if self._form.adapts(failure, self._scrubbed(failure.why), request, roles):
+                    tries -= 1  # the request goes again in another form
+                    continue
+                if not failure.passes:
+                    raise await self._refused(failure)
+                if tries > self.endpoint.retries:
+                    break
+                await asyncio.sleep(self._wait(failure, tries - 1))
+        raise EndpointLost(f"{self.name} gave no answer in {tries} tries: {self._scrubbed(failure.why)}")
+
+    async def _tried(self, request: Request, roles: Roles, tries: int) -> Generation | Failure:
+        """The answer to a request, or why there is none. `tries` counts the tries, this one included."""
+        try:
+            # The library's own time-out bounds the wait between two parts of an answer, not the whole answer.
+            async with asyncio.timeout(self.endpoint.timeout_s):
+                completion = await self._ask(request, roles)
+            return self._generation(completion, request, tries - 1)
+        except TimeoutError:
+            return failure_of(TimeoutError(f"the answer did not end in {self.endpoint.timeout_s:g} s"), self._openai)
+        except (self._openai.APIError, ValueError, RecursionError) as error:
+            return failure_of(error, self._openai)
+
+    def _ended(self, failure: Failure, request: Request, tries: int) -> Generation | None:
+        """The generation of a refusal that is about the model's own text; None for any other failure."""
+        usage, why = {"requests": tries, "retries": tries - 1}, self._scrubbed(failure.why)
+        if failure.kind == "malformed":
+            self._answered = True
+            text = unreadable(failure.unread or failure.words.text) if request.tools else ""
+            most = CHARS_PER_TOKEN * self.endpoint.max_tokens
+            return Generation(text=self._scrubbed(text)[:most], finish="malformed", usage=usage, refusal=why)
+        finish = NO_ANSWER.get(failure.kind)
+        return None if finish is None else Generation(text="", finish=finish, usage=usage, refusal=why)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the report, if the server has refused the roles of the messages; see `MessageForm`."""
+        return self._form.notes(self.name)
+
+    async def _refused(self, failure: Failure) -> Exception:
+        """The exception for a refusal that would come again; see the module.
+
+        If no request has been answered yet, this waits for the requests that are under way, because one of them may be
+        answered.
+        """
+        while not self._answered and self.traffic.waiting:
+            await asyncio.sleep(LOOK_S)
+        sentence = self._refusal(failure)
+        return EndpointLost(sentence) if self._answered else ValueError(sentence)
 
     def probe(self, tools: Sequence[Mapping[str, Any]] = ()) -> bool:
         """Send one short request, to see whether the endpoint answers; see `Endpoint.probe_s`.
@@ -180,76 +217,28 @@ class OpenAIPolicy(Wordless):
 
         Raises:
             ValueError: no server answers at the address in time; the server closes the connection, or fails twice; the
-                answer is no JSON; or the server refuses the request.
+                answer cannot be read; or the server refuses the request.
         """
         with self._openai.OpenAI(**self._connection(self.endpoint.probe_s)) as client:
-            failure, takes = self._try(client, tools), True
-            if tools and failure is not None and _names_tools(failure):
-                failure = self._try(client, ())
-                takes = failure is not None
-        if failure is not None and _failed(failure):
-            raise ValueError(
-                f"{self.name} at {self.describe()['base_url']} failed twice at a first short request: "
-                f"{self._why(failure)}; read the server's log, or leave this request out with endpoint.probe_s=0"
+            create = client.chat.completions.with_raw_response.create
+            probe = Probe(
+                name=self.name,
+                url=str(self.describe()["base_url"]),
+                openai=self._openai,
+                send=lambda request: create(**self._options(request, self._form.now)),
+                scrub=self._scrubbed,
+                limit_s=self.endpoint.probe_s,
+                again_s=AGAIN_S,
             )
-        # If PROBE_TOKENS were too few for a model that thinks, OpenAI says "output limit". The endpoint then works.
-        works = failure is None or self._may_pass(failure) or "output limit" in str(failure)
-        if failure is not None and not works and self._no_answer(failure) is None:
+            failure, takes = probe.ask(tools), True
+            if tools and failure is not None and names_tools(failure):
+                failure = probe.ask(())
+                takes = failure is not None
+        if failure is None:
+            self._answered = True
+        elif not probe.works(failure):
             raise ValueError(self._refusal(failure))
         return takes
-
-    def _try(self, client: Any, tools: Sequence[Mapping[str, Any]]) -> Exception | None:
-        """Send the short request of `probe`; returns the endpoint's error, None if the endpoint gave an answer."""
-        request = Request(
-            session=0,
-            token_ids=(),  # type: ignore[arg-type]  # no tokenizer takes part
-            messages=[Message("user", "Reply with the word ready.")],
-            observation=Observation(text=""),
-            max_tokens=PROBE_TOKENS,
-            tools=tools,
-        )
-        for attempt in range(2):
-            try:
-                raw = client.chat.completions.with_raw_response.create(**self._options(request))
-                self._refuse_page(raw.headers.get("content-type", ""), raw.text)
-            except self._openai.APITimeoutError:
-                raise ValueError(
-                    f"{self.name} at {self.describe()['base_url']} gave no answer to a first short request in "
-                    f"{self.endpoint.probe_s:g} s (endpoint.probe_s): see whether the server works, or raise the limit"
-                ) from None
-            except self._openai.APIConnectionError as error:
-                if attempt == 0:
-                    time.sleep(AGAIN_S)
-                    continue
-                raise ValueError(self._unreached(error.__cause__ or error)) from None
-            except self._openai.APIError as error:
-                failure: Exception = error
-                if attempt == 0 and _failed(failure) and not (tools and _names_tools(failure)):
-                    time.sleep(AGAIN_S)
-                    continue
-                return failure
-            break
-        return None
-
-    def _unreached(self, cause: BaseException) -> str:
-        """The error message about a server that could not be reached, or whose answer broke off."""
-        url, why = self.describe()["base_url"], scrubbed(_one_line(cause), self.secrets)
-        if type(cause).__name__ in BROKEN_OFF:
-            return f"the server at {url} closed the connection without a whole answer: {why}; read the server's log"
-        return f"no server answers at {url}: {why}; start the server, or correct the address in --policy"
-
-    def _refuse_page(self, kind: str, text: str) -> None:
-        """Raise ValueError if the first answer is no JSON, such as the page of a proxy."""
-        try:
-            json.loads(text)
-        except RecursionError:
-            return
-        except ValueError:
-            shown = scrubbed(" ".join(text[:PAGE_CHARS].split()), self.secrets)
-            raise ValueError(
-                f"the first answer of {self.describe()['base_url']} is no JSON (content type {kind or 'not given'}), "
-                f"it begins with {shown!r}: correct the base URL (most end in /v1), or look for a proxy on the way"
-            ) from None
 
     def _connection(self, timeout_s: float) -> dict[str, Any]:
         """The arguments of a client."""
@@ -273,10 +262,10 @@ class OpenAIPolicy(Wordless):
         if client is not None:
             await client.close()
 
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: Request, roles: Roles) -> Any:
         number, answered = self.traffic.sent(), False
         try:
-            completion = await self._client.chat.completions.create(**self._options(request))
+            completion = await self._client.chat.completions.create(**self._options(request, roles))
             answered = True
         except self._openai.APIStatusError:
             answered = True
@@ -285,7 +274,7 @@ class OpenAIPolicy(Wordless):
             self.traffic.ended(number, answered)
         return completion
 
-    def _options(self, request: Request) -> dict[str, Any]:
+    def _options(self, request: Request, roles: Roles) -> dict[str, Any]:
         """The arguments with which the library sends a request."""
         end = self.endpoint
         # OpenAI's newer models take only max_completion_tokens.
@@ -298,7 +287,7 @@ class OpenAIPolicy(Wordless):
             options["stop"] = list(end.stop)
         if end.seeded:
             options["seed"] = fold(request.noise_key) >> (64 - SEED_BITS)
-        return {"model": end.model, **of_request(request), "extra_body": end.extra_body or None, **options}
+        return {"model": end.model, **of_request(request, roles), "extra_body": end.extra_body or None, **options}
 
     def _generation(self, completion: Any, request: Request, attempt: int) -> Generation:
         """The generation in a completion; ValueError if it is not a chat completion."""
@@ -312,10 +301,14 @@ class OpenAIPolicy(Wordless):
             if price_in is not None and price_out is not None:
                 cost = usage["prompt_tokens"] * price_in + usage["completion_tokens"] * price_out
                 usage["cost"] = cost / 1e6
-        finish: Finish = "abort" if reply.refusal else FINISH.get(reply.finish_reason, "stop")
+        finish: Finish = "abort" if reply.refusal else reply.finish
         text, most = written(reply), CHARS_PER_TOKEN * self.endpoint.max_tokens
+        if finish == "context" and text:
+            finish = "length"
         if len(text) > most:  # the server exceeds max_tokens
             reply, text, finish = reply._replace(calls=()), text[:most], "length"
+        if finish == "malformed":
+            reply, text = reply._replace(calls=()), unreadable(text) if request.tools else ""
         message = Message("assistant", reply.content, calls=reply.calls) if reply.calls else None
         return Generation(
             text=text,
@@ -324,7 +317,7 @@ class OpenAIPolicy(Wordless):
             thought=reply.thought[:most],
             refusal=reply.refusal[:most],
             message=message,
-            cut_by=self._cut_by(request, usage.get("completion_tokens")) if reply.finish_reason == "length" else "",
+            cut_by=self._cut_by(request, usage.get("completion_tokens")) if reply.finish == "length" else "",
         )
 
     def _cut_by(self, request: Request, tokens: float | None) -> str:
@@ -337,55 +330,21 @@ class OpenAIPolicy(Wordless):
             )
         return f"endpoint.max_tokens = {own} was reached: raise endpoint.max_tokens" if own < request.max_tokens else ""
 
-    def _no_answer(self, error: Exception) -> Literal["context", "refused"] | None:
-        """`context`: the prompt is too long. `refused`: a content filter refused the prompt. None: any other error."""
-        if not isinstance(error, self._openai.BadRequestError):
-            return None
-        code, words = getattr(error, "code", None), str(error)
-        if code == "context_length_exceeded" or any(word in words for word in TOO_LONG):
-            return "context"
-        return "refused" if code in FILTERED or any(word in words for word in FILTERED) else None
-
-    def _may_pass(self, error: Exception) -> bool:
-        """May the same request succeed later?"""
-        status = getattr(error, "status_code", None)
-        if getattr(error, "code", None) == "insufficient_quota":
-            return False
-        return status is None or status in (408, 409, 429) or status >= 500 or status < 400
-
-    def _refusal(self, error: Exception) -> str:
+    def _refusal(self, failure: Failure) -> str:
         """The error message about a request that the endpoint would refuse again."""
-        why = self._why(error)
-        advice = hint(why) if isinstance(error, self._openai.BadRequestError) else ""
-        return f"{self.name} refuses the request: {why}{advice}"
+        why = self._scrubbed(failure.why)
+        return f"{self.name} refuses the request: {why}{hint(failure.kind, failure.words.text)}"
 
-    def _why(self, error: Exception) -> str:
-        """The failure in one line, without the key, which some servers repeat."""
-        cause = error.__cause__ if isinstance(error, self._openai.APIConnectionError) else None
-        return scrubbed(_one_line(error) + (f" {_one_line(cause)}" if cause else ""), self.secrets)
+    def _scrubbed(self, text: str) -> str:
+        """The text without the key, which some servers repeat."""
+        return scrubbed(text, self.secrets)
 
-    def _wait(self, error: Exception, attempt: int) -> float:
-        """Seconds before the next try: the endpoint's Retry-After, else a random wait whose mean doubles per try."""
-        response = getattr(error, "response", None)
-        seconds = _retry_after(response.headers.get("retry-after", "")) if response is not None else None
+    def _wait(self, failure: Failure, attempt: int) -> float:
+        """Seconds before the next try: the time that the endpoint names, else a random wait whose mean doubles."""
+        seconds = failure.wait_s
         if seconds is None:
             seconds = random.uniform(0.0, 2 * self.endpoint.backoff_s * 2.0**attempt)
         return min(seconds, self.endpoint.max_wait_s)
-
-
-def _names_tools(error: Exception) -> bool:
-    """Did the endpoint fail because of the tools?
-
-    Status 400 or 422 is enough. With another status (some servers answer 404 or 500) the error must name tools or
-    jinja.
-    """
-    words = str(error).lower()
-    return getattr(error, "status_code", None) in (400, 422) or "tool" in words or "jinja" in words
-
-
-def _failed(error: Exception) -> bool:
-    """Did the server itself fail at the request, with status 500 or above?"""
-    return (getattr(error, "status_code", None) or 0) >= 500
 
 
 async def _bounded(response: Any) -> None:
@@ -414,19 +373,3 @@ async def _bounded(response: Any) -> None:
             await self._stream.aclose()
 
     response.stream = Bounded(response.stream)
-
-
-def _retry_after(header: str) -> float | None:
-    """Seconds that a Retry-After header names, as a number or as a date; None if it names neither."""
-    try:
-        return max(0.0, float(header))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error)[:10_000].split())[:300] or type(error).__name__

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from agentrl.config import validate
 from agentrl.secret import HIDDEN, REFERENCE, hidden_url, redacted
@@ -25,6 +25,19 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "temperature": "drop --temperature and endpoint.temperature",
     }
 )
+# Kind of a refusal (`agentrl.engines.openai.refusals`) -> the next move.
+ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "system": "set endpoint.system=user, which joins the system message to the first user message",
+        "order": "set endpoint.alternating=true, and endpoint.tool_calls=text if there are tools",
+        "tools": "set endpoint.tool_calls=text",
+        "auth": "see whether the key (OPENAI_API_KEY or endpoint.api_key) is right and may use the model",
+        "gone": "correct the model or the address in --policy",
+        "quota": "see the account's balance and limits at the provider",
+    }
+)
+# Fields of the request's body that agentrl fills in itself.
+OWN_FIELDS = ("model", "messages", "tools", "stream", "n")
 
 
 class Endpoint(BaseModel, frozen=True, extra="forbid"):
@@ -44,6 +57,12 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
         tool_calls: `native`: tools go to the server as data, and calls come back as data. `text`: the prompt describes
             the tools, and the text of the answer holds the calls. `auto`: `native`, or `text` if the server refuses
             tools.
+        system: role of the system message. `developer` and `user` are for servers that refuse the role `system`; with
+            `user`, the text of the system message is joined to the first user message. `auto`: `system`, or another
+            role if the server refuses it, and the report says so.
+        alternating: join messages of one role in a row, and a user message behind the result of a tool to this result,
+            for servers that demand user and assistant messages in turn. None: only if the server refuses the order of
+            the roles, and the report says so.
         seeded: send a seed that is computed from the noise key of the request.
         concurrency: largest number of requests at the same time.
         retries: further tries after an error that may be temporary (408, 409, 429, 5xx, time-outs, lost
@@ -71,6 +90,8 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
     max_tokens: int = Field(512, ge=1)
     token_parameter: Literal["max_tokens", "max_completion_tokens"] | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
+    system: Literal["auto", "system", "developer", "user"] = "auto"
+    alternating: bool | None = None
     seeded: bool = True
     concurrency: int = Field(16, ge=1)
     retries: int = Field(5, ge=0)
@@ -82,6 +103,13 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
     price_out: float | None = Field(None, ge=0)
     headers: dict[str, str] = Field(default_factory=dict)
     extra_body: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _no_own_fields(self) -> "Endpoint":
+        own = next((name for name in OWN_FIELDS if name in self.extra_body), None)
+        if own is not None:
+            raise ValueError(f"extra_body has {own!r}, a field that agentrl fills in itself: leave it out")
+        return self
 
     def describe(self, url: str | None) -> dict[str, object]:
         """Address and sampling for reports, without secrets.
@@ -99,6 +127,8 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
             "stop": list(self.stop),
             "max_tokens": self.max_tokens,
             "seeded": self.seeded,
+            **({"system": self.system} if self.system != "auto" else {}),
+            **({"alternating": self.alternating} if self.alternating is not None else {}),
             **({"headers": headers} if headers else {}),
             **({"extra_body": redacted(self.extra_body)} if self.extra_body else {}),
         }
@@ -121,9 +151,14 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
     return validate(Endpoint, {**options, **named}, "endpoint")
 
 
-def hint(sentence: str) -> str:
-    """The end of an error message: the option to change if an endpoint refuses with `sentence`; empty if unknown."""
-    found = next((advice for word, advice in HINTS.items() if word in sentence), "")
+def hint(kind: str, sentence: str) -> str:
+    """The end of an error message: the next move after a refusal of this kind; empty if unknown.
+
+    Args:
+        kind: see `agentrl.engines.openai.refusals.Kind`.
+        sentence: the server's words.
+    """
+    found = ADVICE.get(kind) or next((advice for word, advice in HINTS.items() if word in sentence), "")
     return f"; {found}" if found else ""
 
 

@@ -255,3 +255,24 @@ def test_the_fault_of_one_pair_is_the_groups(served):
     _, found = scored(stage(table(by, mode="pairwise")), two_groups())
     assert sorted(found.faults) == [1, 2]
     assert isinstance(ScoreFault(""), EnvFault) and asyncio.iscoroutinefunction(judge.Judge.close)
+
+
+def test_a_judge_on_a_server_without_a_system_role_that_answers_in_parts(served, caplog):
+    """The judge speaks by the same code as a policy: roles adapt with a note, and parts of a content are read."""
+    rules = strict(words)
+
+    def reply(body):
+        if body["messages"][0]["role"] == "system":
+            return 400, error("System role not supported")
+        joined, data = body["messages"][0]["content"].rsplit("\n\n#", 1)
+        made = rules({**body, "messages": [{"content": joined}, {"content": f"#{data}"}]})
+        text = made["choices"][0]["message"]["content"]
+        parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": text}]
+        return answer(parts)
+
+    by = served(reply)
+    run = stage(table(by))
+    _, found = scored(run, two_groups())
+    assert not found.faults and not np.isnan(found.columns["signal/quality"][[1, 2, 3]]).any()
+    assert run.metrics()["score_judge_messages_changed"] == 1.0
+    assert [one.message.count("endpoint.system=user") for one in caplog.records if "score judge" in one.message] == [1]
