@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.errors import PydanticSchemaGenerationError
 
 from agentrl.catalogue import nearest
+from agentrl.tool.json_schema import inlined
 
 BASIC = {
     int: "integer",
@@ -35,7 +36,6 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
 SHOWN_CHARS = 80  # largest number of characters of a wrong value in an error message
-MOST_PARTS = 20_000  # largest number of parts of a schema without references; n nested definitions can give 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,44 +279,6 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
     else:
         union = {"anyOf": kinds}
     return {**union, "nullable": True} if type(None) in arguments else union
-
-
-def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pydantic schema without titles and references; a recursive type keeps the references to itself.
-
-    Raises:
-        ValueError: without references, the schema has more than MOST_PARTS parts or is nested too deeply.
-    """
-    definitions = schema.get("$defs", {})
-    parts = 0
-
-    def walk(node: Any, inside: tuple[str, ...]) -> Any:
-        nonlocal parts
-        parts += 1
-        if parts > MOST_PARTS:
-            raise ValueError(f"the schema has more than {MOST_PARTS} parts after its references are followed")
-        if isinstance(node, list):
-            return [walk(one, inside) for one in node]
-        if not isinstance(node, dict):
-            return node
-        target = str(node.get("$ref", "")).rpartition("/")[2]
-        if target in definitions and target not in inside:
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            return {**walk(definitions[target], (*inside, target)), **walk(rest, inside)}
-        entries = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
-        entries.pop("$defs", None)
-        plain = {key: walk(value, inside) for key, value in entries.items() if key != "properties"}
-        if "properties" in entries:  # the keys here are names of arguments; an argument may be named `title`
-            plain["properties"] = {name: walk(one, inside) for name, one in entries["properties"].items()}
-        return plain
-
-    try:
-        plain: dict[str, Any] = walk(dict(schema), ())
-    except RecursionError:
-        raise ValueError("the schema is nested too deeply") from None
-    if "$ref" in json.dumps(plain):
-        plain["$defs"] = definitions
-    return plain
 
 
 def as_words(value: object) -> str:
