@@ -3,7 +3,7 @@
 Such an answer is a malformed call. As a final answer it would end the episode, and the call would be scored. An answer
 that only speaks of a tool or of a call stays a final answer. So each form below needs the name of a tool and its
 arguments (or tags that only calls have), and it must stand where a call stands: on lines of its own, or as the first
-or last words of a line. `I wrote {"name": "get", "arguments": {}} first.` and `use get("x")` in a sentence are no calls.
+or last words of a line. A sentence with `get(q="a")` or `{"name": "get", "arguments": {}}` in its middle holds no call.
 """
 
 import itertools
@@ -23,13 +23,14 @@ NOTES = {"id", "type", "tool_call_id", "description"}  # keys beside a name that
 CALL_TAG = re.compile(
     r"[<\[][|\uff5c]?/?(?:[A-Za-z]{1,12}:)?(?:start_|end_)?(?:tool|function)[_\u2581-]?(?:calls?|code|use|invocation)"
     r"(?:[_\u2581][a-z_\u2581]{1,24})?[|\uff5c]?[>\]]"
-    r"|<\|python_tag\|>|<\|START_ACTION\|>|<(?:function|tool|invoke)[ =]|to=functions\.",
+    r"|<\|python_tag\|>|<\|START_ACTION\|>|<(?:function|tool|tool_name|invoke)[ =>]|to=functions\.",
     re.I,
 )
 QUOTES = "`\"'\u201c\u2018"
 LABEL = re.compile(r"[ \t>*#`-]{0,20}(?:[A-Za-z ]{1,24}:)?[ \t>*`]{0,20}")  # what may stand before a call on its line
 TAIL = re.compile(r"[\s`;,*]*(?:</?[\w|:]{1,30}>[\s`;]*)*")  # what may stand behind it
 FENCE = re.compile(r"```[\w-]*[ \t\r]*\n(.*?)```", re.S)
+TAGS_AROUND = re.compile(r"\A(?:<[^<>\n]{1,40}>\s*)+|(?:<[^<>\n]{1,40}>\s*)+\Z")
 MOST_GROUPS = 200  # later groups of brackets in an answer are not looked at
 MOST_CHARS = 2_000  # longer lines are not read as a call in Python
 
@@ -144,7 +145,7 @@ class Meant:
         fences = FENCE.findall(text) if text.rstrip().endswith("```") else []
         lines = text.strip().splitlines() or [""]
         for written in (text, *fences[-1:], lines[-1]):
-            call = written.strip().strip("`").strip()
+            call = TAGS_AROUND.sub("", written.strip().strip("`")).strip()
             call = call[LABEL.match(call).end() :] if written is lines[-1] else call  # type: ignore[union-attr]
             call = call[1:-1] if call[:1] == "[" and call[-1:] == "]" else call
             if len(call) > MOST_CHARS or not call.endswith(")"):

@@ -63,11 +63,13 @@ class TextValues:
             if named is None:
                 return text
             allowed |= named
-        readings = [one for one in _readings(text, allowed) if kind_of(one) in allowed]
-        for reading in readings:
-            if any(self._checker.fits(reading, schema) for schema in schemas):
-                return reading
-        return readings[0] if readings else text
+        first: list[Any] = []
+        for reading in _readings(text, allowed):
+            if kind_of(reading) in allowed:
+                if any(self._checker.fits(reading, schema) for schema in schemas):
+                    return reading
+                first = first or [reading]
+        return first[0] if first else text
 
 
 def _readings(text: str, allowed: set[str]) -> Iterator[Any]:

@@ -101,12 +101,17 @@ class LlamaJson:
                 del value["type"]  # Llama 3 models write this key unasked
             if "arguments" in value and "parameters" not in value:
                 value["parameters"] = value.pop("arguments")
-        meant = isinstance(value, dict) and "name" in value and ("parameters" in value or self._bare(value))
+        meant = isinstance(value, dict) and "name" in value and (self._bare(value) or self._whole(value))
         return call_of(value, "parameters", Span(begin, end), WANTED), meant
+
+    def _whole(self, value: Mapping[str, Any]) -> bool:
+        """Has an object an object of arguments, or any arguments and the name of a tool?"""
+        named = isinstance(value["name"], str) and value["name"] in self._known
+        return isinstance(value.get("parameters"), dict) or ("parameters" in value and named)
 
     def _bare(self, value: Mapping[str, Any]) -> bool:
         """Is an object without arguments a call?"""
-        return len(value) == 1 and (not self._known or value["name"] in self._known)
+        return len(value) == 1 and (not self._known or str(value["name"]) in self._known)
 
     def render(self, call: Call) -> str:
         """See Format."""

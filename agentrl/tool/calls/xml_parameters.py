@@ -22,7 +22,7 @@ WANTED = (
 FUNCTION = re.compile(r"(?:<tool_call>\s*|[ \t]{0,20})<function=([^>\s]+)>")
 PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>")
 # What closes a value: the tags that follow it belong to the call and not to the value.
-END_OF_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
+END_OF_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>|</tool_call>))")
 END_OF_FUNCTION = re.compile(r"\s*</function>")
 END = re.compile(r"\s*</tool_call>")
 NEXT_VALUE = re.compile(r"^<parameter=([^>\s]+)>", re.M)
@@ -64,7 +64,7 @@ class XmlParameters:
     def parse(self, text: str) -> Calls:
         """See Format. A value may hold tags, such as `</tool_call>`.
 
-        Limit: a value cannot hold `</parameter>` before `<parameter=` or `</function>`; the format has no escape.
+        Limit: a value cannot hold `</parameter>` before another tag of a call; the format has no escape.
         """
         start = after_thinking(text)
         start = calls_around_tag(text, start, self._items, OPEN)
