@@ -112,7 +112,12 @@ def inlined(schema: Schema) -> dict[str, Any]:
     try:
         plain = walk(schema, ())
         if '"$ref"' in json.dumps(plain):
-            plain |= {key: schema[key] for key in DEFINITIONS if key in schema}
+            every = tuple(f"{key}/{name}" for key in DEFINITIONS for name in schema.get(key) or ())
+            plain |= {
+                key: {name: walk(one, every) if isinstance(one, Mapping) else one for name, one in schema[key].items()}
+                for key in DEFINITIONS
+                if isinstance(schema.get(key), Mapping)
+            }
     except RecursionError:
         raise ValueError("the schema is nested too deeply") from None
     return plain
