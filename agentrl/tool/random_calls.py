@@ -59,6 +59,8 @@ def _one_schema(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.rand
     branches = [found[1]] if found is not None else []
     branches += schema.get("allOf") or []
     branches += [_one_of(schema[key], rng) for key in ("anyOf", "oneOf") if schema.get(key)]
+    dependent = (schema.get("dependentSchemas") or {}).items()
+    branches += [{"allOf": [one], "required": [name]} for name, one in dependent if rng.integers(2)]
     if "if" in schema:
         condition = schema["if"] if rng.integers(2) else {}
         branches += [condition, schema.get("then" if condition else "else", {})]

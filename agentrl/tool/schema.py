@@ -14,7 +14,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
@@ -205,7 +205,7 @@ def _fields(hint: Any) -> list[FieldInfo]:
 class _JsonSchema(GenerateJsonSchema):
     """Leaves out a default that JSON cannot express, without a warning: the function has it."""
 
-    ignored_warning_kinds: ClassVar[set[Any]] = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds: set[Any] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's name
 
 
 def _model(
