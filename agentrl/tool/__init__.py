@@ -25,7 +25,7 @@ from agentrl.tool.code import (
 )
 from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
 from agentrl.tool.coroutines import run_all, settled, shared_loop
-from agentrl.tool.json_schema import TooDeep, inlined, json_checker
+from agentrl.tool.json_schema import TooDeep, inlined, json_checker, without_nullable
 from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
@@ -76,5 +76,6 @@ __all__ = [
     "tool_specs",
     "with_print",
     "without_infra_error",
+    "without_nullable",
     "write_passages",
 ]

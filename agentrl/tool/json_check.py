@@ -12,8 +12,10 @@ checked, and `format` is a remark, as in drafts 2019-09 and 2020-12.
 import functools
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
@@ -25,6 +27,9 @@ from agentrl.tool.json_schema import TooDeep, parts, with_numeric_bounds
 
 # Largest number of references followed in one check. A schema that refers to itself in two places has 2^depth of them.
 MOST_REFERENCES = 5_000
+# Largest number of references followed inside each other. With about 15 frames of Python for each, more would come near
+# the recursion limit, at which the library under jsonschema (rpds) panics.
+MOST_INSIDE = 40
 DRAFTS = {
     "3": jsonschema.Draft3Validator,
     "4": jsonschema.Draft4Validator,
@@ -35,11 +40,19 @@ DRAFTS = {
 }
 NAMED_DRAFT = re.compile(r"json-schema\.org/draft[-/]0?(3|4|6|7|2019-09|2020-12)/")
 Keyword = Callable[[Any, Any, Any, Mapping[str, Any]], Iterator[Any]]
-_references: ContextVar[list[int]] = ContextVar("references followed in this check")
+_references: ContextVar["Followed"] = ContextVar("references followed in this check")
+
+
+@dataclass
+class Followed:
+    """The references followed in one check: their number, and how many of them are inside each other now."""
+
+    count: int = 0
+    inside: int = 0
 
 
 class _TooMany(Exception):
-    """A check followed more than MOST_REFERENCES references."""
+    """A check followed more than MOST_REFERENCES references, or more than MOST_INSIDE inside each other."""
 
 
 class Checker:
@@ -55,7 +68,8 @@ class Checker:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
-            self._validator = _validator(json.dumps(schema, sort_keys=True))
+            text = json.dumps(schema, sort_keys=True)
+            self._validator, self._refers = _validator(text), '"$ref"' in text or '"$dynamicRef"' in text
         except RecursionError:
             raise ValueError("the schema is nested too deeply") from None
 
@@ -70,11 +84,8 @@ class Checker:
             TooDeep: see the class.
         """
         validator = self._validator if part is None else self._validator.evolve(schema=part)
-        _references.set([0])
-        try:
-            return sorted(validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
-        except (_TooMany, RecursionError):
-            raise TooDeep("it is nested too deeply to be checked") from None
+        check = _on_its_own_stack if self._refers else _errors
+        return check(validator, value)
 
     def complaints(self, value: Any) -> list[str]:
         """What is wrong with a value, in words that name the place in it; TooDeep: see the class."""
@@ -89,6 +100,37 @@ class Checker:
             return not self.errors(value, part)
         except TooDeep:
             return False
+
+
+def _errors(validator: Any, value: Any) -> list[Any]:
+    _references.set(Followed())
+    try:
+        return sorted(validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
+    except (_TooMany, RecursionError):
+        raise TooDeep("it is nested too deeply to be checked") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TooDeep("it is nested too deeply to be checked") from None
+
+
+def _on_its_own_stack(validator: Any, value: Any) -> list[Any]:
+    """`_errors` in a thread, so that how deep a value may be does not depend on the caller's stack."""
+    outcome: list[Any] = []
+
+    def check() -> None:
+        try:
+            outcome.append(_errors(validator, value))
+        except Exception as error:  # noqa: BLE001  raised below
+            outcome.append(error)
+
+    thread = threading.Thread(target=check, daemon=True)
+    thread.start()
+    thread.join()
+    (result,) = outcome
+    if isinstance(result, Exception):
+        raise result
+    return list(result)
 
 
 def _words(error: Any) -> str:
@@ -150,12 +192,11 @@ def _check_parts(schema: Any, validator: Any) -> None:
 def _check_reference(node: Any, key: str, there: Any, validator: Any) -> None:
     try:
         there.lookup(node[key])
-        _references.set([0])
-        validator.evolve(schema=node, _resolver=there).is_valid(None)  # no value is nested less deeply
+        _on_its_own_stack(validator.evolve(schema=node, _resolver=there), None)  # no value is nested less deeply
+    except TooDeep:
+        raise ValueError(f"the reference {node[key]} leads back to itself") from None
     except (referencing.exceptions.Unresolvable, ValueError, AttributeError):
         raise ValueError(f"Unresolvable: {node[key]!s:.200}") from None
-    except (_TooMany, RecursionError):
-        raise ValueError(f"the reference {node[key]} leads back to itself") from None
 
 
 @functools.cache
@@ -189,10 +230,14 @@ def _not_null(keyword: Keyword) -> Keyword:
 def _counted(keyword: Keyword) -> Keyword:
     def follow(validator: Any, reference: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         followed = _references.get()
-        followed[0] += 1
-        if followed[0] > MOST_REFERENCES:
+        if followed.count >= MOST_REFERENCES or followed.inside >= MOST_INSIDE:
             raise _TooMany
-        yield from keyword(validator, reference, instance, schema) or ()
+        followed.count += 1
+        followed.inside += 1
+        try:
+            yield from keyword(validator, reference, instance, schema) or ()
+        finally:
+            followed.inside -= 1
 
     return follow
 
