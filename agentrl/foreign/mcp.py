@@ -131,7 +131,9 @@ def mcp_server(table: McpTable) -> Any:
 
     async def on_list_tools(context: Any, parameters: Any) -> Any:
         tools = [
-            types.Tool(name=tool["name"], description=tool["description"], input_schema=without_nullable(tool["parameters"]))
+            types.Tool(
+                name=tool["name"], description=tool["description"], input_schema=without_nullable(tool["parameters"])
+            )
             for tool in table.tools()
         ]
         return types.ListToolsResult(tools=tools)

@@ -111,16 +111,33 @@ def inlined(schema: Schema) -> dict[str, Any]:
 
     try:
         plain = walk(schema, ())
-        if '"$ref"' in json.dumps(plain):
-            every = tuple(f"{key}/{name}" for key in DEFINITIONS for name in schema.get(key) or ())
-            plain |= {
-                key: {name: walk(one, every) if isinstance(one, Mapping) else one for name, one in schema[key].items()}
-                for key in DEFINITIONS
-                if isinstance(schema.get(key), Mapping)
-            }
+        every = tuple(f"{key}/{name}" for key in DEFINITIONS for name in schema.get(key) or ())
+        for (key, name), one in _referred(plain, schema).items():
+            plain.setdefault(key, {})[name] = walk(one, every)
+        json.dumps(plain)
     except RecursionError:
         raise ValueError("the schema is nested too deeply") from None
     return plain
+
+
+def _referred(schema: Schema, root: Schema) -> dict[tuple[str, str], Schema]:
+    """(key of `root`, name) -> each definition that a schema needs. All of them if a reference is no definition's."""
+    found: dict[tuple[str, str], Schema] = {}
+    todo = [schema]
+    while todo:
+        node = todo.pop()
+        todo += parts(node)
+        if "$ref" not in node and "$dynamicRef" not in node:
+            continue
+        meant = definition(node.get("$ref"), root)
+        if meant is None:
+            both = [(key, root[key]) for key in DEFINITIONS if isinstance(root.get(key), Mapping)]
+            return {(key, name): one for key, named in both for name, one in named.items() if isinstance(one, Mapping)}
+        key, _, name = meant[0].partition("/")
+        if (key, name) not in found:
+            found[key, name] = meant[1]
+            todo.append(meant[1])
+    return found
 
 
 def _is_title(key: str, value: object) -> bool:
