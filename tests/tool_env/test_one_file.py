@@ -151,7 +151,7 @@ def test_the_file_says_what_its_class_brings():
     [
         (3, "which is no text"),
         ("pay(1, 2)", "_actions gave 'pay\\(1, 2\\)'"),
-        ("pay('x')", "_actions gave a call that its tool refuses: pay: argument .* is \"x\""),
+        ("pay('x')", '_actions gave a call that its tool refuses: pay: argument .* is "x"'),
         ('{"calls": [{"name": "pya", "arguments": {}}]}', "_actions gave a call of 'pya', which is no tool: did you"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A server of the MCP SDK whose tools have output schemas, some of which their results do not fit; two pages of tools."""
+"""A server of the MCP SDK on stdio: tools with output schemas that some of their results do not fit, on two pages."""
 
 import asyncio
 import os
