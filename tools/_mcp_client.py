@@ -8,7 +8,6 @@ from agentrl.secret import expand
 from agentrl.tool import TooDeep
 
 if TYPE_CHECKING:
-    from agentrl.tool.json_check import Checker
     from agentrl.tools.mcp import Config
 
 SAID_CHARS = 300  # largest number of characters that an error message quotes from stderr or from an exception
@@ -57,7 +56,7 @@ async def unchecked(name: str, result: Any) -> None:
     """
 
 
-def complaint(result: Any, output: "Checker | None") -> str:
+def complaint(result: Any, output: Any) -> str:
     """Why the structured content of a result does not fit the tool's output schema; empty if it does."""
     if output is None or result.is_error:
         return ""
