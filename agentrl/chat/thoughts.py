@@ -29,8 +29,8 @@ SPELLINGS = (
     Tags("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss (harmony)
     Tags("to=self<|message|>", "<|eom|>"),  # Muse Glimmer
 )
-# What the harmony format and Muse Glimmer write between a thought and the words of the answer. The spaces are possessive
-# (`*+`), because spaces that several parts of the pattern share would be tried in quadratic time.
+# What the harmony format and Muse Glimmer write between a thought and the words of the answer. The blanks are
+# possessive (`*+`): blanks that several parts of the pattern share would be tried in quadratic time.
 HEADER = re.compile(
     r"\s*+(?:(?:<\|start\|>\s*+assistant)?(?:\s*+to=user(?=<\|message\|>))?"
     r"(?:<\|channel\|>(?:final|commentary))?\s*+<\|message\|>|<\|start_response\|>)",
