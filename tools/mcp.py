@@ -11,8 +11,6 @@ of a server on stdout that is not part of the protocol is ignored.
 
 import asyncio
 import atexit
-import json
-import logging
 import os
 import re
 import tempfile
@@ -24,7 +22,17 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from agentrl.catalogue import nearest
 from agentrl.secret import HIDDEN, REFERENCE, expand, hidden_url, redacted, scrubbed
-from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, run_all, shared_loop
+from agentrl.tool import ToolError, ToolFault, ToolSpec, check_tool_name, inlined, json_checker, run_all, shared_loop
+from agentrl.tools._mcp_client import (
+    SAID_CHARS,
+    complaint,
+    content,
+    innermost,
+    library,
+    one_line,
+    sdk_client,
+    unchecked,
+)
 from agentrl.tools._mcp_schema import WrongArguments, checker, closed
 
 CLOSED, TIMED_OUT = -32000, -32001  # JSON-RPC error codes of the SDK
@@ -32,7 +40,6 @@ PING_S = 5.0  # seconds in which a server must show that it is alive, after a ca
 STDERR_BYTES = 1 << 24  # the file with a server's stderr is emptied if it takes more disk space than this
 STDERR_S = 0.2  # seconds between two checks of the size of this file
 TAIL_BYTES = 1 << 16  # size of the end of this file in which the server's last line is searched
-SAID_CHARS = 300  # largest number of characters that an error message quotes from stderr or from an exception
 
 
 class Config(BaseModel, frozen=True, extra="forbid"):
@@ -159,20 +166,21 @@ class Server:
             self._lost += 1
             await self.stop()
             raise ToolFault(
-                f"the MCP server {self.config.where} does not start: {self._clean(_one_line(error))}; {self.words()}"
+                f"the MCP server {self.config.where} does not start: {self._clean(one_line(error))}; {self.words()}"
             ) from None
 
     async def _own(self, ready: "asyncio.Future[Any]", over: asyncio.Event) -> None:
         """Hold the session open until `over`, and keep the file with the server's stderr small."""
         watch = asyncio.create_task(self._watch_stderr())
         try:
-            async with _client(self.config, self._stderr()) as client:
+            async with sdk_client(self.config, self._stderr()) as client:
+                client.session.validate_tool_result = unchecked
                 await client.list_tools()
                 ready.set_result(client)
                 await over.wait()
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(_innermost(error))
+                ready.set_exception(innermost(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
@@ -183,11 +191,17 @@ class Server:
             await asyncio.sleep(STDERR_S)
             self._shorten_stderr()
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, name: str, arguments: Mapping[str, Any], output: Any = None) -> str:
         """The text of the result of one call.
 
+        Args:
+            name: the tool, as the server names it.
+            arguments: its arguments.
+            output: the check of the tool's output schema, if the tool has one.
+
         Raises:
-            ToolError: the server answered with an error, or the call took too long and `on_timeout` is message.
+            ToolError: the server answered with an error, or with a result that does not fit the output schema; or the
+                call took too long and `on_timeout` is message.
             ToolFault: the server was lost, or its answer is no result, or the call took too long and
                 `on_timeout` is fault.
         """
@@ -200,16 +214,19 @@ class Server:
         words = self._clean(content(result))
         if result.is_error:
             raise ToolError(words or f"{name} failed and did not say why")
+        if why := complaint(result, output):
+            told = f", its text is: {words}" if result.content else ""
+            raise ToolError(f"the result of {name} does not fit the tool's output schema ({self._clean(why)}){told}")
         return words
 
     async def _answer_for(self, error: Exception, client: Any) -> None:
         """Raise the `ToolError` or `ToolFault` that an exception of a call stands for."""
         code = getattr(error, "code", None)
-        if isinstance(error, ValidationError):
-            why = f"answered a call with what is no result: {self._clean(_one_line(error))}"
+        if isinstance(error, ValidationError) or (code is None and await _alive(client)):
+            why = f"answered a call with what is no result: {self._clean(one_line(error))}"
             raise ToolFault(f"the MCP server {self.config.where} {why}") from None
         if code is not None and code not in (CLOSED, TIMED_OUT):
-            raise ToolError(self._clean(_one_line(error))) from None  # the server answered this call, with an error
+            raise ToolError(self._clean(one_line(error))) from None  # the server answered this call, with an error
         if code == TIMED_OUT and await _alive(client):
             said = f"no answer in {self.config.timeout_s:g} s"
             raise (ToolError if self.config.on_timeout == "message" else ToolFault)(said) from None
@@ -261,46 +278,6 @@ class Server:
         return f"its last words: {said}" if said else "it said nothing on stderr"
 
 
-def _library() -> Any:
-    try:
-        import mcp
-    except ImportError:
-        raise ValueError("tools of MCP servers need the mcp package: pip install 'agentrl-stepgraph[mcp]'") from None
-    # The SDK logs each line of stdout that is no message with a traceback; the filter drops these log entries.
-    logging.getLogger("mcp.client.stdio").addFilter(lambda record: "parse JSONRPC" not in record.getMessage())
-    return mcp
-
-
-def _client(config: Config, stderr: Any) -> Any:
-    """The SDK's client, not yet connected."""
-    _library()
-    from mcp.client.client import Client
-    from mcp.client.stdio import StdioServerParameters, stdio_client
-    from mcp.client.streamable_http import streamable_http_client
-
-    transport: Any
-    if config.url:
-        url = expand(config.url, "the url of the MCP server")
-        transport = streamable_http_client(url, http_client=_http(config)) if config.headers else url
-    else:
-        program, *words = config.command
-        parameters = StdioServerParameters(
-            command=program,
-            args=[expand(word, f"a word of the command {config.where}") for word in words],
-            env=config.expanded("env") or None,
-            cwd=config.cwd or None,
-            encoding_error_handler="replace",
-        )
-        transport = stdio_client(parameters, errlog=stderr)
-    return Client(transport, read_timeout_seconds=config.start_s)
-
-
-def _http(config: Config) -> Any:
-    import httpx2
-
-    return httpx2.AsyncClient(headers=config.expanded("headers"), timeout=config.timeout_s)
-
-
 async def _alive(client: Any) -> bool:
     try:
         await asyncio.wait_for(client.list_tools(cache_mode="bypass"), PING_S)
@@ -309,41 +286,12 @@ async def _alive(client: Any) -> bool:
     return True
 
 
-def _innermost(error: BaseException) -> Exception:
-    """The first exception inside nested exception groups, which task groups raise."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _one_line(error: BaseException) -> str:
-    words = str(getattr(error, "message", "") or error)
-    return " ".join(words.split())[:SAID_CHARS] or type(error).__name__
-
-
-def content(result: Any) -> str:
-    """The text of a result: its texts unchanged, other contents by kind and size; if empty, the structured content."""
-    parts = []
-    for item in result.content:
-        if hasattr(item, "text"):
-            parts.append(str(item.text))
-        elif hasattr(item, "resource"):
-            parts.append(str(getattr(item.resource, "text", f"[resource {item.resource.uri}]")))
-        elif hasattr(item, "data"):
-            parts.append(f"[{item.type} {item.mime_type}, {len(item.data)} base64 characters]")
-        else:
-            parts.append(f"[{item.type}]")
-    if not parts and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
-    return "\n".join(parts)
-
-
 class Toolbox:
     """The tools of one server; see `agentrl.tool.protocol.Toolbox`."""
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if the server cannot be used."""
-        _library()
+        library()
         self.config, self.server = config, Server(config)
         listed = self._tools()
         for name in filter(None, [config.reset_tool]):
@@ -409,6 +357,7 @@ class Toolbox:
 
     def _spec(self, tool: Any) -> ToolSpec:
         name = self._name(tool.name)
+        what = "a schema"
         try:
             parameters = inlined(tool.input_schema)
             check = checker(name, closed(parameters))
@@ -416,8 +365,10 @@ class Toolbox:
             for value in samples:  # each check reads the arguments' schemas, so mistakes in them are found now
                 with suppress(WrongArguments):
                     check(dict.fromkeys(parameters.get("properties", {}), value))
+            what = "an output schema"
+            output = json_checker(tool.output_schema) if tool.output_schema is not None else None
         except Exception as error:  # noqa: BLE001  the library raises many kinds
-            why = f"has a schema by which nothing can be checked: {_one_line(error)}"
+            why = f"has {what} by which nothing can be checked: {one_line(error)}"
             raise ValueError(
                 f"the tool {tool.name!r} of the MCP server {self.config.where} {why}; leave it out with only = [...]"
             ) from None
@@ -427,7 +378,7 @@ class Toolbox:
             schema={"type": "function", "function": shown},
             parameters=closed(parameters),
             check=check,
-            function=self._function(tool.name),
+            function=self._function(tool.name, output),
             waits=True,
         )
 
@@ -449,9 +400,9 @@ class Toolbox:
             ) from None
         return name
 
-    def _function(self, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
+    def _function(self, name: str, output: Any) -> Callable[..., Coroutine[Any, Any, str]]:
         async def call(**arguments: Any) -> str:
-            return await self.server.call(name, arguments)
+            return await self.server.call(name, arguments, output)
 
         return call
 

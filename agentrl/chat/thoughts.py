@@ -29,10 +29,11 @@ SPELLINGS = (
     Tags("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss (harmony)
     Tags("to=self<|message|>", "<|eom|>"),  # Muse Glimmer
 )
-# What the harmony format and Muse Glimmer write between a thought and the words of the answer.
+# What the harmony format and Muse Glimmer write between a thought and the words of the answer. The blanks are
+# possessive (`*+`): blanks that several parts of the pattern share would be tried in quadratic time.
 HEADER = re.compile(
-    r"\s*(?:<\|start\|>\s*assistant)?(?:\s*to=user(?=<\|message\|>))?"
-    r"(?:<\|channel\|>(?:final|commentary))?\s*<\|message\|>|\s*<\|start_response\|>",
+    r"\s*+(?:(?:<\|start\|>\s*+assistant)?(?:\s*+to=user(?=<\|message\|>))?"
+    r"(?:<\|channel\|>(?:final|commentary))?\s*+<\|message\|>|<\|start_response\|>)",
     re.I,
 )
 OPENING = re.compile(

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.config import Entry
 from agentrl.env import Env, EnvironmentFile, Slot, panel_tasks
-from agentrl.tool import action as tool_action, function_of
+from agentrl.tool import action as tool_action, function_of, without_nullable
 from agentrl.types import EnvFault, Observation, StepResult, Task
 
 TEXT = {"type": "string"}
@@ -131,7 +131,9 @@ def mcp_server(table: McpTable) -> Any:
 
     async def on_list_tools(context: Any, parameters: Any) -> Any:
         tools = [
-            types.Tool(name=tool["name"], description=tool["description"], input_schema=tool["parameters"])
+            types.Tool(
+                name=tool["name"], description=tool["description"], input_schema=without_nullable(tool["parameters"])
+            )
             for tool in table.tools()
         ]
         return types.ListToolsResult(tools=tools)

@@ -25,10 +25,11 @@ from agentrl.tool.code import (
 )
 from agentrl.tool.code_text import Convention, describe_code, fenced_code, with_print
 from agentrl.tool.coroutines import run_all, settled, shared_loop
+from agentrl.tool.json_schema import TooDeep, inlined, json_checker, without_nullable
 from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
-from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, inlined, tool_spec, tool_specs
+from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, tool_spec, tool_specs
 
 __all__ = [
     "ActionContent",
@@ -44,6 +45,7 @@ __all__ = [
     "Passage",
     "Retriever",
     "Span",
+    "TooDeep",
     "Tool",
     "ToolError",
     "ToolFault",
@@ -60,6 +62,7 @@ __all__ = [
     "format_names",
     "function_of",
     "inlined",
+    "json_checker",
     "load_format",
     "open_runner",
     "properties_of",
@@ -73,5 +76,6 @@ __all__ = [
     "tool_specs",
     "with_print",
     "without_infra_error",
+    "without_nullable",
     "write_passages",
 ]

@@ -16,7 +16,10 @@ from typing import Any
 
 from agentrl.tool.calls import Call, Calls, Malformed, function_of
 from agentrl.tool.calls._expression import read_expression
+from agentrl.tool.calls._meant import Meant
 from agentrl.tool.calls._strict_json import check
+
+WANTED = 'write name(argument=value), or {"calls": [{"name": "...", "arguments": {...}}]}'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,7 @@ def read(action: str, schemas: Sequence[Mapping[str, Any]] = ()) -> ActionConten
     """The content of an action; never raises.
 
     A text that is no canonical action is a call if it begins as a Python call of a tool in `schemas`, else a final
-    answer. A call that cannot be read becomes a `Malformed`.
+    answer. A call that cannot be read, or JSON that calls a tool in another form, becomes a `Malformed`.
     """
     try:
         value = json.loads(action)
@@ -121,4 +124,5 @@ def _typed(action: str, schemas: Sequence[Mapping[str, Any]]) -> ActionContent:
             return ActionContent(items=(read_expression(action, schemas),), text=action)
         except ValueError as error:
             return ActionContent(items=(Malformed(message=f"{error}: write {name}(argument=value)"),), text=action)
-    return ActionContent(answer=action.strip(), text=action)
+    meant = Meant(schemas, WANTED).malformed(action, 0) if action.lstrip()[:1] in ("{", "[") and schemas else None
+    return ActionContent(items=(meant,), text=action) if meant else ActionContent(answer=action.strip(), text=action)

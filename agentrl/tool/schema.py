@@ -14,13 +14,16 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 
 from agentrl.catalogue import nearest
+from agentrl.tool.json_schema import inlined
 
 BASIC = {
     int: "integer",
@@ -35,7 +38,6 @@ BASIC = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # names that chat templates and endpoints accept
 CHOICES = "(choices:"
 SHOWN_CHARS = 80  # largest number of characters of a wrong value in an error message
-MOST_PARTS = 20_000  # largest number of parts of a schema without references; n nested definitions can give 2^n parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +74,20 @@ def tool_spec(function: Callable[..., Any], name: str | None = None) -> ToolSpec
     if inspect.isasyncgenfunction(called):
         raise ValueError(f"tool {name}: it is a generator, and a call has one result: return a list of the values")
     check_tool_name(name)
-    parameters = _parameters(called, name)
+    arguments = _arguments(called, name)
     document = docstring_parser.parse(inspect.getdoc(called) or inspect.getdoc(function) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in document.params}
-    model = _model(name, parameters, descriptions)
-    schema = {"name": name, "description": _description(document), "parameters": _shown(parameters, descriptions)}
+    model, parameters = _model(name, arguments, descriptions)
+    shown = _shown(arguments, descriptions, parameters)
+    schema = {"name": name, "description": _description(document), "parameters": shown}
     returned = _returned(called, document)
     if returned is not None:
         schema["return"] = returned
     return ToolSpec(
         name=name,
         schema={"type": "function", "function": schema},
-        parameters=inlined(model.model_json_schema()),
-        check=_Check(name, model),
+        parameters=parameters,
+        check=_Check(name, model, [key for key, argument in arguments.items() if argument.filled]),
         function=function,
         waits=inspect.iscoroutinefunction(called),
     )
@@ -111,18 +114,19 @@ def tool_specs(functions: Sequence[Callable[..., Any] | ToolSpec]) -> dict[str, 
 class _Check:
     """Strict validation of the arguments of one tool."""
 
-    def __init__(self, tool: str, model: type[BaseModel]) -> None:
-        self.tool, self.model = tool, model
+    def __init__(self, tool: str, model: type[BaseModel], filled: Sequence[str] = ()) -> None:
+        """filled: arguments whose defaults the function does not know, see `Argument`."""
+        self.tool, self.model, self.filled = tool, model, frozenset(filled)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """See ToolSpec.check. A list becomes a tuple, and a text becomes an Enum member, if the type hint says so."""
         try:
-            values = self.model.model_validate_json(json.dumps(arguments))
+            values = self.model.model_validate_json(json.dumps(arguments), strict=True)  # nested models, too
         except ValidationError as error:
             raise ValueError(f"{self.tool}: {'; '.join(self._complaints(error))}") from None
-        return {
-            name: getattr(values, key) for key, name in _names(self.model).items() if key in values.model_fields_set
-        }
+        names = _names(self.model).items()
+        given = values.model_fields_set
+        return {name: getattr(values, key) for key, name in names if key in given or name in self.filled}
 
     def _complaints(self, error: ValidationError) -> list[str]:
         return [self._complaint(one) for one in error.errors()[:5]]
@@ -139,13 +143,32 @@ class _Check:
         return f"argument {argument!r} is {shown}: {message[:1].lower() + message[1:]}"
 
 
-def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any, Any]]:
-    """Name -> (type hint, default or `inspect.Parameter.empty`), without `self` or `cls`."""
+class Argument(NamedTuple):
+    """An argument of a function.
+
+    Attributes:
+        hint: its type hint, with the bounds of pydantic's `Field`.
+        default: its default, or a `Field` with the default; `inspect.Parameter.empty` if it must be given.
+        filled: the default stands in a `Field`, so the check of the arguments gives it to the function.
+    """
+
+    hint: Any
+    default: Any
+    filled: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Must a call give the argument?"""
+        return self.default is inspect.Parameter.empty
+
+
+def _arguments(function: Callable[..., Any], tool: str) -> dict[str, Argument]:
+    """The arguments by name, without `self` or `cls`."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ValueError(f"tool {tool}: a type hint cannot be resolved: {error}; import it at module level") from None
-    parameters: dict[str, tuple[Any, Any]] = {}
+    arguments: dict[str, Argument] = {}
     for position, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
         if position == 0 and name in ("self", "cls") and name not in hints:
             continue
@@ -155,25 +178,68 @@ def _parameters(function: Callable[..., Any], tool: str) -> dict[str, tuple[Any,
             raise ValueError(
                 f"tool {tool}: argument {name!r} has no type hint, such as {name}: str; the schema needs it"
             )
-        parameters[name] = (hints[name], parameter.default)
-    return parameters
+        arguments[name] = _argument(hints[name], parameter.default)
+        if any(field.alias or field.validation_alias for field in _fields(arguments[name].hint)):
+            raise ValueError(
+                f"tool {tool}: argument {name!r} has an alias, and a model calls it by its name: rename it"
+            )
+    return arguments
 
 
-def _model(tool: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[BaseModel]:
-    """The pydantic model of the arguments. Its fields are named `argument_0`, ..., so arguments may have any names."""
+def _argument(hint: Any, default: Any) -> Argument:
+    """An argument from its type hint and default; either may have a `Field` with bounds and a default."""
+    if isinstance(default, FieldInfo):
+        hint = Annotated[hint, default]
+    elif default is not inspect.Parameter.empty:
+        return Argument(hint, default)
+    with_default = [field for field in _fields(hint) if not field.is_required()]
+    return Argument(hint, with_default[-1], filled=True) if with_default else Argument(hint, inspect.Parameter.empty)
+
+
+def _fields(hint: Any) -> list[FieldInfo]:
+    """The `Field`s beside a type hint; those of its parts are not among them."""
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return [extra for extra in extras if isinstance(extra, FieldInfo)]
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Leaves out a default that JSON cannot express, without a warning: the function has it."""
+
+    ignored_warning_kinds: set[Any] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's name
+
+
+def _model(
+    tool: str, arguments: Mapping[str, Argument], descriptions: Mapping[str, str]
+) -> tuple[type[BaseModel], dict[str, Any]]:
+    """(the pydantic model of the arguments, its schema). Its fields are named `argument_0`, ..., so arguments may have
+    any names."""
     fields: dict[str, Any] = {}
-    for number, (name, (hint, default)) in enumerate(parameters.items()):
-        _, choices = _choices(descriptions.get(name, ""))
-        kind = Literal[tuple(choices)] if choices else hint  # type: ignore[valid-type]
-        missing = ... if default is inspect.Parameter.empty else default
-        fields[f"argument_{number}"] = (kind, Field(missing, alias=name, description=descriptions.get(name) or None))
+    for number, (name, argument) in enumerate(arguments.items()):
+        _, choices = _choices_of(descriptions.get(name, ""), tool, name)
+        kind = Literal[tuple(choices)] if choices else argument.hint  # type: ignore[valid-type]
+        options: dict[str, Any] = {"alias": name}
+        if argument.filled and argument.default.default_factory is not None:
+            options["default_factory"] = argument.default.default_factory
+        elif not argument.required:
+            options["default"] = argument.default.default if argument.filled else argument.default
+        if descriptions.get(name):
+            options["description"] = descriptions[name]
+        fields[f"argument_{number}"] = (kind, Field(**options))
     try:
         model: type[BaseModel] = create_model(tool, __config__=ConfigDict(extra="forbid", strict=True), **fields)
-        model.model_json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        return model, inlined(model.model_json_schema(schema_generator=_JsonSchema))
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"tool {tool}: a type hint cannot be written as JSON: {reason}") from None
-    return model
+
+
+def _choices_of(words: str, tool: str, name: str) -> tuple[str, list[Any]]:
+    """See `_choices`; the ValueError names the tool."""
+    try:
+        return _choices(words)
+    except ValueError as error:
+        why = f"has choices in its docstring that are no JSON list ({error})"
+        raise ValueError(f'tool {tool}: argument {name!r} {why}: write (choices: ["a", "b"])') from None
 
 
 def _names(model: type[BaseModel]) -> dict[str, str]:
@@ -186,18 +252,29 @@ def _description(document: Any) -> str:
     return blank.join(part for part in (document.short_description, document.long_description) if part).strip()
 
 
-def _shown(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """The schema of the arguments as a model sees it."""
+def _shown(
+    arguments: Mapping[str, Argument], descriptions: Mapping[str, str], whole: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The schema of the arguments as a model sees it: short forms, else the schema `whole` of pydantic.
+
+    The definitions of recursive types stand at the root, where the references to them point.
+    """
     properties = {}
-    for name, (hint, _) in parameters.items():
+    for name, argument in arguments.items():
         words, choices = _choices(descriptions.get(name, ""))
+        try:
+            form = _known(argument.hint)
+        except ValueError:
+            left_out = ("default", "description") if words else ("default",)
+            form = {key: value for key, value in whole["properties"][name].items() if key not in left_out}
         properties[name] = {
-            **shape(hint),
+            **form,
             **({"enum": choices} if choices else {}),
             **({"description": words} if words else {}),
         }
-    required = [name for name, (_, default) in parameters.items() if default is inspect.Parameter.empty]
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    required = [name for name, argument in arguments.items() if argument.required]
+    shown = {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    return {**shown, "$defs": whole["$defs"]} if "$defs" in whole else shown
 
 
 def _choices(words: str) -> tuple[str, list[Any]]:
@@ -220,14 +297,6 @@ def _returned(function: Callable[..., Any], document: Any) -> dict[str, Any] | N
         return None
     description = " ".join((document.returns.description or "").split()) if document.returns else ""
     return {**known, "description": description} if description else known
-
-
-def shape(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a type hint: the short form of chat templates if there is one, else that of pydantic."""
-    try:
-        return _known(hint)
-    except ValueError:
-        return inlined(TypeAdapter(hint, config=None).json_schema())
 
 
 def _known(hint: Any) -> dict[str, Any]:
@@ -279,44 +348,6 @@ def _union(arguments: Sequence[Any]) -> dict[str, Any]:
     else:
         union = {"anyOf": kinds}
     return {**union, "nullable": True} if type(None) in arguments else union
-
-
-def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pydantic schema without titles and references; a recursive type keeps the references to itself.
-
-    Raises:
-        ValueError: without references, the schema has more than MOST_PARTS parts or is nested too deeply.
-    """
-    definitions = schema.get("$defs", {})
-    parts = 0
-
-    def walk(node: Any, inside: tuple[str, ...]) -> Any:
-        nonlocal parts
-        parts += 1
-        if parts > MOST_PARTS:
-            raise ValueError(f"the schema has more than {MOST_PARTS} parts after its references are followed")
-        if isinstance(node, list):
-            return [walk(one, inside) for one in node]
-        if not isinstance(node, dict):
-            return node
-        target = str(node.get("$ref", "")).rpartition("/")[2]
-        if target in definitions and target not in inside:
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            return {**walk(definitions[target], (*inside, target)), **walk(rest, inside)}
-        entries = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
-        entries.pop("$defs", None)
-        plain = {key: walk(value, inside) for key, value in entries.items() if key != "properties"}
-        if "properties" in entries:  # the keys here are names of arguments; an argument may be named `title`
-            plain["properties"] = {name: walk(one, inside) for name, one in entries["properties"].items()}
-        return plain
-
-    try:
-        plain: dict[str, Any] = walk(dict(schema), ())
-    except RecursionError:
-        raise ValueError("the schema is nested too deeply") from None
-    if "$ref" in json.dumps(plain):
-        plain["$defs"] = definitions
-    return plain
 
 
 def as_words(value: object) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool import Calls, Malformed, action as tool_action
+from agentrl.catalogue import nearest
+from agentrl.tool import Call, Calls, Malformed, ToolSpec, action as tool_action
 
 CANONICAL = ('{"calls": ', '{"answer": ')  # how every text of `agentrl.tool.action` begins
 
@@ -28,3 +29,22 @@ def canonical(written: object, schemas: Sequence[Mapping[str, Any]], method: str
     if wrong:
         raise ValueError(f"{method} gave {written!r:.80}: {wrong}")
     return tool_action.write(Calls(items=turn.items, answer=turn.answer))
+
+
+def check_fits(action: str, specs: Mapping[str, ToolSpec], method: str) -> None:
+    """Raises ValueError if an action in canonical JSON calls a tool that does not exist or refuses the arguments.
+
+    Args:
+        action: canonical JSON.
+        specs: the tools by name.
+        method: see `canonical`.
+    """
+    for call in tool_action.read(action).items:
+        if not isinstance(call, Call):
+            continue
+        if call.name not in specs:
+            raise ValueError(f"{method} gave a call of {call.name!r}, which is no tool{nearest(call.name, specs)}")
+        try:
+            specs[call.name].check(call.arguments)
+        except ValueError as error:
+            raise ValueError(f"{method} gave a call that its tool refuses: {error}") from None

@@ -4,7 +4,7 @@ import asyncio
 import copy
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
@@ -23,7 +23,7 @@ from agentrl.tool import (
     run_all,
     settled,
 )
-from agentrl.tool_env.choices import canonical
+from agentrl.tool_env.choices import canonical, check_fits
 from agentrl.tool_env.reward_signals import STEP, TERMINAL, RewardSignals, pick, score, takes
 from agentrl.tool_env.setup import ToolConfig, ToolEnvSetup
 from agentrl.types import Message, Observation, Status, StepResult, Task
@@ -62,6 +62,7 @@ class ToolEnv:
         self.lists = setup.lists
         self._stateful: list[Any] | None = None  # tools that keep state; None while no tools are made
         self._specs: dict[str, ToolSpec] = {}
+        self._fitting: set[str] = set()  # listed actions that were checked
         self._begin(Task(key="", env=setup.env_name))
         self.over = True
 
@@ -235,9 +236,22 @@ class ToolEnv:
         if self.lists and self.config.prompt == "compact":
             messages = ()  # the prompt `Compact` writes the results itself
         if self.lists and not self.over:
-            written = settled(self.instance._actions())
-            actions = tuple(dict.fromkeys(canonical(choice, tools, "_actions") for choice in written))
+            actions = self.listed(settled(self.instance._actions()), "_actions")
         return Observation(text=text, state_key=key, actions=actions, tools=tools, messages=messages)
+
+    def listed(self, written: Iterable[object], method: str) -> tuple[str, ...]:
+        """Actions that a method of the user's class lists, in canonical JSON and without repetitions.
+
+        Raises:
+            ValueError: an action cannot be read, or is a call that its tool refuses.
+        """
+        tools = tuple(spec.schema for spec in self._tools().values())
+        actions = tuple(dict.fromkeys(canonical(choice, tools, method) for choice in written))
+        for action in actions:
+            if action not in self._fitting:
+                check_fits(action, self._tools(), method)
+                self._fitting.add(action)
+        return actions
 
     def close(self) -> None:
         """Close the object and the tools that keep state."""
@@ -260,7 +274,7 @@ class ToolEnv:
         """
         if self._stateful and not self.over:
             raise TypeError("an episode whose tools keep state of their own cannot be pickled")
-        state = {**vars(self), "_stateful": None, "_specs": {}}
+        state = {**vars(self), "_stateful": None, "_specs": {}, "_fitting": set()}
         return state if _can_pickle(self.instance) else {**state, "instance": None, "_again": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

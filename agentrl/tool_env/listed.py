@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from agentrl.env import Snapshots, Verdict
-from agentrl.tool_env.choices import canonical
 from agentrl.tool_env.instance import SnapshotToolEnv, ToolEnv
 from agentrl.types import Observation, StepResult, Task
 
@@ -64,5 +63,4 @@ class Listed:
     def _listed(self, observation: Observation) -> Observation:
         if not self.lists or self.inner.over or self.inner.instance is None:
             return observation
-        written = (canonical(choice, observation.tools, "_choices") for choice in self.choices())
-        return replace(observation, actions=tuple(dict.fromkeys(written)))
+        return replace(observation, actions=self.inner.listed(self.choices(), "_choices"))

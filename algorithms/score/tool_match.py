@@ -111,9 +111,17 @@ def gold_calls(chain: Chain, entry: str) -> list[GoldCall]:
 
 
 def _gold(one: Any) -> GoldCall | None:
+    """A gold call, also as a call of OpenAI's protocol, with arguments as JSON text; None if it is no call."""
+    if isinstance(one, Mapping) and isinstance(one.get("function"), Mapping):
+        one = one["function"]
     if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
         return None
     arguments = one.get("arguments", one.get("parameters", {}))
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return None
     return GoldCall(one["name"], arguments) if isinstance(arguments, Mapping) else None
 
 

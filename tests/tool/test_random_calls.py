@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from agentrl.tool import action as tool_action, random_action, tool_spec
+from agentrl.tool import action as tool_action, json_checker, random_action, tool_spec
 from agentrl.types import Observation
 
 TYPES = {
@@ -50,3 +50,38 @@ def test_the_ends_of_a_range_are_drawn_and_no_number_beyond():
     seen = Observation(text="", tools=(tool_spec(tool).schema,))
     turns = [tool_action.read(random_action(seen, np.random.default_rng(seed))) for seed in range(200)]
     assert {call.arguments["x"] for turn in turns for call in turn.items} == {1, 2, 3}
+
+
+WHOLE, TEXT = {"type": "integer"}, {"type": "string"}
+SCHEMAS = {
+    "either": {
+        "oneOf": [{"properties": {"id": WHOLE}, "required": ["id"]}, {"properties": {"n": TEXT}, "required": ["n"]}]
+    },
+    "all": {"properties": {"a": {"allOf": [{**WHOLE, "minimum": 3}, {"maximum": 5}]}}, "required": ["a"]},
+    "both bounds": {"properties": {"a": {**WHOLE, "minimum": -5, "exclusiveMinimum": 3, "exclusiveMaximum": 6}}},
+    "draft 4": {
+        "properties": {"a": {**WHOLE, "minimum": 3, "exclusiveMinimum": True, "maximum": 5}},
+        "required": ["a"],
+    },
+    "nullable": {"properties": {"a": {**WHOLE, "nullable": True}}, "required": ["a"]},
+    "reference": {"properties": {"a": {"$ref": "#/$defs/N"}}, "required": ["a"], "$defs": {"N": {"enum": ["1", 2]}}},
+    "if": {
+        "properties": {"kind": {"enum": ["a", "b"]}},
+        "required": ["kind"],
+        "if": {"properties": {"kind": {"const": "a"}}},
+        "then": {"properties": {"x": WHOLE}, "required": ["x"]},
+        "else": {"properties": {"y": {"const": "z"}}, "required": ["y"]},
+    },
+    "dependent": {"properties": {"a": {}}, "dependentSchemas": {"a": {"properties": {"b": WHOLE}, "required": ["b"]}}},
+    "not": {"properties": {"a": TEXT, "b": TEXT}, "not": {"required": ["a", "b"]}},
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_draws_fit_composed_schemas(name):
+    schema = {"type": "object", **SCHEMAS[name]}
+    seen = Observation(text="some words", tools=({"function": {"name": "f", "parameters": schema}},))
+    turns = [tool_action.read(random_action(seen, np.random.default_rng(seed))) for seed in range(40)]
+    drawn = [dict(call.arguments) for turn in turns for call in turn.items]
+    assert all(json_checker(schema).fits(arguments) for arguments in drawn)
+    assert len({str(arguments) for arguments in drawn}) > 1

@@ -1,17 +1,19 @@
 """Schemas equal transformers' where that one works; arguments are checked strictly."""
 
 import enum
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
 from transformers.utils import get_json_schema
+from typing_extensions import TypedDict
 
-from agentrl.tool import as_words, tool_spec, tool_specs
+from agentrl.tool import as_words, json_checker, tool_spec, tool_specs
 
 
 class Color(enum.Enum):
@@ -155,6 +157,94 @@ def test_wrong_arguments_are_named_with_their_values(function, arguments, senten
         tool_spec(function).check(arguments)
 
 
+class Tree(BaseModel):
+    label: str
+    parts: "list[Tree]" = Field(default_factory=list)
+
+
+class Options(TypedDict):
+    depth: int
+    note: NotRequired[str]
+
+
+def fields(
+    count: int = Field(default=1, ge=1, le=9, description="how many"),
+    names: list[str] = Field(default_factory=list, max_length=2),  # noqa: B008  as pydantic's users write it
+    share: Annotated[float, Field(gt=0, default=0.5)] = Field(lt=1),
+    word: str = Field("a", pattern="^a+$"),
+) -> str:
+    """Take four.
+
+    Args:
+        word: letters
+    """
+    return f"{count} {names} {share} {word}"
+
+
+def test_fields_in_signatures_give_bounds_defaults_and_descriptions():
+    spec = tool_spec(fields)
+    shown = spec.schema["function"]["parameters"]
+    assert "required" not in shown
+    assert shown["properties"]["count"] == {"type": "integer", "minimum": 1, "maximum": 9, "description": "how many"}
+    assert shown["properties"]["word"] == {"type": "string", "pattern": "^a+$", "description": "letters"}
+    assert spec.check({}) == {"count": 1, "names": [], "share": 0.5, "word": "a"}
+    assert fields(**spec.check({"count": 2})) == "2 [] 0.5 a"
+    assert spec.check({})["names"] is not spec.check({})["names"]
+    for wrong in ({"count": 0}, {"count": 10}, {"names": ["a"] * 3}, {"share": 0}, {"share": 1}, {"word": "b"}):
+        with pytest.raises(ValueError, match=f"fields: argument '{next(iter(wrong))}' is"):
+            spec.check(wrong)
+        assert not json_checker(shown).fits(wrong) and not json_checker(spec.parameters).fits(wrong)
+
+
+def needed(count: int = Field(ge=1), more: Annotated[int, Field(ge=1)] = 3) -> int:
+    return count + more
+
+
+def test_a_field_without_a_default_must_be_given_and_a_plain_default_is_the_functions_own():
+    spec = tool_spec(needed)
+    assert spec.schema["function"]["parameters"]["required"] == ["count"]
+    assert spec.check({"count": 1}) == {"count": 1} and needed(**spec.check({"count": 1})) == 4
+    with pytest.raises(ValueError, match="argument 'count' is missing"):
+        spec.check({})
+
+
+def nest(tree: Tree, trees: dict[str, Tree], options: Options, many: list[Tree] | None = None) -> str:
+    return ""
+
+
+def test_definitions_of_nested_types_stand_where_the_references_point():
+    spec = tool_spec(nest)
+    shown = spec.schema["function"]["parameters"]
+    assert list(shown["$defs"]) == ["Tree"] and "$ref" in json.dumps(shown["properties"])
+    right = {"tree": {"label": "a", "parts": [{"label": "b"}]}, "trees": {"x": {"label": "c"}}, "options": {"depth": 1}}
+    assert spec.check({**right, "many": None})["tree"] == Tree(label="a", parts=[Tree(label="b")])
+    wrong = [
+        {"tree": {"label": "a", "parts": [{"label": 1}]}},
+        {"trees": {"x": {"label": 1}}},
+        {"options": {"depth": "1"}},
+        {"many": [{"label": 1}]},
+    ]
+    for parameters in (shown, spec.parameters):
+        check = json_checker(parameters)
+        assert check.fits(right) and not any(check.fits({**right, **one}) for one in wrong)
+    for one in wrong:
+        with pytest.raises(ValueError, match=f"argument '{next(iter(one))}"):
+            spec.check({**right, **one})
+
+
+def aliased(a: int = Field(alias="b")) -> str:
+    return ""
+
+
+def misspelt(a: str) -> str:
+    """Choose.
+
+    Args:
+        a: tea (choices: [tea, coffee])
+    """
+    return ""
+
+
 def untyped(a, b: int) -> str:
     return ""
 
@@ -176,6 +266,8 @@ def beyond(a: Holder) -> str:
     [
         (untyped, "tool untyped: argument 'a' has no type hint"),
         (starred, "cannot be given by name"),
+        (aliased, "tool aliased: argument 'a' has an alias"),
+        (misspelt, "tool misspelt: argument 'a' has choices in its docstring that are no JSON list"),
         (unresolved, "a type hint cannot be resolved"),
         (beyond, "a type hint cannot be written as JSON"),
         (lambda x: x, "'<lambda>' is no name for a tool"),

@@ -147,7 +147,13 @@ def test_the_file_says_what_its_class_brings():
 
 
 @pytest.mark.parametrize(
-    ("written", "sentence"), [(3, "which is no text"), ("pay(1, 2)", "_actions gave 'pay\\(1, 2\\)'")]
+    ("written", "sentence"),
+    [
+        (3, "which is no text"),
+        ("pay(1, 2)", "_actions gave 'pay\\(1, 2\\)'"),
+        ("pay('x')", '_actions gave a call that its tool refuses: pay: argument .* is "x"'),
+        ('{"calls": [{"name": "pya", "arguments": {}}]}', "_actions gave a call of 'pya', which is no tool: did you"),
+    ],
 )
 def test_a_wrong_action_names_its_method(written, sentence):
     wrong = type("Wrong", (Ledger,), {"_actions": lambda self: [written]})

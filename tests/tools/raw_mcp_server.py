@@ -24,6 +24,8 @@ TOOLS = {
     "twice": [("x", NUMBER), ("x", NUMBER)],
     "two": [("a b", NUMBER), ("a_b", of(type="string"))],
     "no type": [("x", of(type="strng")), ("y", NUMBER)],
+    "no output type": [("x", NUMBER)],
+    "in a circle": [("x", {**of(**{"$ref": "#/$defs/p"}), "$defs": {"p": {"allOf": [{"$ref": "#/$defs/p"}]}}})],
     "no pattern": [("x", of(type="string", pattern="("))],
     "no reference": [("x", of(**{"$ref": "http://nowhere.invalid/schema.json"}))],
     "odd names": [("<|im_end|>", NUMBER), ("\U000f0000", NUMBER), ("3d", NUMBER)],
@@ -96,7 +98,8 @@ def answer(mode: str, method: str, asked: dict[str, Any], number: int) -> dict[s
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
         return {"result": {"protocolVersion": asked["params"]["protocolVersion"], **about}}
     if method == "tools/list":
-        listed = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.get(mode, [("x", NUMBER)])]
+        output = {"outputSchema": of(type="strng")} if mode == "no output type" else {}
+        listed = [{"name": name, "inputSchema": schema, **output} for name, schema in TOOLS.get(mode, [("x", NUMBER)])]
         return {"result": {"tools": listed, **({"nextCursor": str(number)} if mode == "endless" else {})}}
     if method == "tools/call":
         if mode == "binary":

@@ -135,7 +135,13 @@ def raw(mode: str, **options):
     ("mode", "sentence"),
     [
         ("two", "has two tools named 'a_b', which a model could not tell apart: choose among its tools with only"),
-        ("no type", "the tool 'x' of the MCP server .* can be checked: Unknown type 'strng'.*; leave it out with only"),
+        (
+            "no type",
+            "the tool 'x' of the MCP server .* has a schema by which nothing can be checked: Unknown type 'strng' at "
+            "properties.a; leave it out with only",
+        ),
+        ("no output type", "'x' of the MCP server .* has an output schema by which nothing .*'strng' at properties.a"),
+        ("in a circle", "can be checked: the reference #/\\$defs/p leads back to itself"),
         (
             "long name",
             "tool 'x{65}' of the MCP server .* cannot be offered, .*at most 64.*: choose other tools with only",
@@ -216,6 +222,36 @@ def test_whatever_a_server_answers(mode, kind, said, monkeypatch):
 def test_a_tool_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="has no tool 'ad': did you mean add"):
         make(Config(command=SERVER, only=("ad",), **PATIENT))
+
+
+@pytest.mark.fault
+def test_a_result_that_does_not_fit_its_output_schema_is_an_error_of_the_tool_and_no_lost_server():
+    server = str(Path(__file__).with_name("structured_mcp_server.py"))
+    box = make(Config(command=(sys.executable, server), **{**PATIENT, "restarts": 1}))
+    other = "does not fit the tool's output schema ('count' is a required property), its text is: 3 files"
+
+    def told() -> dict[str, str]:
+        names = ["fits", "alone", "other shape", "wrong type", "text alone", "fails"]
+        return {name: call(box, name.replace(" ", "_")) for name in names}
+
+    first = told()
+    assert (first["fits"], first["alone"]) == ("3 files", '{"count": 3}')
+    errors = {name: str(error) for name, error in first.items() if isinstance(error, ToolError)}
+    assert errors == {
+        "other shape": f"the result of other shape {other}",
+        "wrong type": "the result of wrong type does not fit the tool's output schema "
+        "(count: 'three' is not of type 'integer')",
+        "text alone": "the result of text alone does not fit the tool's output schema (it has no structured content), "
+        "its text is: 3 files",
+        "fails": "no disk",
+    }
+    assert box.server._lost == 0
+    lost = call(box, "dies")
+    assert isinstance(lost, ToolFault) and "was lost during a call" in str(lost) and box.server._lost == 1
+    # the new session has listed the first page only: the results are the same all the same
+    assert {name: str(result) for name, result in told().items()} == {name: str(r) for name, r in first.items()}
+    assert box.server._lost == 0
+    box.close()
 
 
 def test_schemas_are_closed_unless_they_say_they_are_open():

@@ -6,13 +6,17 @@ Spans are character positions in the answer.
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentrl.catalogue import nearest
 from agentrl.chat import answer_start, opened_thought
+from agentrl.tool.json_schema import kinds
+
+if TYPE_CHECKING:
+    from agentrl.tool.calls._meant import Meant
 
 
 class Span(NamedTuple):
@@ -148,14 +152,39 @@ def after_thinking(text: str) -> int:
     return len(text) if start is None else start
 
 
-def final(text: str, start: int) -> Calls:
+def calls_around_tag(text: str, start: int, read: Callable[[str, int], list[Call | Malformed]], *marks: str) -> int:
+    """The position from which calls are read: `start`, unless a call holds the tag before `start` in an argument.
+
+    A closing tag such as `</think>` that no opening tag precedes closes a thought which the prompt has opened, except
+    in an argument of a well-formed call.
+
+    Args:
+        text: the answer.
+        start: see `after_thinking`.
+        read: (text, position) -> the items from this position on.
+        marks: the texts with which a call begins.
+    """
+    if not start:
+        return start
+    for item in read(text, 0):
+        begin, end = item.span
+        if isinstance(item, Call) and begin < start <= end and not any(mark in text[start:end] for mark in marks):
+            before = answer_start(text[:begin])
+            return start if before is None else before
+        if begin >= start:
+            break
+    return start
+
+
+def final(text: str, start: int, meant: "Meant | None" = None) -> Calls:
     """The parsed form of a text without calls: the final answer, which is the text from `start` on.
 
-    If the text from `start` on is blank, the parsed form holds an error.
+    The parsed form holds an error if the text from `start` on is blank, or was meant as a call (see `_meant`).
     """
     answer = text[start:].strip()
     if answer:
-        return Calls(answer=answer)
+        item = None if meant is None else meant.malformed(text, start)
+        return Calls(answer=answer) if item is None else Calls(items=(item,))
     thought = opened_thought(text) if start == len(text) and answer_start(text) is None else None
     why = "the answer is empty" if thought is None else f"the thinking is not closed by {thought.closing}"
     return Calls(items=(Malformed(message=f"{why}: call a tool, or give the final answer", span=Span(0, len(text))),))
@@ -179,7 +208,8 @@ def text_arguments(schemas: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for schema in schemas:
         properties = properties_of(schema)
         required = function_of(schema).get("parameters", {}).get("required", [])
-        texts = [name for name, one in properties.items() if one.get("type", "string") == "string"]
+        whole = function_of(schema).get("parameters", {})
+        texts = [name for name, one in properties.items() if "string" in (kinds(one, whole) or {"string"})]
         candidates = [name for name in required if name in texts] or texts[:1]
         if len(candidates) == 1 and set(required) <= set(candidates):
             arguments[str(function_of(schema)["name"])] = candidates[0]

@@ -16,15 +16,18 @@ from agentrl.tool.calls import (
     Malformed,
     Span,
     after_thinking,
+    calls_around_tag,
     final,
     function_of,
     properties_of,
     text_arguments,
 )
 from agentrl.tool.calls._expression import check_names, read_expression, write_expression
+from agentrl.tool.calls._meant import Meant
 
 OPEN, CLOSE = "<action>", "</action>"
 ESCAPED = r"<\x2faction>"  # CLOSE inside a Python string
+WANTED = "write <action>name(argument=value)</action>"
 PAIR = re.compile(r"<action>(.*?)</action>", re.S)
 
 
@@ -38,22 +41,28 @@ class Action:
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         self._schemas = list(schemas)
+        self._meant = Meant(schemas, WANTED, OPEN, (CLOSE,))
         single = text_arguments(schemas)
         self._single = next(iter(single.items())) if len(schemas) == 1 and len(single) == 1 else None
 
     def parse(self, text: str) -> Calls:
         """See Format. Every pair of tags after the thinking is a call or a malformed call."""
-        start = at = after_thinking(text)
+        start = after_thinking(text)
+        start = calls_around_tag(text, start, self._items, OPEN)
+        items = self._items(text, start)
+        return Calls(items=tuple(items)) if items else final(text, start, self._meant)
+
+    def _items(self, text: str, at: int) -> list[Call | Malformed]:
         items: list[Call | Malformed] = []
         while (begin := text.find(OPEN, at)) >= 0:
             pair = PAIR.match(text, begin)
             if pair is None:
-                why = "the action is not closed by </action>"
+                why = f"the action is not closed by </action>; {WANTED}"
                 items.append(Malformed(message=why, span=Span(begin, len(text))))
                 break
             items.append(self._item(pair[1].strip(), Span(*pair.span())))
             at = pair.end()
-        return Calls(items=tuple(items)) if items else final(text, start)
+        return items
 
     def _item(self, content: str, span: Span) -> Call | Malformed:
         try:
@@ -61,7 +70,7 @@ class Action:
         except ValueError as error:
             if self._single is not None and content:
                 return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)
-            why = f"this action is not valid: {error}; write <action>name(argument=value)</action>"
+            why = f"this action is not valid: {error}; {WANTED}"
             return Malformed(message=why, span=span)
         if self._single is not None and call.name != self._single[0]:  # the text only looks like a call, such as code
             return Call(name=self._single[0], arguments={self._single[1]: content}, span=span)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, calls_around_tag, final
+from agentrl.tool.calls._meant import Meant
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -38,9 +39,17 @@ class Hermes:
     stop: tuple[str, ...] = ()
     joint: str = "\n"
 
+    def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
+        self._meant = Meant(schemas, WANTED, OPEN, (CLOSE,))
+
     def parse(self, text: str) -> Calls:
         """See Format. A `</tool_call>` inside a JSON string does not end the call."""
-        start = at = after_thinking(text)
+        start = after_thinking(text)
+        start = calls_around_tag(text, start, self._items, OPEN)
+        items = self._items(text, start)
+        return Calls(items=tuple(items)) if items else final(text, start, self._meant)
+
+    def _items(self, text: str, at: int) -> list[Call | Malformed]:
         items: list[Call | Malformed] = []
         errors = 0
         while (begin := text.find(OPEN, at)) >= 0:
@@ -53,7 +62,7 @@ class Hermes:
             errors += isinstance(item, Malformed)
             items.append(item)
             at = item.span.end
-        return Calls(items=tuple(items)) if items else final(text, start)
+        return items
 
     def _item(self, text: str, begin: int) -> Call | Malformed:
         try:
@@ -111,5 +120,5 @@ def _kind(value: Any) -> str:
 
 
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """The format, which is the same for all tools."""
-    return Hermes()
+    """The format; the names of the tools show which answers were meant as calls."""
+    return Hermes(schemas)

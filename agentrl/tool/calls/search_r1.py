@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl.chat import first_tagged
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, function_of, text_arguments
+from agentrl.tool.calls import (
+    Call,
+    Calls,
+    Format,
+    Malformed,
+    Span,
+    after_thinking,
+    calls_around_tag,
+    function_of,
+    text_arguments,
+)
 
 INVALID = (
     "My previous action is invalid. "
@@ -35,6 +45,13 @@ class SearchR1:
     def parse(self, text: str) -> Calls:
         """See Format. Other than in the released code, tags inside the thinking do not count."""
         start = after_thinking(text)
+        start = calls_around_tag(text, start, self._items, *(f"<{tag}>" for tag in self._tags))
+        return self._read(text, start)
+
+    def _items(self, text: str, start: int) -> list[Call | Malformed]:
+        return list(self._read(text, start).items)
+
+    def _read(self, text: str, start: int) -> Calls:
         pair = first_tagged(text[start:], self._tags)
         if pair is None:
             return Calls(items=(Malformed(message=self._invalid(), span=Span(0, len(text))),))

@@ -8,16 +8,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, final, function_of, properties_of
-from agentrl.tool.calls._strict_json import read_json, write_json
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, calls_around_tag, final
+from agentrl.tool.calls._meant import Meant
+from agentrl.tool.calls._strict_json import write_json
+from agentrl.tool.calls._text_values import text_values
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MOST_ERRORS = 100  # after this number of invalid calls, the parser does not read the rest of the answer
 WANTED = (
     "write <tool_call>\n<function=NAME>\n<parameter=KEY>\nvalue\n</parameter>\n</function>\n</tool_call>, "
     "each tag once and closed"
 )
-FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.S)
-PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>(.*?)</parameter>", re.S)
+FUNCTION = re.compile(r"(?:<tool_call>\s*|[ \t]{0,20})<function=([^>\s]+)>")
+PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>")
+# What closes a value: the tags that follow it belong to the call and not to the value.
+END_OF_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>|</tool_call>))")
+END_OF_FUNCTION = re.compile(r"\s*</function>")
+END = re.compile(r"\s*</tool_call>")
+NEXT_VALUE = re.compile(r"^<parameter=([^>\s]+)>", re.M)
 INSTRUCTIONS = """\
 # Tools
 
@@ -47,56 +55,70 @@ class XmlParameters:
     joint: str = "\n"
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]]) -> None:
-        self._types = {function_of(schema)["name"]: properties_of(schema) for schema in schemas}
+        self._values = text_values(schemas)
+        self._meant = Meant(schemas, WANTED, OPEN, (CLOSE, "<function=", "<parameter="))
+        names = "|".join(map(re.escape, self._values))
+        # Qwen3-Coder often leaves out <tool_call>. As in vLLM's parser, this is a call, if a known tool is named.
+        self._opening = re.compile(rf"<tool_call>|^[ \t]{{0,20}}<function=(?:{names or '(?!)'})>", re.M)
 
     def parse(self, text: str) -> Calls:
-        """See Format. Limit: a value cannot hold `</parameter>` or `</tool_call>`; the format has no escape."""
-        start = at = after_thinking(text)
-        items: list[Call | Malformed] = []
-        while (begin := text.find(OPEN, at)) >= 0:
-            closed = text.find(CLOSE, begin)
-            at = len(text) if closed < 0 else closed + len(CLOSE)
-            inner = text[begin + len(OPEN) : closed if closed >= 0 else at]
-            items.append(self._item(inner, closed >= 0, Span(begin, at)))
-        return Calls(items=tuple(items)) if items else final(text, start)
+        """See Format. A value may hold tags, such as `</tool_call>`.
 
-    def _item(self, inner: str, closed: bool, span: Span) -> Call | Malformed:
-        match = FUNCTION.fullmatch(inner) if closed else None
-        if match is None:
-            why = "it is not closed by </tool_call>" if not closed else "it holds no <function=NAME>...</function>"
-            return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
-        name, body = match.groups()
-        arguments: dict[str, Any] = {}
-        at = 0
-        while parameter := PARAMETER.match(body, at):
-            key, value = parameter.groups()
-            if key in arguments:
-                why = f"the parameter {key!r} occurs twice"
-                return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
-            arguments[key] = self._value(name, key, value)
-            at = parameter.end()
-        if body[at:].strip():
-            why = f"{body[at:].strip()[:20]!r} is no parameter"
-            return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
-        return Call(name=name, arguments=arguments, span=span)
-
-    def _value(self, name: str, key: str, text: str) -> Any:
-        """The value of a parameter, from the text without one newline at each end.
-
-        If the schema asks for a text or is unknown, or if the text is no JSON, the value is the text itself. Otherwise
-        the text is read as JSON. The text `null` becomes None if the schema allows null.
+        Limit: a value cannot hold `</parameter>` before another tag of a call; the format has no escape.
         """
-        text = text.removeprefix("\n").removesuffix("\n")
-        schema = self._types.get(name, {}).get(key, {})
-        if text == "null" and schema.get("nullable"):
-            return None
-        if not schema or schema.get("type") == "string":
-            return text
-        try:
-            value, end = read_json(text, 0)
-        except ValueError:
-            return text  # the strict check of arguments accepts this text or says what is wrong
-        return text if text[end:].strip() else value
+        start = after_thinking(text)
+        start = calls_around_tag(text, start, self._items, OPEN)
+        items = self._items(text, start)
+        return Calls(items=tuple(items)) if items else final(text, start, self._meant)
+
+    def _items(self, text: str, at: int) -> list[Call | Malformed]:
+        items: list[Call | Malformed] = []
+        errors = 0
+        while opened := self._opening.search(text, at):
+            begin = opened.start()
+            if errors == MOST_ERRORS:  # each may cost a pass over the rest of the text
+                why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
+                items.append(Malformed(message=why, span=Span(begin, len(text))))
+                break
+            item = self._item(text, begin)
+            errors += isinstance(item, Malformed)
+            items.append(item)
+            at = item.span.end
+        return items
+
+    def _item(self, text: str, begin: int) -> Call | Malformed:
+        opened = FUNCTION.match(text, begin)
+        if opened is None:
+            return _malformed(text, begin, "it holds no <function=NAME>...</function>")
+        name, at = opened[1], opened.end()
+        values = self._values.get(name)
+        arguments: dict[str, Any] = {}
+        while parameter := PARAMETER.match(text, at):
+            key = parameter[1]
+            closed = END_OF_VALUE.search(text, parameter.end())
+            written = text[parameter.end() : closed.start() if closed else len(text)]
+            if closed is None or self._opens_another(name, written, {*arguments, key}):
+                return _malformed(text, begin, f"the parameter {key!r} is not closed by </parameter>")
+            if key in arguments:
+                return _malformed(text, begin, f"the parameter {key!r} occurs twice")
+            early = written.find("</parameter>")
+            if early >= 0 and CLOSE in written[early:]:  # words behind the value, and the value of a later call
+                return _malformed(text, begin, _not_ended(text, parameter.end() + early + len("</parameter>")))
+            end = "\r\n" if written.startswith("\r\n") else "\n"
+            written = written.removeprefix(end).removesuffix(end)
+            arguments[key] = values.value(key, written) if values else written
+            at = closed.end()
+        ended = END_OF_FUNCTION.match(text, at)
+        ended = END.match(text, ended.end()) or (None if text.startswith(OPEN, begin) else ended) if ended else None
+        if ended is None:
+            return _malformed(text, begin, _not_ended(text, at))
+        return Call(name=name, arguments=arguments, span=Span(begin, ended.end()))
+
+    def _opens_another(self, name: str, value: str, given: set[str]) -> bool:
+        """Does a value hold, at the beginning of a line, the tag of an argument of the tool that is not given yet?"""
+        values = self._values.get(name)
+        opened = (match[1] for match in NEXT_VALUE.finditer(value))
+        return values is not None and any(key not in given and values.known(key) for key in opened)
 
     def render(self, call: Call) -> str:
         """See Format."""
@@ -115,6 +137,23 @@ class XmlParameters:
         return INSTRUCTIONS % "\n".join(map(write_json, schemas))
 
 
+def _malformed(text: str, begin: int, why: str) -> Malformed:
+    """A broken call: up to its closing tag, the next call or the end of the text, whichever is first."""
+    following = text.find(OPEN, begin + len(OPEN))
+    until = following if following >= 0 else len(text)
+    closed = text.find(CLOSE, begin, until)
+    span = Span(begin, closed + len(CLOSE) if closed >= 0 else until)
+    return Malformed(message=f"this tool call is not valid: {why}; {WANTED}", span=span)
+
+
+def _not_ended(text: str, at: int) -> str:
+    """Why a call whose parameters end at a position is not closed there."""
+    rest = text[at : at + 40].strip()
+    if not rest or rest.startswith(("</function>", CLOSE)):
+        return "it is not closed by </function> and </tool_call>"
+    return f"{rest[:20]!r} is no parameter"
+
+
 def make(schemas: Sequence[Mapping[str, Any]]) -> Format:
-    """The format for these tools, whose schemas give the types of values."""
+    """The format for these tools, whose schemas give the types of values; ValueError if a schema cannot be read."""
     return XmlParameters(schemas)

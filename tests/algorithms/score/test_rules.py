@@ -173,6 +173,12 @@ def test_tool_match_against_every_matching(seed):
     assert match(wanted, wanted) == pytest.approx(1)
 
 
+def test_gold_calls_in_the_form_of_openai():
+    listed = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}]
+    (found,) = signals_of({"name": "tool_match"}, chain(turn(called(("f", {"x": 1}))), calls=listed))
+    assert found["tool_match"] == 3
+
+
 def test_gold_calls_that_are_none():
     with pytest.raises(ValueError, match=r"toy/0 has no entry 'calls' .*\(its entries: answer\): set score\.gold"):
         signals_of({"name": "tool_match"}, chain(turn(""), answer="7"))
