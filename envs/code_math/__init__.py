@@ -7,7 +7,8 @@ rewards. If the sandbox that runs the code fails, the step gets the status `env_
 | piece | module |
 | --- | --- |
 | problems, and the columns of files | `problems` |
-| the comparison of an answer with the right answer | `answers` |
+| the answer in a text; the comparison with the right answer | `extraction`; `answers` |
+| the comparison's parts: one spelling, the parts of an answer, units, values; expressions | `spelling`, `forms`, `units`, `values`, `equality`; `judge`, `judge_worker` |
 | options, the tool, the rewards | `problem` |
 | environment, prompts, players | `environment` |
 """

@@ -38,7 +38,7 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("given", "expected"), EQUAL)
 def test_equal_answers(given, expected):
-    assert same(given, expected) and same(expected, given)
+    assert same(given, expected) and same(expected, given), (given, expected)
 
 
 @pytest.mark.parametrize(("given", "expected"), DIFFERENT)
