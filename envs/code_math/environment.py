@@ -13,6 +13,7 @@ from agentrl.envs._rows import MadeRows
 from agentrl.envs.code_math.answers import require
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
+from agentrl.envs.code_math.rewritten import unwinnable
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status, Task
@@ -110,6 +111,14 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """Question and answer of a row of a file; ValueError says what the row lacks."""
     found = read(row, where)
     return RowQuestion(found["question"], (found["target"],))
+
+
+def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
+    """Index of each task of a file whose right answer no plain answer equals -> the reason."""
+    if not config.rows:
+        return {}
+    why = {i: unwinnable(str(task.params["target"]), config.units) for i, task in enumerate(tasks)}
+    return {i: reason for i, reason in why.items() if reason}
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):

@@ -8,22 +8,32 @@ from agentrl.envs.code_math import judge
 from agentrl.envs.code_math.forms import FLIPPED, Form, form_of, is_name
 from agentrl.envs.code_math.judge import Verdict
 from agentrl.envs.code_math.judge_worker import approximates
-from agentrl.envs.code_math.spelling import TEXT
+from agentrl.envs.code_math.spelling import TEXT, names
+from agentrl.envs.code_math.units import Behind
 
 Units = Literal["agree", "ignore"]
 
 NOISE = Fraction(1, 10**12)  # relative difference of two numbers that are equal but for the rounding of doubles
 MOST_PARTS = 24  # lists with more parts that are no numbers are compared in order
 # Commands that math-verify reads as mathematicians do. Expressions with others are compared token by token.
-_READ = frozenset(
-    "\\frac \\sqrt \\cdot \\pi \\infty \\binom \\sin \\cos \\tan \\cot \\sec \\csc \\arcsin \\arccos \\arctan \\sinh \\cosh "
-    "\\tanh \\log \\ln \\exp \\lfloor \\rfloor \\lceil \\rceil \\alpha \\beta \\gamma \\delta \\epsilon \\theta \\lambda \\mu "
-    "\\nu \\rho \\sigma \\tau \\phi \\psi \\omega \\leq \\geq \\neq \\cup \\cap \\setminus \\{ \\} \\emptyset \\mathbb \\begin "
-    "\\end \\\\ \\in".split()
+_READ = names(
+    r"""
+    \frac \sqrt \cdot \pi \infty \binom \sin \cos \tan \cot \sec \csc \arcsin \arccos \arctan \sinh \cosh \tanh
+    \log \ln \exp \lfloor \rfloor \lceil \rceil \alpha \beta \gamma \delta \epsilon \theta \lambda \mu \nu \rho
+    \sigma \tau \phi \psi \omega \leq \geq \neq \cup \cap \setminus \{ \} \emptyset \mathbb \begin \end \\ \in
+    """
 )
 # What is left to do in an answer that only states the question again: "the sum of ...".
-_WORK = frozenset("\\int \\sum \\prod \\lim \\bmod \\pmod \\mod \\gcd \\lcm \\max \\min \\det \\deg \\arg".split())
-_SIGNS = frozenset("+ - / ^ _ ( ) [ ] { } | ! = < > , & :".split())
+_WORK = names(
+    r"""
+    \int \sum \prod \lim \bmod \pmod \mod \gcd \lcm \max \min \det \deg \arg
+    """
+)
+_SIGNS = names(
+    r"""
+    + - / ^ _ ( ) [ ] { } | ! = < > , & :
+    """
+)
 
 
 def compare(given: str, expected: str, units: Units) -> Verdict:
@@ -39,7 +49,7 @@ def compare(given: str, expected: str, units: Units) -> Verdict:
 
 def _compare(a: Form, b: Form, units: Units) -> Verdict:
     """`a` is the given answer, `b` the expected one."""
-    if not a.tokens and not a.parts or not b.tokens and not b.parts:
+    if (not a.tokens and not a.parts) or (not b.tokens and not b.parts):
         return "different"
     if a.tokens == b.tokens and a.kind == b.kind and a.brackets != "row":
         return "equal"
@@ -172,8 +182,6 @@ def _leaves(a: Form, b: Form, units: Units) -> Verdict:
 
 
 def _words_agree(a: Form, b: Form, units: Units) -> bool:
-    from agentrl.envs.code_math.units import Behind
-
     x, y = Behind([], a.words), Behind([], b.words)
     if x.changing != y.changing:
         return False

@@ -1,12 +1,12 @@
 """The final answer of a model's text, and the right answer in a cell of a data set.
 
-A model's answer is the content of the last `\\boxed{}` or `\\fbox{}` (MATH, DAPO, ReTool). If there is none, it is what
-the text declares last: after `####` (GSM8K), in `<answer>` tags, or after "the answer is", "Answer:" and the like, in bold
-or not, on the same line or the next one. If there is no declaration either, it is the content of a box that is not
-closed; else the whole text. What stands in a thought does not count.
+A model's answer is the content of the last `\\boxed{}` or `\\fbox{}` (MATH, DAPO, ReTool). If there is none, it is
+what the text declares last: after `####` (GSM8K), in `<answer>` tags, or after "the answer is", "Answer:" and the
+like, in bold or not, on the same line or the next one. If there is no declaration either, it is the content of a box
+that is not closed; else the whole text. What stands in a thought does not count.
 
-A declared answer ends with its line or its sentence ("The answer is 42. This is because ..."), or where a reason begins
-("42, because", "$42$ since"). What makes it another answer stays: "5 or 6", "5, 6", "not 5".
+A declared answer ends with its line or its sentence ("The answer is 42. This is because ..."), or where a reason
+begins ("42, because", "$42$ since"). What makes it another answer stays: "5 or 6", "5, 6", "not 5".
 
 Boxes that only commas, "and" or "or" part are one answer: `\\boxed{1}` and `\\boxed{2}` are the list 1, 2.
 """
@@ -141,10 +141,10 @@ def final_answer(text: str) -> str:
 def gold_answer(cell: Any) -> str:
     """The right answer in a cell of a data set: the answer itself, or a solution that ends with it.
 
-    A number is its text. A list with one entry is the entry. A list with several entries, also as JSON or Python text, is
-    the list of all of them, so none of them is right alone. A mapping is its entry `target`, `answer`, `ground_truth` or
-    `value`. In a text, the answer is found as in a model's text, and a text in which nothing is found is the answer. The
-    result is empty if there is no answer.
+    A number is its text. A list with one entry is the entry. A list with several entries, also as JSON or Python
+    text, is the list of all of them, so none of them is right alone. A mapping is its entry `target`, `answer`,
+    `ground_truth` or `value`. In a text, the answer is found as in a model's text, and a text in which nothing is
+    found is the answer. The result is empty if there is no answer.
     """
     if isinstance(cell, Mapping):
         cell = next((cell[name] for name in ("target", "answer", "ground_truth", "value") if name in cell), None)

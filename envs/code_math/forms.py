@@ -1,11 +1,12 @@
 """An answer taken apart: a number or expression, a list of them, a matrix, a relation, a name with what it equals."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from agentrl.envs.code_math.spelling import TEXT, UnreadableError, tokens_of
+from agentrl.envs.code_math.spelling import TEXT, UnreadableError, names, tokens_of
 from agentrl.envs.code_math.units import multiplied, parted
 from agentrl.envs.code_math.values import CLOSING, OPENING, closes, plain, top_level, value_of
 
@@ -14,10 +15,11 @@ RELATIONS = frozenset({"=", "<", ">", "\\leq", "\\geq", "\\neq", "\\approx", "\\
 FLIPPED = {"<": ">", ">": "<", "\\leq": "\\geq", "\\geq": "\\leq", "=": "=", "\\neq": "\\neq"}
 _JOINING = frozenset({"and", "or", "and also", "or else", "和", "或", "及", "以及"})
 _MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array"})
-_GREEK = frozenset(
-    "\\alpha \\beta \\gamma \\delta \\epsilon \\zeta \\eta \\theta \\iota \\kappa \\lambda \\mu \\nu \\xi \\rho \\sigma "
-    "\\tau \\upsilon \\phi \\chi \\psi \\omega \\Gamma \\Delta \\Theta \\Lambda \\Xi \\Sigma \\Phi \\Psi \\Omega "
-    "\\ell".split()
+_GREEK = names(
+    r"""
+    \alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \rho \sigma \tau
+    \upsilon \phi \chi \psi \omega \Gamma \Delta \Theta \Lambda \Xi \Sigma \Phi \Psi \Omega \ell
+    """
 )
 
 Kind = Literal["leaf", "text", "list", "named", "relation"]
@@ -110,7 +112,7 @@ def _split(tokens: Sequence[str]) -> list[list[str]]:
     if not joining:
         return [list(tokens)]
     at = [-1, *top_level(tokens, joining), len(tokens)]
-    return [part for i, j in zip(at, at[1:], strict=False) if (part := list(tokens[i + 1 : j]))]
+    return [part for i, j in itertools.pairwise(at) if (part := list(tokens[i + 1 : j]))]
 
 
 def _listed(tokens: Sequence[str], brackets: str, parts: Sequence[Sequence[str]], depth: int) -> Form:
@@ -134,7 +136,7 @@ def _related(tokens: list[str], depth: int) -> Form | None:
     if not at:
         return None
     ends = [-1, *at, len(tokens)]
-    sides = [tokens[i + 1 : j] for i, j in zip(ends, ends[1:], strict=False)]
+    sides = [tokens[i + 1 : j] for i, j in itertools.pairwise(ends)]
     signs = [tokens[i] for i in at]
     if not sides[0] and set(signs) <= {"=", "\\approx"}:
         return _read(tokens[1:], depth + 1)
@@ -195,7 +197,7 @@ def _united(tokens: list[str], depth: int) -> Form | None:
     if not at:
         return None
     ends = [-1, *at, len(tokens)]
-    return _listed(tokens, "union", [tokens[i + 1 : j] for i, j in zip(ends, ends[1:], strict=False)], depth)
+    return _listed(tokens, "union", [tokens[i + 1 : j] for i, j in itertools.pairwise(ends)], depth)
 
 
 def _matrix(tokens: list[str], depth: int) -> Form | None:

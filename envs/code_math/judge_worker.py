@@ -19,6 +19,7 @@ expected answer. Four things are done around it:
 import json
 import math
 import os
+import re
 import resource
 import signal
 import sys
@@ -30,6 +31,7 @@ CPU_S = 5.0  # CPU seconds per pair
 MEMORY = 2 << 30  # bytes of address space
 BITS = 20_000  # powers and factorials with more bits are not evaluated
 PLACES = 6  # decimals with fewer places or digits are exact, and no approximations
+DECIMAL = re.compile(r"-? ?\d+\.\d+")
 NEARLY = 1e-9  # relative difference of two values that are equal but for rounding
 
 
@@ -67,7 +69,7 @@ def bounded(expressions: "Expressions", given: str, expected: str) -> str:
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
         verdict = expressions.same(given, expected)
         signal.setitimer(signal.ITIMER_PROF, 0)
-    except (OutOfTimeError, MemoryError, RecursionError, Unbounded):
+    except (OutOfTimeError, MemoryError, RecursionError, UnboundedError):
         signal.setitimer(signal.ITIMER_PROF, 0)
         return "unjudged"
     except Exception:  # noqa: BLE001  SymPy raises many types on expressions that it does not understand
@@ -80,7 +82,7 @@ def _out_of_time(number: int, frame: Any) -> None:
     raise OutOfTimeError
 
 
-class Unbounded(ValueError):
+class UnboundedError(ValueError):
     """A value of the expression has too many digits."""
 
 
@@ -111,22 +113,21 @@ class Expressions:
         return found.xreplace({i: sympy.I})
 
     def _bound(self, found: Any) -> None:
-        """Raises Unbounded if an integer power or a factorial in the expression has more than BITS bits."""
+        """Raises UnboundedError if an integer power or a factorial in the expression has more than BITS bits."""
         sympy = self.sympy
         for node in sympy.preorder_traversal(found):
             if isinstance(node, sympy.Pow) and node.exp.is_number and node.base.is_number:
-                exponent, base = abs(_approximate(node.exp)), abs(_approximate(node.base))
+                exponent, base = _approximate(node.exp), _approximate(node.base)
                 if exponent * max(1.0, abs(math.log2(base)) if base else 1.0) > BITS:
-                    raise Unbounded
-            elif isinstance(node, sympy.factorial | sympy.binomial) and node.args[0].is_number:
-                if abs(_approximate(node.args[0])) > BITS / 10:
-                    raise Unbounded
+                    raise UnboundedError
+            elif isinstance(node, sympy.factorial | sympy.binomial) and _approximate(node.args[0]) > BITS / 10:
+                raise UnboundedError
 
     def same(self, given: str, expected: str) -> bool:
         """Are two expressions equal?"""
         a, b = self.read(given), self.read(expected)
-        for decimal, text, other in ((a, given, b), (b, expected, a)):
-            if getattr(decimal, "is_Rational", False) and "." in text and getattr(other, "is_number", False):
+        for text, other in ((given, b), (expected, a)):
+            if DECIMAL.fullmatch(text) and getattr(other, "is_number", False):
                 return self._approximates(text, other)
         if not self.verify(b, a, timeout_seconds=None):
             return False
@@ -134,14 +135,8 @@ class Expressions:
 
     def _approximates(self, decimal: str, constant: Any) -> bool:
         """Is the decimal the constant, or is it the constant rounded or cut, with enough digits?"""
-        try:
-            value = Fraction(decimal.replace(" ", ""))
-        except ValueError:
-            return False
         exact = self.sympy.N(constant, 60)
-        if not exact.is_real:
-            return False
-        return approximates(decimal, value, Fraction(str(exact)))
+        return bool(exact.is_real) and approximates(decimal, Fraction(decimal.replace(" ", "")), Fraction(str(exact)))
 
     def _refuted(self, a: Any, b: Any) -> bool:
         """Do the values of two expressions, or the ratio of two equations, show that they are not equal?"""
@@ -149,7 +144,7 @@ class Expressions:
         if isinstance(a, sympy.Eq) and isinstance(b, sympy.Eq):
             a, b = (sympy.fraction(sympy.together(one.lhs - one.rhs))[0] for one in (a, b))
             ratios = {_rounded(x / y) for x, y in self._values(a, b) if abs(y) > NEARLY}
-            return len(ratios) > 1
+            return len(ratios) != 1 or (0.0, 0.0) in ratios
         if not isinstance(a, sympy.Expr) or not isinstance(b, sympy.Expr):
             return False
         return any(abs(x - y) > NEARLY * max(abs(x), abs(y)) for x, y in self._values(a, b))
@@ -161,9 +156,12 @@ class Expressions:
         for point in range(3):
             chosen = {one: self.sympy.Rational(7 * point + 5 * k + 11, 13 - 2 * point) for k, one in enumerate(names)}
             try:
-                yield tuple(complex(self.sympy.N(one.subs(chosen), 30)) for one in (a, b))
+                x, y = (complex(self.sympy.N(one.subs(chosen), 30)) for one in (a, b))
+                finite = math.isfinite(abs(x) + abs(y))
             except (TypeError, ValueError, ArithmeticError, AttributeError):
                 continue
+            if finite:
+                yield x, y
 
 
 def approximates(decimal: str, value: Fraction, exact: Fraction) -> bool:
@@ -177,10 +175,13 @@ def approximates(decimal: str, value: Fraction, exact: Fraction) -> bool:
     if len(after) < PLACES or len((whole + after).lstrip("0")) < PLACES:
         return False
     unit = Fraction(1, 10 ** len(after))
-    return abs(value - exact) <= unit / 2 or (value >= 0) == (exact >= 0) and 0 <= abs(exact) - abs(value) < unit
+    return abs(value - exact) <= unit / 2 or ((value >= 0) == (exact >= 0) and 0 <= abs(exact) - abs(value) < unit)
 
 
 def _approximate(number: Any) -> float:
+    """The size of a number; 0 if it has letters, infinity if it cannot be worked out."""
+    if not number.is_number:
+        return 0.0
     try:
         return abs(complex(number.evalf(5, maxn=30)))
     except (TypeError, ValueError, OverflowError):

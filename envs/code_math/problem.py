@@ -154,8 +154,8 @@ class Problem:
 
     def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
         """The signals: `reward`, as the option of this name says; and with weight 0 `correct` (0 or 1), `calls` (number
-        of calls), `call_errors` (number of calls and of runs of code that failed) and `unjudged` (1 if the comparison of
-        the answer exceeded its limits, so that the answer counts as wrong)."""
+        of calls), `call_errors` (number of calls and of runs of code that failed) and `unjudged` (1 if the comparison
+        of the answer exceeded its limits, so that the answer counts as wrong)."""
         verdict = self._verdict(answer)
         right = verdict == "equal"
         with_calls = max(0, turns - 1)

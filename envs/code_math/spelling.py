@@ -1,14 +1,14 @@
 """One spelling for the many in which LaTeX, Unicode and plain text write an answer: a list of tokens.
 
-A token is a number ("1234", "0.5"), a command ("\\\\frac"), a run of letters ("xy"; with a blank in front if the text has
-one, " cm"), words in a text command ("T:square cm"), or a sign. Arguments always have braces: `\\frac12`, `\\frac{1}2`
-and ½ give the same tokens, and so do `x^2`, `x^{2}`, `x²` and `x**2`. An argument without braces is one token, as in
-TeX: `2^n-1` is 2^{n}-1. Two departures from TeX follow how people write plain text: digits behind `^` or `_` belong
-together (`x^10`), and so do a sign and what it stands before (`10^-3`), and a bracket (`2^(n+1)`).
+A token is a number ("1234", "0.5"), a command ("\\frac"), a run of letters ("xy"; with a blank in front if the text
+has one, " cm"), words in a text command ("T:square cm"), or a sign. Arguments always have braces: `\\frac12`,
+`\\frac{1}2` and ½ give the same tokens, and so do `x^2`, `x^{2}`, `x²` and `x**2`. An argument without braces is one
+token, as in TeX: `2^n-1` is 2^{n}-1. Two departures from TeX follow how people write plain text: digits behind `^` or
+`_` belong together (`x^10`), and so do a sign and what it stands before (`10^-3`), and a bracket (`2^(n+1)`).
 
 What changes nothing is dropped: `$`, `\\(`, `\\left`, spacing, styles. Blanks are dropped too, but `2 3` stays two
-numbers. Separators of thousands are dropped from a number: `{,}`, `,\\!`, `\\,`, `~` or a blank between groups of three
-digits, and a comma if it stands in no bracket.
+numbers. Separators of thousands are dropped from a number: `{,}`, `,\\!`, `\\,`, `~` or a blank between groups of
+three digits, and a comma if it stands in no bracket.
 """
 
 import re
@@ -18,6 +18,16 @@ from collections.abc import Sequence
 DEEPEST = 40  # levels of braces; a text with more has no tokens
 TEXT = "T:"  # begins the token of a text command
 
+
+def names(text: str) -> frozenset[str]:
+    """The words of a table."""
+    return frozenset(text.split())
+
+
+_GREEK = """
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega
+    Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi
+"""
 _UNICODE = {
     "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/",
     "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "∞": r"\infty ",
@@ -27,10 +37,7 @@ _UNICODE = {
     "′": "'", "’": "'", "…": r"\ldots ", "⟨": r"\langle ", "⟩": r"\rangle ", "∖": r"\setminus ", "％": "%", "，": ",",
     "；": ";", "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "＝": "=", "\u00a0": " ", "\u202f": r"\,",
     "\u2009": r"\,", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee ", "²": "^{2}", "³": "^{3}",
-    **{letter: rf"\{name} " for letter, name in zip(
-        "αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩϕ",
-        ("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi "
-         "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi").split(), strict=True)},
+    **{letter: rf"\\{name} " for letter, name in zip("αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩϕ", _GREEK.split(), strict=True)},
     **{chr(code): chr(code - 0xFEE0) for code in range(0xFF10, 0xFF1A)},
     **{chr(code): chr(code - 0xFEE0) for code in (*range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))},
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u2061\u2062", ""),
@@ -42,44 +49,54 @@ _ABOVE = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ]+")
 _BELOW = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _VULGAR = re.compile("[¼½¾⅐-⅞]")
 
-_DROPPED = frozenset(
-    "\\displaystyle \\textstyle \\scriptstyle \\limits \\nolimits \\left \\right \\middle \\big \\Big \\bigg \\Bigg \\bigl "
-    "\\bigr \\Bigl \\Bigr \\biggl \\biggr \\Biggl \\Biggr \\quad \\qquad \\thinspace \\hfill \\nonumber \\! \\, \\; \\: \\> "
-    "\\/ \\( \\) \\[ \\] \\hline".split()
+_DROPPED = names(
+    r"""
+    \displaystyle \textstyle \scriptstyle \limits \nolimits \left \right \middle \big \Big \bigg \Bigg \bigl
+    \bigr \Bigl \Bigr \biggl \biggr \Biggl \Biggr \quad \qquad \thinspace \hfill \nonumber \! \, \; \: \> \/ \(
+    \) \[ \] \hline
+    """
 ) | {"\\ "}
 _SAME_AS = {
     "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom",
-    "\\le": "\\leq", "\\leqslant": "\\leq", "\\leqq": "\\leq", "\\ge": "\\geq", "\\geqslant": "\\geq", "\\geqq": "\\geq",
+    "\\le": "\\leq", "\\leqslant": "\\leq", "\\leqq": "\\leq", "\\ge": "\\geq", "\\geqslant": "\\geq",
+    "\\geqq": "\\geq",
     "\\ne": "\\neq", "\\lt": "<", "\\gt": ">", "\\ast": "\\cdot", "\\cdotp": "\\cdot", "\\times": "\\cdot",
     "\\div": "/", "\\slash": "/", "\\colon": ":", "\\ratio": ":", "\\mid": "|", "\\vert": "|", "\\lvert": "|",
     "\\rvert": "|", "\\lbrace": "\\{", "\\rbrace": "\\}", "\\lbrack": "[", "\\rbrack": "]", "\\lparen": "(",
     "\\rparen": ")", "\\langle": "(", "\\rangle": ")", "\\prime": "'", "\\varnothing": "\\emptyset", "\\imath": "i",
-    "\\dots": "\\ldots", "\\cdots": "\\ldots", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon", "\\vartheta": "\\theta",
+    "\\dots": "\\ldots", "\\cdots": "\\ldots", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
+    "\\vartheta": "\\theta",
     "\\approxeq": "\\approx", "\\simeq": "\\approx", "\\iff": "\\Leftrightarrow", "\\lor": "or", "\\vee": "or",
     "\\land": "and", "\\wedge": "and", "\\%": "%", "\\#": "#", "\\&": "&", "\\_": "_", "\\dollar": "\\$",
     "\\textdollar": "\\$", "\\percent": "%", "\\degrees": "\\degree", "\\textdegree": "\\degree", "\\bigcup": "\\cup",
-    "\\in": "\\in", "\\backslash": "\\setminus", "\\smallsetminus": "\\setminus", "\\arctan": "\\arctan",
+    "\\backslash": "\\setminus", "\\smallsetminus": "\\setminus",
     "\\infin": "\\infty", "\\R": "\\mathbb{R}",
 }  # fmt: skip
-_WORDS_IN = frozenset(
-    "\\text \\mathrm \\textrm \\mbox \\hbox \\textnormal \\textsf \\mathsf \\texttt \\mathtt \\operatorname \\textup "
-    "\\unit \\si".split()
+_WORDS_IN = names(
+    r"""
+    \text \mathrm \textrm \mbox \hbox \textnormal \textsf \mathsf \texttt \mathtt \operatorname \textup \unit
+    \si
+    """
 )
-_SEE_THROUGH = frozenset(
-    "\\mathbf \\textbf \\mathit \\textit \\boldsymbol \\bm \\pmb \\boxed \\fbox \\mathstrut \\emph \\underline \\ensuremath "
-    "\\bold".split()
+_SEE_THROUGH = names(
+    r"""
+    \mathbf \textbf \mathit \textit \boldsymbol \bm \pmb \boxed \fbox \mathstrut \emph \underline \ensuremath
+    \bold
+    """
 )
-_ONE_ARGUMENT = frozenset(
-    "\\overline \\bar \\hat \\widehat \\vec \\overrightarrow \\tilde \\dot \\mathbb \\mathcal \\mathfrak "
-    "\\overarc \\sqrt ^ _".split()
+_ONE_ARGUMENT = names(
+    r"""
+    \overline \bar \hat \widehat \vec \overrightarrow \tilde \dot \mathbb \mathcal \mathfrak \overarc \sqrt ^ _
+    """
 )
 _TWO_ARGUMENTS = frozenset({"\\frac", "\\binom"})
-_FUNCTIONS = (
+_FUNCTIONS = names(
     "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd lcm det lim deg arg Re Im"
-).split()
+)
 _PLAIN_NAMES = {
     **{name: f"\\{name}" for name in (*_FUNCTIONS, "pi", "sqrt", "theta", "alpha", "beta", "lambda", "omega", "infty")},
-    "Pi": "\\pi", "infinity": "\\infty", "Infinity": "\\infty", "inf": "\\infty", "asin": "\\arcsin", "acos": "\\arccos",
+    "Pi": "\\pi",
+    "infinity": "\\infty", "Infinity": "\\infty", "inf": "\\infty", "asin": "\\arcsin", "acos": "\\arccos",
     "atan": "\\arctan",
 }  # fmt: skip
 
@@ -118,7 +135,7 @@ def _ascii(text: str) -> str:
     """The text in ASCII as far as it is mathematics, with `\\$` for money and no other `$`."""
     text = _ABOVE.sub(lambda m: "^{" + m[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda m: "_{" + m[0].translate(_SUBSCRIPTS) + "}", text)
-    text = _VULGAR.sub(lambda m: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", m[0]).split("⁄")), text)
+    text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), text)
     text = re.sub(r"√(\d+)", r"\\sqrt{\1}", text).translate(_TABLE).strip()
     dollars = len(re.findall(r"(?<!\\)\$", text))
     if dollars % 2 and text.lstrip("-+ ").startswith("$"):

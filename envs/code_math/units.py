@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from agentrl.envs.code_math.spelling import TEXT
+from agentrl.envs.code_math.spelling import TEXT, names
 
 _UNIT_WORDS = """
     dollar:dollar,dollars,usd cent:cent,cents euro:euro,euros pound:pound,pounds yen:yen rupee:rupee,rupees
@@ -19,7 +19,8 @@ _UNIT_WORDS = """
     day:day,days week:week,weeks month:month,months year:year,years,yr,yrs
     mm:mm,millimeter,millimeters,millimetre,millimetres cm:cm,centimeter,centimeters,centimetre,centimetres
     m:m,meter,meters,metre,metres km:km,kilometer,kilometers,kilometre,kilometres
-    kg:kg,kilogram,kilograms g:g,gram,grams mg:mg,milligram,milligrams lb:lb,lbs ounce:ounce,ounces,oz ton:ton,tons,tonnes
+    kg:kg,kilogram,kilograms g:g,gram,grams mg:mg,milligram,milligrams lb:lb,lbs
+    ounce:ounce,ounces,oz ton:ton,tons,tonnes
     liter:liter,liters,litre,litres,l ml:ml,milliliter,milliliters,millilitre,millilitres
     gallon:gallon,gallons,gal cup:cup,cups person:person,persons,people,student,students,child,children
     newton:newton,newtons,N joule:joule,joules,J watt:watt,watts,W volt:volt,volts,V kelvin:kelvin,K
@@ -38,19 +39,20 @@ MULTIPLIERS: Mapping[str, int] = {
 _SIGNS = {"\\$": "dollar", "\\euro": "euro", "\\pounds": "pound", "\\yen": "yen", "\\rupee": "rupee", "%": "percent",
           "°": "degree"}  # fmt: skip
 # Words that change an answer. They are compared, also with an answer that has no words.
-_CHANGING = frozenset(
+_CHANGING = names(
+    r"""
+    or and not no nor but either neither if unless else otherwise maybe perhaps possibly probably likely about
+    around approximately approx roughly nearly almost exactly than least most more less fewer greater larger
+    smaller above below over under up down left right forward forwards backward backwards north south east west
+    northeast northwest southeast southwest n e clockwise counterclockwise anticlockwise inside outside profit
+    loss gain gains deficit debt surplus increase decrease increased decreased higher lower hotter colder taller
+    shorter older younger faster slower am pm ago later before after early late earlier negative positive minus
+    plus times squared cubed root half halves third thirds quarter quarters i pi mod modulo base remainder over
+    to through between without except instead win wins won lose loses lost heads tails odd even true false yes
+    wrong incorrect double triple pair pairs dozens hundreds thousands factorial zero one two three four five
+    six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty
+    thirty forty fifty sixty seventy eighty ninety
     """
-    or and not no nor but either neither if unless else otherwise maybe perhaps possibly probably likely about around
-    approximately approx roughly nearly almost exactly than least most more less fewer greater larger smaller above below
-    over under up down left right forward forwards backward backwards north south east west northeast northwest southeast
-    southwest n e clockwise counterclockwise anticlockwise inside outside profit loss gain gains deficit debt surplus
-    increase decrease increased decreased higher lower hotter colder taller shorter older younger faster slower am pm ago
-    later before after early late earlier negative positive minus plus times squared cubed root half halves third thirds
-    quarter quarters i pi mod modulo base remainder over to through between without except instead win wins won lose loses
-    lost heads tails odd even true false yes wrong incorrect double triple pair pairs dozens hundreds thousands factorial
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
-    eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
-    """.split()
 )
 _AREA, _VOLUME = ("square", "sq", "squared"), ("cubic", "cu", "cubed")
 
