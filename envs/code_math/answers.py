@@ -11,9 +11,10 @@ stand around it where the graders of the field differ, or where one of them pays
 - Decimals are exact, apart from the rounding of doubles (1e-12) and from decimals of 6 places or more that round or
   cut a fraction or a constant: 0.333333 = 1/3, 0.33 is not. (math-verify rounds both sides to 6 places.)
 - Percent is a unit: 5% = 5, and not 0.05, as in the scorers of MATH and DAPO. (math-verify takes both.)
-- Work that is left: 12*7, a sum of numbers, an integral or a limit is not the number that it makes, as in the scorers
+- Work that is left: a sum, a product (12*7), an integral or a limit is not the number that it makes, as in the scorers
   of MATH and DAPO. (math-verify works it out, so a question could be its own answer.) Powers, roots, fractions and
-  factorials are numbers. Limit: an expression that repeats the question ("simplify (x+1)(x-1)") is paid.
+  factorials are numbers, and so is the scientific form. Limit: an expression that repeats the question ("simplify
+  (x+1)(x-1)") is paid.
 - Letters: case counts, but not in words of three letters or more, and not if a choice has brackets: (b) = B.
 - Words behind an answer: see Units. A word that changes the answer must be the same in both: "5 million", "10 south",
   "5 or 6", "not 5". Two answers with different words differ. Multipliers are worked out: 5 million = 5,000,000.

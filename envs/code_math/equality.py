@@ -1,6 +1,7 @@
 """The comparison of two answers: their parts by the rules of this module, expressions by math-verify (`judge`)."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -10,11 +11,13 @@ from agentrl.envs.code_math.judge import Verdict
 from agentrl.envs.code_math.judge_worker import approximates
 from agentrl.envs.code_math.spelling import TEXT, names
 from agentrl.envs.code_math.units import Behind
+from agentrl.envs.code_math.values import CLOSING, OPENING
 
 Units = Literal["agree", "ignore"]
 
 NOISE = Fraction(1, 10**12)  # relative difference of two numbers that are equal but for the rounding of doubles
-MOST_PARTS = 24  # lists with more parts that are no numbers are compared in order
+MOST_PARTS = 12  # lists with more parts that are no numbers are compared in order
+LARGEST, DEEPEST = 300, 12  # tokens, and levels of brackets, of an expression that is judged
 # Commands that math-verify reads as mathematicians do. Expressions with others are compared token by token.
 _READ = names(
     r"""
@@ -29,6 +32,7 @@ _WORK = names(
     \int \sum \prod \lim \bmod \pmod \mod \gcd \lcm \max \min \det \deg \arg
     """
 )
+_FUNCTIONS = names(r"\sin \cos \tan \cot \sec \csc \arcsin \arccos \arctan \log \ln \exp")
 _SIGNS = names(
     r"""
     + - / ^ _ ( ) [ ] { } | ! = < > , & :
@@ -63,29 +67,38 @@ def _compare(a: Form, b: Form, units: Units) -> Verdict:
         return _leaves(a, b, units)
     if a.kind == b.kind == "text":
         return "equal" if [w.casefold() for w in a.words] == [w.casefold() for w in b.words] else "different"
+    if {a.kind, b.kind} == {"text", "leaf"}:
+        x, y = (form.words if form.kind == "text" else form.head + form.words for form in (a, b))
+        return (
+            "equal" if len(x) == len(y) == 1 and len(x[0]) > 2 and x[0].casefold() == y[0].casefold() else "different"
+        )
     if a.kind in ("list", "leaf") and b.kind in ("list", "leaf", "relation") and _is_region(a) and _is_region(b):
         return _judged(a, b)
     return "different"
 
 
-def _all(verdicts: Sequence[Verdict]) -> Verdict:
-    """Equal if all are, different if one is."""
-    if "different" in verdicts:
-        return "different"
-    return "unjudged" if "unjudged" in verdicts else "equal"
+def _all(verdicts: Iterable[Verdict]) -> Verdict:
+    """Equal if all are, different if one is; no verdict is asked for behind a different one."""
+    found: Verdict = "equal"
+    for verdict in verdicts:
+        if verdict == "different":
+            return "different"
+        found = verdict if verdict == "unjudged" else found
+    return found
 
 
 def _named(a: Form, b: Form, units: Units) -> Verdict:
     """A name may be missing on one side. Everything that a name equals must be right: x = 5 = 7 is not 5."""
     if a.kind == b.kind == "named":
         if a.name == b.name:
-            return _all([_compare(x, b.parts[-1], units) for x in a.parts])
+            return _all(_compare(x, b.parts[-1], units) for x in a.parts)
         return _judged(a, b) if _letters(b.parts[-1]) else "different"
     if a.kind == "relation" or b.kind == "relation":
         # y = 2x + 1 is 2x - y + 1 = 0. But x = 2 is not 2x = 4, which is still to be solved.
         return _judged(a, b) if b.kind == "relation" or _letters(b.parts[-1]) else "different"
-    return _all([_compare(x, y, units) for x in (a.parts or (a,) if a.kind == "named" else (a,))
-                 for y in (b.parts[-1:] if b.kind == "named" else (b,))])  # fmt: skip
+    said = a.parts if a.kind == "named" else (a,)
+    right = b.parts[-1] if b.kind == "named" else b
+    return _all(_compare(x, right, units) for x in said)
 
 
 def _letters(form: Form) -> bool:
@@ -100,12 +113,12 @@ def _lists(a: Form, b: Form, units: Units) -> Verdict:
     if len(a.parts) != len(b.parts) or not (loose or a.brackets == b.brackets):
         return _judged(a, b) if _is_region(a) and _is_region(b) and "union" in (a.brackets, b.brackets) else "different"
     if not loose:
-        return _all([_compare(x, y, units) for x, y in zip(a.parts, b.parts, strict=True)])
+        return _all(_compare(x, y, units) for x, y in zip(a.parts, b.parts, strict=True))
     if all(part.value is not None for part in (*a.parts, *b.parts)):
         x, y = (sorted(form.parts, key=lambda part: (part.value, part.words)) for form in (a, b))
-        return _all([_compare(one, other, units) for one, other in zip(x, y, strict=True)])
+        return _all(_compare(one, other, units) for one, other in zip(x, y, strict=True))
     if len(a.parts) > MOST_PARTS:
-        return _all([_compare(x, y, units) for x, y in zip(a.parts, b.parts, strict=True)])
+        return _all(_compare(x, y, units) for x, y in zip(a.parts, b.parts, strict=True))
     return _matched(a, b, units)
 
 
@@ -139,7 +152,7 @@ def _relations(a: Form, b: Form, units: Units) -> Verdict:
     expected relation: x < 5 is not 2x < 10, which is still to be solved."""
     for x in (a, _flipped(a)):
         if x.signs == b.signs:
-            verdict = _all([_compare(one, other, units) for one, other in zip(x.parts, b.parts, strict=True)])
+            verdict = _all(_compare(one, other, units) for one, other in zip(x.parts, b.parts, strict=True))
             if verdict != "different":
                 return verdict
     solved = any(is_name(side.tokens) for side in b.parts) and set(b.signs) != {"="}
@@ -220,11 +233,19 @@ def _letter(form: Form) -> str:
 
 
 def _left_to_do(head: Sequence[str]) -> bool:
-    """Does an answer to which a number is expected leave work: a sum or product of numbers, an integral?"""
-    if _WORK & set(head):
+    """Does an answer to which a number is expected leave work: a sum or product, an integral, a limit?"""
+    if {"+", "\\cdot", *_WORK} & set(head):
         return True
-    numbers = [token[0].isdigit() for token in head]
-    return any(numbers[i - 1] and numbers[i + 1] and head[i] in ("+", "-", "\\cdot") for i in range(1, len(head) - 1))
+    for before, token in itertools.pairwise(head):
+        if token == "-" and before not in ("{", "(", "["):
+            return True
+        if before == ")" and (token == "(" or token[0].isdigit()):
+            return True
+        if before[0].isdigit() and token in ("(", "\\sqrt", "\\frac"):
+            return True
+        if before == "}" and token in ("(", "\\sqrt", "\\frac") and not _FUNCTIONS & set(head):
+            return True
+    return False
 
 
 def _judged(a: Form, b: Form) -> Verdict:
@@ -232,7 +253,18 @@ def _judged(a: Form, b: Form) -> Verdict:
     given, expected = _latex(a), _latex(b)
     if not given or not expected:
         return "different"
+    if max(map(_size, (a, b))) > LARGEST:
+        return "unjudged"
     return judge.compare(given, expected)
+
+
+def _size(form: Form) -> int:
+    """The number of tokens; more than LARGEST if brackets have more than DEEPEST levels."""
+    level = deepest = 0
+    for token in form.tokens:
+        level += (token in OPENING) - (token in CLOSING)
+        deepest = max(deepest, level)
+    return len(form.tokens) if deepest <= DEEPEST else LARGEST + 1
 
 
 def _latex(form: Form) -> str:
@@ -243,8 +275,11 @@ def _latex(form: Form) -> str:
         text = whole if value.denominator == 1 else f"\\frac{{{whole}}}{{{value.denominator}}}"
         return f"-{text}" if value < 0 else text
     tokens = form.head if form.kind == "leaf" else form.tokens
-    if any(not _readable(token) for token in tokens):
+    levels = list(itertools.accumulate((token in OPENING) - (token in CLOSING) for token in tokens))
+    if any(not _readable(token) for token in tokens) or min(levels) < 0 or levels[-1] != 0:
         return ""
+    if any(three == ("\\frac", "{", "d") for three in zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        return ""  # a derivative, which math-verify works out
     written: list[str] = []
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else ""

@@ -70,6 +70,8 @@ def form_of(text: str, commas: bool = True) -> Form:
 
 def _read(tokens: Sequence[str], depth: int) -> Form:
     tokens = _trimmed(tokens)
+    if tokens == ["\\{", "\\}"]:
+        tokens = ["\\emptyset"]
     if depth > DEEPEST or not tokens:
         return _leaf(tokens)
     parts = _split(tokens)
@@ -92,9 +94,9 @@ def _trimmed(tokens: Sequence[str]) -> list[str]:
     """The tokens without punctuation around them, and without braces that hold no list."""
     found = list(tokens)
     while True:
-        while found and found[-1] in (".", ",", ";", ":", "!!"):
+        while found and found[-1] in (".", ",", ";", ":", "\\\\", '"', "`"):
             found.pop()
-        while found and found[0] in (":", ",", ";"):
+        while found and found[0] in (":", ",", ";", '"', "`"):
             found.pop(0)
         if found[:1] == ["{"] and closes(found, 0) == len(found) - 1 and len(_split(found[1:-1])) < 2:
             found = found[1:-1]
@@ -189,7 +191,8 @@ def _bracketed(tokens: list[str], depth: int) -> Form | None:
         return _listed(tokens, brackets, parts, depth)
     if brackets == "()" and len(inner) == 1 and len(inner[0].strip()) == 1 and inner[0].strip().isalpha():
         return None  # a choice
-    return _read(inner, depth + 1) if brackets in ("()", "{}") and inner else None
+    holds = brackets in ("()", "{}") or (brackets == "[]" and inner[:1] == ["\\begin"])
+    return _read(inner, depth + 1) if holds and inner else None
 
 
 def _united(tokens: list[str], depth: int) -> Form | None:
@@ -222,6 +225,8 @@ def _matrix(tokens: list[str], depth: int) -> Form | None:
 
 def _leaf(tokens: Sequence[str]) -> Form:
     """An expression with the words around it, or a text."""
+    if len(tokens) == 1 and len(tokens[0]) == len(TEXT) + 1 and tokens[0].startswith(TEXT):
+        tokens = [tokens[0].removeprefix(TEXT)]  # the letter of a choice
     head, words = parted(tokens)
     if not head:
         return Form("text", _bare(tokens), words=words)

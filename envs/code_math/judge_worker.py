@@ -60,7 +60,7 @@ def main() -> None:
 def bounded(expressions: "Expressions", given: str, expected: str) -> str:
     """The verdict on one pair, within the limits.
 
-    The timer ends work in Python. One long call in C, such as a power of integers, does not see the timer: the kernel
+    The timer ends work in Python. One long call in C does not see the timer: the kernel
     ends the process 2 s later (RLIMIT_CPU), and the trainer starts another one.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)

@@ -136,6 +136,7 @@ def _ascii(text: str) -> str:
     text = _ABOVE.sub(lambda m: "^{" + m[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda m: "_{" + m[0].translate(_SUBSCRIPTS) + "}", text)
     text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), text)
+    text = re.sub(r"\b([aApP])\.\s?([mM])\b\.?", r"\1\2", text)
     text = re.sub(r"√(\d+)", r"\\sqrt{\1}", text).translate(_TABLE).strip()
     dollars = len(re.findall(r"(?<!\\)\$", text))
     if dollars % 2 and text.lstrip("-+ ").startswith("$"):

@@ -116,7 +116,7 @@ def _is_word(tokens: Sequence[str], at: int) -> bool:
     word = token.strip()
     if not word.isalpha() or at == 0:
         return False
-    if word in _AREA + _VOLUME:
+    if word in (*_AREA, *_VOLUME, "per"):
         return True
     before = tokens[at - 1]
     if before[-1].isdigit() or before == "°":  # "5 m" has a unit, "5m" a variable; "5cm" has a unit
