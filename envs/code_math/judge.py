@@ -46,7 +46,7 @@ class Judge:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._asked = 0
         _judges.add(self)
 
@@ -57,7 +57,7 @@ class Judge:
             ValueError: math-verify is not installed.
             EnvFault: the process does not start or does not answer.
         """
-        line = json.dumps([given, expected]) + "\n"
+        line = json.dumps([given, expected]).encode() + b"\n"
         with self._lock:
             for _ in range(2):
                 process = self._ready()
@@ -69,18 +69,17 @@ class Judge:
                     return "unjudged"
         return "unjudged"  # it ended two processes, such as by a crash of the interpreter
 
-    def _ready(self) -> "subprocess.Popen[str]":
+    def _ready(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and (self._asked >= PAIRS or self._process.poll() is not None):
             self._end()
         if self._process is None:
             self._process, self._asked = _started(), 0
         return self._process
 
-    def _ask(self, process: "subprocess.Popen[str]", line: str) -> str:
+    def _ask(self, process: "subprocess.Popen[bytes]", line: str) -> str:
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(line)
-            process.stdin.flush()
         except OSError:
             return ""
         return _line(process.stdout, ANSWERS_WITHIN_S, self._end)
@@ -111,34 +110,38 @@ class Judge:
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # so that Popen neither waits for it nor warns
-            for stream in (process.stdin, process.stdout):
-                os.close(stream.fileno())  # type: ignore[union-attr]
+            process.stdin.close()  # type: ignore[union-attr]
+            process.stdout.close()  # type: ignore[union-attr]
 
 
-def _started() -> "subprocess.Popen[str]":
+def _started() -> "subprocess.Popen[bytes]":
     require()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "0"}
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", str(WORKER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8",
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,  # a fork between write and flush would give the child a copy of the text
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         raise EnvFault(f"the process that judges expressions did not start: {error}") from None
     assert process.stdout is not None
-    if _line(process.stdout, STARTS_WITHIN_S, process.kill).strip() != "ready":
+    if _line(process.stdout, STARTS_WITHIN_S, process.kill) != "ready":
         process.kill()
         raise EnvFault(f"the process that judges expressions ended at its start with exit code {process.wait()}")
     return process
 
 
-def _line(stream: IO[str], within_s: float, end: object) -> str:
+def _line(stream: IO[bytes], within_s: float, end: object) -> str:
     """The next line without its end; empty if the process has ended. EnvFault after `within_s`."""
     if not select.select([stream], [], [], within_s)[0]:
         end()  # type: ignore[operator]
         raise EnvFault(f"the process that judges expressions did not answer within {within_s:g} s")
-    return stream.readline().strip()
+    return stream.readline().decode().strip()
 
 
 _judges: "weakref.WeakSet[Judge]" = weakref.WeakSet()

@@ -33,8 +33,8 @@ def plain(form: Form) -> str:
         inside = _between([plain(part) for part in form.parts], [", "] * (len(form.parts) - 1))
         if form.brackets == "union":
             return _between([plain(part) for part in form.parts], [" \\cup "] * (len(form.parts) - 1))
-        opening, closing = form.brackets or ("", "")
-        return inside and f"{opening.replace('{', chr(92) + '{')}{inside}{closing.replace('}', chr(92) + '}')}"
+        opening, closing = (f"\\{one}" if one in "{}" else one for one in (form.brackets[:1], form.brackets[1:]))
+        return inside and f"{opening if form.brackets else ''}{inside}{closing if form.brackets else ''}"
     changing = [f"\\text{{ {word}}}" for word in Behind([], form.words).changing]
     if form.value is not None:
         return _number(form.value) + "".join(changing)
