@@ -45,7 +45,9 @@ _REASON = re.compile(
     r"hence|thus|and\s(?:we|this|that|it)|where\swe)\b",
     re.I,
 )
-_SENTENCE = re.compile(r"[.!?。](?=[\s\"'”’)*_]|$)")
+_LEADING = re.compile(r"[\s*_`:}]*(?:(?:therefore|thus|hence|then|simply|option|choice)\b[\s*_`:]*)?", re.I)
+_AROUND = (("**", "**"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("「", "」"))
+_SENTENCE = re.compile(r"[.．!?。](?=[\s\"'”’)*_]|$)")
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\$([^$\n]+)\$|\\\((.+?)\\\)", re.S)
 
 
@@ -119,13 +121,21 @@ def declared(text: str) -> str | None:
 
 def _said(text: str) -> str:
     """The answer at the beginning of a text, without what follows it."""
-    text = text.lstrip(" \t\n*_`:}")
+    text = _LEADING.sub("", text, count=1)
     formula = _FORMULA.match(text)
     at = formula.end() if formula else 0
     rest = text[at:].partition("\n")[0]
     for end in (_TAG, _SENTENCE, _REASON):
         rest = end.split(rest, maxsplit=1)[0]
-    return (text[:at] + rest).strip(" \t\n*_`.,;:")
+    return _undressed((text[:at] + rest).strip(" \t\n*_`.．,;:"))
+
+
+def _undressed(text: str) -> str:
+    """The text without the marks of markdown or the quotation marks around it."""
+    for opening, closing in _AROUND:
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) + len(closing):
+            return text[len(opening) : -len(closing)].strip()
+    return text
 
 
 def final_answer(text: str) -> str:
@@ -135,7 +145,7 @@ def final_answer(text: str) -> str:
         found = find(text)
         if found is not None:
             return found.strip()
-    return text.strip().rstrip(".")
+    return _undressed(text.strip().rstrip("."))
 
 
 def gold_answer(cell: Any) -> str:
@@ -158,7 +168,7 @@ def gold_answer(cell: Any) -> str:
         found = find(spoken)
         if found is not None and found.strip():
             return found.strip()
-    return spoken.strip()
+    return _undressed(spoken.strip())
 
 
 def _entries(text: str) -> str | list[str]:

@@ -160,6 +160,9 @@ def is_name(tokens: Sequence[str]) -> bool:
         found = found[1:]
     if not found:
         return False
+    if found[0] == "(" and found[-1] == ")" and closes(found, 0) == len(found) - 1:
+        parts = _split(found[1:-1])
+        return len(parts) > 1 and all(map(is_name, parts))
     first = found[0]
     if not (first.startswith(TEXT) or first in _GREEK or (first.isalpha() and first != "i" and first != "e")):
         return False

@@ -3,8 +3,8 @@
 A token is a number ("1234", "0.5"), a command ("\\frac"), a run of letters ("xy"; with a blank in front if the text
 has one, " cm"), words in a text command ("T:square cm"), or a sign. Arguments always have braces: `\\frac12`,
 `\\frac{1}2` and ½ give the same tokens, and so do `x^2`, `x^{2}`, `x²` and `x**2`. An argument without braces is one
-token, as in TeX: `2^n-1` is 2^{n}-1. Two departures from TeX follow how people write plain text: digits behind `^` or
-`_` belong together (`x^10`), and so do a sign and what it stands before (`10^-3`), and a bracket (`2^(n+1)`).
+token, as in TeX: `2^n-1` is 2^{n}-1. Two departures from TeX follow how people write plain text: digits behind `^`
+belong together (`x^10`), and so do a sign and what it stands before (`10^-3`), and a bracket (`2^(n+1)`).
 
 What changes nothing is dropped: `$`, `\\(`, `\\left`, spacing, styles. Blanks are dropped too, but `2 3` stays two
 numbers. Separators of thousands are dropped from a number: `{,}`, `,\\!`, `\\,`, `~` or a blank between groups of
@@ -29,15 +29,15 @@ _GREEK = """
     Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi
 """
 _UNICODE = {
-    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/",
+    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
     "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "∞": r"\infty ",
     "π": r"\pi ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ",
     "∈": r"\in ", "∅": r"\emptyset ", "°": r"\degree ", "º": r"\degree ", "℃": r"\degree C", "℉": r"\degree F",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}", "∠": r"\angle ",
-    "′": "'", "’": "'", "…": r"\ldots ", "⟨": r"\langle ", "⟩": r"\rangle ", "∖": r"\setminus ", "％": "%", "，": ",",
+    "′": "'", "’": "'", "…": r"\ldots ", "．": ".", "⟨": r"\langle ", "⟩": r"\rangle ", "∖": r"\setminus ", "％": "%", "，": ",",
     "；": ";", "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "＝": "=", "\u00a0": " ", "\u202f": r"\,",
     "\u2009": r"\,", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee ", "²": "^{2}", "³": "^{3}",
-    **{letter: rf"\\{name} " for letter, name in zip("αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩϕ", _GREEK.split(), strict=True)},
+    **{letter: rf"\{name} " for letter, name in zip("αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩϕ", _GREEK.split(), strict=True)},
     **{chr(code): chr(code - 0xFEE0) for code in range(0xFF10, 0xFF1A)},
     **{chr(code): chr(code - 0xFEE0) for code in (*range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))},
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u2061\u2062", ""),
@@ -57,7 +57,7 @@ _DROPPED = names(
     """
 ) | {"\\ "}
 _SAME_AS = {
-    "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom",
+    "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\nicefrac": "\\frac", "\\sfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom",
     "\\le": "\\leq", "\\leqslant": "\\leq", "\\leqq": "\\leq", "\\ge": "\\geq", "\\geqslant": "\\geq",
     "\\geqq": "\\geq",
     "\\ne": "\\neq", "\\lt": "<", "\\gt": ">", "\\ast": "\\cdot", "\\cdotp": "\\cdot", "\\times": "\\cdot",
@@ -137,6 +137,7 @@ def _ascii(text: str) -> str:
     text = _BELOW.sub(lambda m: "_{" + m[0].translate(_SUBSCRIPTS) + "}", text)
     text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), text)
     text = re.sub(r"\b([aApP])\.\s?([mM])\b\.?", r"\1\2", text)
+    text = text.replace("...", r"\ldots ")
     text = re.sub(r"√(\d+)", r"\\sqrt{\1}", text).translate(_TABLE).strip()
     dollars = len(re.findall(r"(?<!\\)\$", text))
     if dollars % 2 and text.lstrip("-+ ").startswith("$"):
@@ -193,6 +194,14 @@ def _cut(text: str, commas: bool) -> list[str]:
     return found
 
 
+def _fraction(tokens: list[str]) -> list[str]:
+    """The tokens of a group, with \\frac in place of TeX's \\over."""
+    if tokens.count("\\over") != 1:
+        return tokens
+    at = tokens.index("\\over")
+    return ["\\frac", "{", *tokens[:at], "}", "{", *tokens[at + 1 :], "}"]
+
+
 class _Arguments:
     """Gives every argument its braces, and makes one token of each text command."""
 
@@ -204,7 +213,7 @@ class _Arguments:
         found: list[str] = []
         while self._left:
             found += self._item(0)
-        return found
+        return _fraction(found)
 
     def _item(self, depth: int) -> list[str]:
         """The next token, with its arguments."""
@@ -213,7 +222,7 @@ class _Arguments:
         token = self._left.pop()
         if token == "{":
             inside = self._group(depth)
-            return inside if len(inside) == 1 else ["{", *inside, "}"]
+            return inside if len(inside) < 2 else ["{", *inside, "}"]
         if token == "}":
             raise UnreadableError("a brace closes nothing")
         if token in _WORDS_IN and self._next() == "{":
@@ -249,7 +258,7 @@ class _Arguments:
                 raise UnreadableError("a brace is not closed")
             found += self._item(depth + 1)
         self._left.pop()
-        return found
+        return _fraction(found)
 
     def _argument(self, depth: int, behind: str = "") -> list[str]:
         """The next argument, without its braces."""
@@ -265,7 +274,7 @@ class _Arguments:
                 raise UnreadableError("two signs in an exponent")
             return [token, *self._argument(depth, behind)]
         bare = token.strip()
-        if len(bare) > 1 and (bare.isalpha() or (bare[0].isdigit() and behind not in ("^", "_"))):
+        if len(bare) > 1 and (bare.isalpha() or (bare[0].isdigit() and behind != "^")):
             self._left.append(bare[1:])  # one letter or digit, as in TeX
             return [bare[0]]
         self._left.append(token)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agentrl.envs.code_math.spelling import TEXT, names
 
 _UNIT_WORDS = """
-    dollar:dollar,dollars,usd cent:cent,cents euro:euro,euros pound:pound,pounds yen:yen rupee:rupee,rupees
+    dollar:dollar,dollars,usd,USD cent:cent,cents euro:euro,euros pound:pound,pounds yen:yen rupee:rupee,rupees
     percent:percent,percents,pct degree:degree,degrees,deg radian:radian,radians,rad
     inch:inch,inches,in foot:foot,feet,ft yard:yard,yards,yd mile:mile,miles,mi
     hour:hour,hours,hr,hrs,h minute:minute,minutes,min,mins second:second,seconds,sec,secs,s
@@ -76,6 +76,8 @@ def parted(tokens: Sequence[str]) -> Behind:
     found = list(tokens)
     before: list[str] = []
     at = 1 if found[:1] in (["-"], ["+"]) else 0
+    if found[at : at + 2] in (["US", "\\$"], [" US", "\\$"]):
+        del found[at]
     if len(found) > at + 1 and found[at] in _SIGNS and found[at] not in ("%", "°"):
         before = [_SIGNS[found.pop(at)]]
     end = _end_of_head(found)
@@ -86,15 +88,16 @@ def _end_of_head(tokens: Sequence[str]) -> int:
     """Where the words behind an answer begin."""
     end = len(tokens)
     while end:
-        token, power = tokens[end - 1], tokens[end - 4 : end]
-        if len(power) == 4 and power[:2] == ["^", "{"] and end >= 5 and _is_word(tokens, end - 5):
-            end -= 5
-        elif token in _SIGNS or _is_word(tokens, end - 1) or (token == "/" and end > 1 and _is_word(tokens, end - 2)):
+        token = tokens[end - 1]
+        power = next((n for n in (4, 5) if end > n and tokens[end - n : end - n + 2] == ["^", "{"]), 0)
+        if token == "}" and power and _is_word(tokens, end - power - 1):
+            end -= power + 1
+        elif token in _SIGNS or _is_word(tokens, end - 1):
+            end -= 1
+        elif token in ("/", "\\cdot") and end > 1 and _is_word(tokens, end - 2) and _is_word(tokens, end):
             end -= 1
         else:
             break
-    if tokens[end : end + 1] == ["/"]:
-        end += 1
     return end or len(tokens)
 
 
@@ -131,7 +134,7 @@ def _is_word(tokens: Sequence[str], at: int) -> bool:
 def _spelled(tokens: Sequence[str]) -> tuple[str, ...]:
     """The words of some tokens in one spelling."""
     text = " ".join(_SIGNS.get(token, token.removeprefix(TEXT)) for token in tokens)
-    text = re.sub(r"\^ ?\{? ?(-?\d) ?\}?", r"^\1", text)
+    text = re.sub(r"\^ ?\{? ?(-?) ?(\d) ?\}?", r"^\1\2", text.replace("\\cdot", " "))
     words: list[str] = []
     power = ""
     for word in re.findall(r"\^-?\d|/|[^\W\d_]+|[^\s.,]", text):

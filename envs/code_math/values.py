@@ -94,7 +94,7 @@ def _two(tokens: list[str], depth: int) -> Fraction | None:
         return None
     left, right = tokens[: at[0]], tokens[at[0] + 1 :]
     if tokens[at[0]] == "\\cdot":
-        if right[:3] != ["10", "^", "{"] and not (len(right) == 1 and right[0].startswith("10") and not right[0][2:]):
+        if not any(one[:3] == ["10", "^", "{"] or one == ["10"] for one in (left, right)):
             return None
         a, b = value_of(left, depth), value_of(right, depth)
         return None if a is None or b is None else a * b

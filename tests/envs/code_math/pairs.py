@@ -170,6 +170,14 @@ PAIRS: dict[str, list[tuple[str, str, bool]]] = {
         ("\\int_0^1 2x\\,dx", "1", False), ("\\sum_{i=1}^{3} i", "6", False), ("a(b+c)", "ab+c", False),
         ("2(3)", "5", False), ("\\gamma", "0.577216", False),
     ],
+    "further spellings": [
+        ("{1 \\over 2}", "1/2", True), ("\\nicefrac{1}{2}", "0.5", True), ("\\cos θ", "\\cos\\theta", True),
+        ("US\\$5", "5 USD", True), ("5\\text{ m}\\cdot\\text{s}^{-1}", "5", True), ("(x,y)=(1,2)", "(1,2)", True),
+        ("10^3 \\times 2", "2000", True), ("5 \\mathrm{~cm}^{2}", "5", True), ("€5", "5", True), ("1⁄2", "1/2", True),
+        ("3.14...", "3.14", False), ("x^{1/2}", "x^1/2", False), ("\\log_28", "\\log_{28}", False),
+        ("(x,y)=(1,2)", "(2,1)", False), ("\\sqrt 2x", "\\sqrt{2x}", False), ("a^bc", "a^{bc}", False),
+        ("1.234{,}5", "1234.5", False), ("10^{1 2}", "10^{12}", False), ("5\\text{ s}^{-1}", "5\\text{ s}", False),
+    ],
     "choices and words": [
         ("\\text{(B)}", "B", True), ("(B)", "\\text{B}", True), ("\\textbf{(B)}", "(B)", True), ("(b)", "B", True),
         ("B.", "B", True), ("\\text{Monday}", "monday", True), ("Yes", "yes", True),

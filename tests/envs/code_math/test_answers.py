@@ -156,6 +156,8 @@ def test_a_pair_without_an_end_is_unjudged_and_not_paid():
         ("The answer is -5.", "-5"), ("The answer is $1,234$.", "1234"), ("The answer is 42<|im_end|>", "42"),
         ("\\text{Answer: } 42", "42"), ("<think>It is \\boxed{7}.</think>The answer is 5", "5"),
         ("[THINK]\\boxed{7}[/THINK]\\boxed{5}", "5"), ("Answer: \\frac{1}{2}", "0.5"), ("The answer is $\\$5$.", "5"),
+        ("The answer is therefore 42.", "42"), ('The answer is "42".', "42"), ("**42**", "42"),
+        ("The answer is option B.", "B"),
         ("Ans: 42", "42"), ("The answer is 42, which is even.", "42"), ("The answer would be 42", "42"),
     ],
 )  # fmt: skip
