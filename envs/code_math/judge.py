@@ -76,7 +76,7 @@ class Judge:
             self._process, self._asked = _started(), 0
         return self._process
 
-    def _ask(self, process: "subprocess.Popen[bytes]", line: str) -> str:
+    def _ask(self, process: "subprocess.Popen[bytes]", line: bytes) -> str:
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(line)

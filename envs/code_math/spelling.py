@@ -29,12 +29,15 @@ _GREEK = """
     Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi
 """
 _UNICODE = {
-    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
+    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ",
+    "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
     "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "∞": r"\infty ",
     "π": r"\pi ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ",
     "∈": r"\in ", "∅": r"\emptyset ", "°": r"\degree ", "º": r"\degree ", "℃": r"\degree C", "℉": r"\degree F",
-    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}", "∠": r"\angle ",
-    "′": "'", "’": "'", "…": r"\ldots ", "．": ".", "⟨": r"\langle ", "⟩": r"\rangle ", "∖": r"\setminus ", "％": "%", "，": ",",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}",
+    "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}", "∠": r"\angle ",
+    "′": "'", "’": "'", "…": r"\ldots ", "．": ".",
+    "⟨": r"\langle ", "⟩": r"\rangle ", "∖": r"\setminus ", "％": "%", "，": ",",
     "；": ";", "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "＝": "=", "\u00a0": " ", "\u202f": r"\,",
     "\u2009": r"\,", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee ", "²": "^{2}", "³": "^{3}",
     **{letter: rf"\{name} " for letter, name in zip("αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩϕ", _GREEK.split(), strict=True)},
@@ -57,7 +60,8 @@ _DROPPED = names(
     """
 ) | {"\\ "}
 _SAME_AS = {
-    "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\nicefrac": "\\frac", "\\sfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom",
+    "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac",
+    "\\nicefrac": "\\frac", "\\sfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom",
     "\\le": "\\leq", "\\leqslant": "\\leq", "\\leqq": "\\leq", "\\ge": "\\geq", "\\geqslant": "\\geq",
     "\\geqq": "\\geq",
     "\\ne": "\\neq", "\\lt": "<", "\\gt": ">", "\\ast": "\\cdot", "\\cdotp": "\\cdot", "\\times": "\\cdot",
@@ -68,7 +72,8 @@ _SAME_AS = {
     "\\vartheta": "\\theta",
     "\\approxeq": "\\approx", "\\simeq": "\\approx", "\\iff": "\\Leftrightarrow", "\\lor": "or", "\\vee": "or",
     "\\land": "and", "\\wedge": "and", "\\%": "%", "\\#": "#", "\\&": "&", "\\_": "_", "\\dollar": "\\$",
-    "\\textdollar": "\\$", "\\percent": "%", "\\degrees": "\\degree", "\\textdegree": "\\degree", "\\bigcup": "\\cup",
+    "\\textdollar": "\\$", "\\percent": "%",
+    "\\degrees": "\\degree", "\\textdegree": "\\degree", "\\bigcup": "\\cup",
     "\\backslash": "\\setminus", "\\smallsetminus": "\\setminus",
     "\\infin": "\\infty", "\\R": "\\mathbb{R}",
 }  # fmt: skip

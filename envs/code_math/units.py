@@ -92,9 +92,11 @@ def _end_of_head(tokens: Sequence[str]) -> int:
         power = next((n for n in (4, 5) if end > n and tokens[end - n : end - n + 2] == ["^", "{"]), 0)
         if token == "}" and power and _is_word(tokens, end - power - 1):
             end -= power + 1
-        elif token in _SIGNS or _is_word(tokens, end - 1):
-            end -= 1
-        elif token in ("/", "\\cdot") and end > 1 and _is_word(tokens, end - 2) and _is_word(tokens, end):
+        elif (
+            token in _SIGNS
+            or _is_word(tokens, end - 1)
+            or (token in ("/", "\\cdot") and end > 1 and _is_word(tokens, end - 2) and _is_word(tokens, end))
+        ):
             end -= 1
         else:
             break
