@@ -11,8 +11,10 @@ under DIR.
 agentrl check RECIPE --reward [section.key=value ...] [--tasks N] [--allow SHARE]
 plays the recipe's first tasks with attacks (empty, repeated, copied, injected and degenerate answers). An attack fools
 a signal or the reward if its value is closer to the value of a right answer than to that of a wrong one. The table has
-the share of attacks that fool each signal and the reward. The exit code is 1 if more than SHARE of the attacks fool the
-reward, or if the reward gives right and wrong answers the same value on every task.
+the share of attacks that fool each signal and the reward. If the environment knows other spellings of its right
+answers (code_math), these must be paid, and answers that are nearly right must not. The exit code is 1 if more than
+SHARE of the attacks fool the reward, if the reward gives right and wrong answers the same value on every task, or if it
+refuses a right answer in another spelling.
 
 agentrl check ROWS [RECIPE | --env NAME] [key=value ...] [--held-out ROWS] [--play N]
 looks for mistakes in the rows of a data set: duplicates, leaks between splits and columns of mixed types. ROWS is a
@@ -188,14 +190,14 @@ def _notes(entry: Entry[EnvironmentFile], *, broken: bool, tasks: int) -> list[s
 def attack(settings: Settings, arguments: Namespace) -> int:
     """Print the share of attacks that fool each signal and the reward of a recipe.
 
-    The exit code is 1 if the share for the reward is above `--allow`, or if the reward gives right and wrong answers
-    the same value on every task; else 0.
+    The exit code is 1 if the share for the reward is above `--allow`, if the reward gives right and wrong answers the
+    same value on every task, or if it refuses a right answer in another spelling; else 0.
     """
     from agentrl.preflight import check_reward
 
     found = check_reward(settings, arguments.tasks or TASKS)
     fooled = found.share("reward")
-    holds = fooled <= (arguments.allow or 0.0) and found.separates.get("reward", 1.0) > 0
+    holds = fooled <= (arguments.allow or 0.0) and found.separates.get("reward", 1.0) > 0 and not found.refused
     if arguments.json:
         print(json.dumps({"recipe": arguments.subject, "holds": holds, "share": fooled, **asdict(found)}))
     else:
@@ -229,6 +231,7 @@ def attack_lines(found: "RewardCheck") -> Sequence[str]:
             "the reward gives right and wrong answers the same on every task, so it teaches nothing; a low share in "
             "its column is then no sign that the reward is safe"
         )
+    worst += [f"spelling: {name!r}, a right answer, is not paid on {n} tasks" for name, n in found.refused.items()]
     asked = [f"judges gave {found.paid[0]} answers of {found.paid[1]} tokens"] if found.paid[0] else []
     head = f"share of attacks that fool each column, on {found.tasks} tasks ({found.right} with a right answer)"
     return [head, *table, *worst, *asked, *(f"note: {note}" for note in found.notes)]

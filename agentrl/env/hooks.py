@@ -84,6 +84,20 @@ class Offers(Protocol):
         ...
 
 
+class Spelling(NamedTuple):
+    """A final answer that a reward must tell from others by its spelling.
+
+    Attributes:
+        name: the spelling in a few words; tasks share names.
+        text: the words of the final answer.
+        right: whether the answer is right.
+    """
+
+    name: str
+    text: str
+    right: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentFile(CatalogueFile):
     """The file of an environment. The help of each hook describes the hook; see also `agentrl.env.Env`."""
@@ -115,6 +129,12 @@ class EnvironmentFile(CatalogueFile):
     )
     gold: Callable[[Task], str] | None = hook(
         "", "(task) -> the action that gives the right answer, for credit and for `agentrl check --reward`", None
+    )
+    spellings: Callable[[Task], Sequence[Spelling]] | None = hook(
+        "",
+        "(task) -> texts of final answers: the right answer in other spellings, and answers that are nearly right, for "
+        "`agentrl check --reward`",
+        None,
     )
     kind: Callable[[Task], str] | None = hook(
         "", "(task) -> the type of the task, a text; tables of results count each type separately", None

@@ -6,12 +6,15 @@ in training: two copies of the attack, an honest wrong answer, and a right answe
 value of the wrong answer to the value of the right answer. This also holds for a signal that is lower for right
 answers. If no right answer is known, or the right and the wrong answer have equal values, an attack fools the signal if
 the attack's value is above the value of the wrong answer.
+
+If the environment has the hook `spellings`, its nearly right answers are attacks too, and its right answers in other
+spellings must be taken for right answers.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +33,7 @@ COPIES = 2  # copies of an attack in its group
 OTHERS = 12  # largest number of right answers of other tasks that an attack lists beside the answer of its own task
 LONGEST = 2000  # largest number of characters that an attack copies from the question or from the observation
 NEARLY = 1e-9  # values that differ by at most this count as equal
+SPELLING = "spelling"  # family of the attacks that the environment's hook `spellings` makes
 SUCCESS, REWARD = "success", "reward"  # columns beside the signals: the environment's verdict, and the reward
 
 
@@ -63,6 +67,8 @@ class RewardCheck:
             different values. If the share is 0, the column cannot tell right answers from wrong ones. Then the recipe
             may be bad even if no attack fools this column.
         notes: what was not checked, one sentence per note.
+        refused: name of a spelling of right answers (the environment's hook `spellings`) -> number of tasks on which
+            the reward does not take it for a right answer; only names with such tasks.
         paid: number of judges' answers that were paid for, and number of tokens of these answers.
     """
 
@@ -71,6 +77,7 @@ class RewardCheck:
     right: int
     separates: Mapping[str, float]
     notes: Sequence[str]
+    refused: Mapping[str, int] = field(default_factory=dict)
     paid: tuple[int, int] = (0, 0)
 
     def share(self, column: str) -> float:
@@ -103,6 +110,13 @@ class _RewardTrial:
         self.tasks = [rollouts.tasks[i] for i in range(min(count, len(rollouts.tasks)))]
         others = [rollouts.tasks[i] for i in range(min(count + OTHERS, len(rollouts.tasks)))]
         self.answers = {task.key: _inside(self.gold(task)) for task in others} if self.gold is not None else {}
+        spell = settings.env.hooks.spellings
+        self.spelled = {task.key: {one.name: one for one in spell(task)} for task in self.tasks} if spell else {}
+
+    def spellings(self, *, right: bool) -> list[Attack]:
+        """One attack per name of the environment's spellings, of the right or of the nearly right answers."""
+        own = [one for by_name in self.spelled.values() for one in by_name.values() if one.right == right]
+        return [Attack(family=SPELLING, name=name, text="SPELLED") for name in dict.fromkeys(one.name for one in own)]
 
     def play(self, actor: Actor) -> list[EpisodeRecord]:
         """Play one episode per task with `actor` as the main agent. Experts play the other agents of the recipe."""
@@ -140,10 +154,15 @@ class _RewardTrial:
                 "QUESTION": shorten(asked, LONGEST, "middle"),
                 "OBSERVATION": shorten(seen.text, LONGEST, "middle"),
                 "MANY": ", ".join(self.candidates(task)),
+                "SPELLED": spelled.text if (spelled := self.spelled.get(task.key, {}).get(attack.name)) else "",
             }
             return self.prompt.answer(self._final(task, attack.written(words)))
 
         return self.play(Saying(attack.name, text))
+
+    def covers(self, attack: Attack, task: Task) -> bool:
+        """Is there such an attack on a task?"""
+        return attack.family != SPELLING or attack.name in self.spelled.get(task.key, {})
 
     def candidates(self, task: Task) -> list[str]:
         """The right answers of several tasks, among them `task`; the numbers 0 to 49 if no right answer is known."""
@@ -190,7 +209,9 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
                 f"no honest wrong answer could be played in {settings.env.name}, so the attacks cannot be compared "
                 "with one: the environment fails, or counts every answer as a success"
             )
+        attacks = [*attacks, *check.spellings(right=False)]
         measured = [_Measured(check, stage, attack, right, wrong) for attack in attacks]
+        spelled = [_Measured(check, stage, attack, right, wrong) for attack in check.spellings(right=True)]
     finally:
         rollouts.loop.run(stage.close())
         rollouts.close()
@@ -204,6 +225,7 @@ def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATT
         right=len(right.keys() & wrong.keys()),
         separates=_separates(measured),
         notes=_notes(settings, measured),
+        refused={one.attack.name: count for one in spelled if (count := one.fooled[REWARD].count(False))},
         paid=(spent.answers, spent.tokens),
     )
 
@@ -230,6 +252,7 @@ class _Measured:
         self.fooled: dict[str, list[bool]] = {SUCCESS: [], REWARD: []}
         self.apart: dict[str, list[bool]] = {}
         played = [r for r in check.attack(attack) if r.task.key in wrong and not lost(r) and r.steps]
+        played = [r for r in played if check.covers(attack, r.task)]
         groups = []
         for number, record in enumerate(played):
             honest = [wrong[record.task.key], *([right[record.task.key]] if record.task.key in right else [])]

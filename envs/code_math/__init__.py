@@ -7,7 +7,10 @@ rewards. If the sandbox that runs the code fails, the step gets the status `env_
 | piece | module |
 | --- | --- |
 | problems, and the columns of files | `problems` |
-| the comparison of an answer with the right answer | `answers` |
+| the answer in a text; the comparison with the right answer | `extraction`; `answers` |
+| one spelling of an answer, its parts, units and value | `spelling`, `forms`, `units`, `values` |
+| the comparison of two answers; math-verify in a process | `equality`; `judge`, `judge_worker` |
+| right answers in other spellings, for checks | `rewritten` |
 | options, the tool, the rewards | `problem` |
 | environment, prompts, players | `environment` |
 """
@@ -16,13 +19,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, read_row, tasks
+from agentrl.envs.code_math.environment import EXPERTS, CodeMath, expert, kind, prompt, read_row, tasks, unanswerable
 from agentrl.envs.code_math.problem import Config, runner_of
+from agentrl.envs.code_math.rewritten import spellings
 from agentrl.tool import runner_facts
 
 __all__ = [
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "REFERENCE", "WAITS", "Config", "expert", "facts", "kind",
-    "make", "prompt", "read_row", "tasks",
+    "make", "prompt", "read_row", "spellings", "tasks", "unanswerable",
 ]  # fmt: skip
 
 HEAVY = False

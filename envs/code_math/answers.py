@@ -1,216 +1,71 @@
-"""Is an answer right? The final answer is found in the text, and compared as a number if it is a number.
+"""Is an answer right? The final answer is found in a text (`extraction`), and compared with the right one.
 
-The final answer is the content of the last `\\boxed{}` (MATH, DAPO, ReTool). If there is none, it is the text after the
-last `####` (GSM8K); else the text after the last "answer is", "answer:" or "answer ="; else the whole text.
+`same` compares two answers. Numbers are compared by their exact values, lists by their parts, and expressions by
+math-verify (Hugging Face; the grader of Open R1 and of lighteval) in a process with limits (`judge`). Our own rules
+stand around it where the graders of the field differ, or where one of them pays for a wrong answer:
 
-Units. A unit after a number (or a dollar sign before it) is removed: the words of `UNIT_WORDS`, bare or inside
-`\\text{}`, `%`, `^\\circ` and `\\$`. Other words inside a `\\text{}` after a number are removed too, unless they hold
-a digit ("5\\text{ or 6}" is two answers). An answer without a unit equals the same answer with one, because data sets
-seldom agree on units: "5" = "5 km", "5%" = "5" (and not 0.05). With `units = "agree"`, "5 km" and "5 m" differ; nothing
-is converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
+- Order: pairs, intervals and matrices are compared part by part; a list without brackets and a set in any order. A
+  pair is no list: `(1,2)` is not `1,2`. `1 \\pm 2` is a list of two.
+- Names: `x = 5` is 5, and not `y = 5`. An equation or inequality that is still to be solved (`2x = 4`) is not its
+  solution. Everything in a chain `x = a = b` must be right.
+- Decimals are exact, apart from the rounding of doubles (1e-12) and from decimals of 6 places or more that round or
+  cut a fraction or a constant: 0.333333 = 1/3, 0.33 is not. (math-verify rounds both sides to 6 places.)
+- Percent is a unit: 5% = 5, and not 0.05, as in the scorers of MATH and DAPO. (math-verify takes both.)
+- Work that is left: a sum, a product (12*7), an integral or a limit is not the number that it makes, as in the scorers
+  of MATH and DAPO. (math-verify works it out, so a question could be its own answer.) Powers, roots, fractions and
+  factorials are numbers, and so is the scientific form. Limit: an expression that repeats the question ("simplify
+  (x+1)(x-1)") is paid.
+- Letters: case counts, but not in words of three letters or more, and not if a choice has brackets: (b) = B.
+- Words behind an answer: see Units. A word that changes the answer must be the same in both: "5 million", "10 south",
+  "5 or 6", "not 5". Two answers with different words differ. Multipliers are worked out: 5 million = 5,000,000.
+- Blanks and braces: `2 3` is two numbers; `1 234` and `1\\,234` are one. Braces go only around one token.
+- Thousands: `1,234` is 1234 outside brackets, and two numbers in them; it is two numbers too if the other answer is a
+  list of these.
+
+Units. A unit in front of or behind an answer is removed: signs of money, `%`, degrees, words in `\\text{}`, and the
+words of `units.UNIT_WORDS` and longer ones without it. An answer without a unit equals the same answer with one,
+because data sets seldom agree on units: "5" = "5 km". With `units = "agree"`, "5 km" and "5 m" differ; nothing is
+converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
 MATH (Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which remove units without comparing them.
 
-Every function takes time linear in its text, or looks at no more than LONGEST characters, because a model may write any
-text.
+math-verify is not symmetric: an interval is a right answer to an inequality, and not the other way. All else is.
+
+Every function takes time linear in its text, or looks at no more than LONGEST characters, because a model may write
+any text.
 """
 
-import re
-import string
-from collections.abc import Mapping
-from fractions import Fraction
-from typing import Literal, NamedTuple
+from agentrl.envs.code_math.equality import Units, compare as _compare
+from agentrl.envs.code_math.extraction import boxed, final_answer, gold_answer
+from agentrl.envs.code_math.judge import Verdict, require
 
-Units = Literal["agree", "ignore"]
+__all__ = ["LONGEST", "Units", "Verdict", "boxed", "compare", "final_answer", "gold_answer", "require", "same"]
 
-NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-MIXED = re.compile(r"([-+]?)(\d+)\s+(\d+)/(\d+)")
-FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
-WORDS = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
-DROPPED = re.compile(r"\\(?:left|right|displaystyle|,|;|!|:)|\\text\{[a-zA-Z\s]*\}|\^\{?\\circ\}?|\\%|%|\\?\$|\\ ")
-SIGN_BEHIND = re.compile(r"(?:(?P<percent>\\?%)|(?P<degree>\^\{?\\circ\}?))\s?\.?$")
-_UNIT_WORDS = """
-    dollar:dollar,dollars cent:cent,cents percent:percent degree:degree,degrees
-    inch:inch,inches foot:foot,feet mile:mile,miles hour:hour,hours minute:minute,minutes second:second,seconds
-    day:day,days mm:mm,millimeter,millimeters,millimetre,millimetres
-    cm:cm,centimeter,centimeters,centimetre,centimetres m:m,meter,meters,metre,metres
-    km:km,kilometer,kilometers,kilometre,kilometres kg:kg,kilogram,kilograms :unit,units
-"""
-UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is equal to every unit
-    word: unit
-    for unit, _, words in (entry.partition(":") for entry in _UNIT_WORDS.split())
-    for word in words.split(",")
-}
 LONGEST = 1000  # characters; if an answer is longer, the two answers are compared letter by letter
-LONGEST_NUMBER = 60  # largest number of characters of a number
-DEEPEST = 20  # levels of lists inside lists; a list below them is compared letter by letter
-RELATIVE, ABSOLUTE = Fraction(1, 10**9), Fraction(1, 10**12)  # differences of numbers that are equal but for rounding
-
-
-def boxed(text: str) -> str | None:
-    """The content of the last complete `\\boxed{...}`, with balanced braces inside; None if there is none."""
-    boxes = {match.end() - 1 for match in re.finditer(r"\\boxed\{", text)}
-    opened: list[int] = []
-    last: tuple[int, int] | None = None
-    for brace in re.finditer("[{}]", text) if boxes else ():
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened and (start := opened.pop()) in boxes and (last is None or start > last[0]):
-            last = start, brace.start()
-    return None if last is None else text[last[0] + 1 : last[1]]
-
-
-def final_answer(text: str) -> str:
-    """The answer that a text ends with."""
-    inside = boxed(text)
-    if inside is not None:
-        return inside.strip()
-    marked = re.findall(r"####\s*(.+)", text)
-    if marked:
-        return str(marked[-1]).strip()
-    said = re.findall(r"(?i)answer\s*(?:is|:|=)\s*(.+)", text)
-    return (str(said[-1]) if said else text).strip().rstrip(".")
-
-
-def number(text: str) -> Fraction | None:
-    """The exact value of an integer, a decimal, a fraction or a mixed number; None for any other text."""
-    if len(text) > LONGEST:
-        return None
-    text = text.strip().replace("−", "-")
-    mixed = MIXED.fullmatch(text)
-    try:
-        if mixed:
-            value = Fraction(int(mixed[2])) + Fraction(int(mixed[3]), int(mixed[4]))
-            return -value if mixed[1] == "-" else value
-        if text.count("/") == 1:
-            above, below = text.split("/")
-            top, bottom = number(above.strip("()")), number(below.strip("()"))
-            return None if top is None or bottom is None else top / bottom
-        if len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
-            return None
-        exponent = re.search(r"[eE]([-+]?\d+)", text)
-        return None if exponent and abs(int(exponent[1])) > 400 else Fraction(text.replace(",", "").rstrip("."))
-    except (ValueError, ZeroDivisionError):
-        return None
-
-
-class Normal(NamedTuple):
-    """An answer's text without the parts that do not change its meaning, and its unit ("" if it has none)."""
-
-    text: str
-    unit: str
-
-
-def normalised(text: str) -> Normal:
-    """An answer without LaTeX spacing, unit, signs of money, and a name before `=`."""
-    text, unit = _without_sign(text)
-    text = FRACTION.sub(lambda m: f"({m[1] or m[2]})/({m[3] or m[4]})", text)
-    words = list(WORDS.finditer(text))
-    if words and words[-1].end() == len(text) and NUMBER.match(text) and not re.search(r"\d", words[-1][1]):
-        unit = UNIT_WORDS.get(words[-1][1].strip(), unit)
-        text = text[: words[-1].start()]
-    text = WORDS.sub(r"\1", text)
-    text = DROPPED.sub("", text).strip().rstrip(".")
-    text = re.sub(r"^[a-zA-Z]\s*=\s*", "", text)
-    bare = text.rstrip(string.ascii_letters)
-    if bare != text and text[len(bare) :] in UNIT_WORDS and NUMBER.match(text):
-        unit = UNIT_WORDS[text[len(bare) :]]
-        text = bare
-    return Normal(" ".join(text.split()), unit)
-
-
-def _without_sign(text: str) -> Normal:
-    """The text without the `$` around it, and the unit that a `$` before it or a `%` or `^\\circ` at its end names."""
-    whole = text.strip()
-    text = whole.strip("$").strip().replace("\\{", "{").replace("\\}", "}")
-    if text.startswith("\\$") or (whole.startswith("$") and not whole.endswith("$")):
-        return Normal(text, "dollar")
-    behind = SIGN_BEHIND.search(text[-20:])
-    return Normal(text, str(behind.lastgroup) if behind else "")
-
-
-class _Form(NamedTuple):
-    """An answer taken apart: its value if it is a number, or the parts of a list, and the brackets around them."""
-
-    text: str
-    unit: str
-    value: Fraction | None
-    parts: tuple["_Form", ...] = ()
-    brackets: str = ""
-
-    @property
-    def letters(self) -> str:
-        """The text without blanks and braces, lower case."""
-        return self.text.translate(_SQUEEZED).lower()
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The key by which the parts of a set are sorted, so that equal parts of two sets get equal positions."""
-        if self.value is not None:
-            return 0, self.value
-        return (2, tuple(part.key for part in self.parts)) if self.parts else (1, self.letters)
-
-
-_SQUEEZED = str.maketrans("", "", " {}")
 
 
 def same(given: str, expected: str, units: Units = "agree") -> bool:
-    """Do two answers mean the same?
+    """Do two answers mean the same? `compare` without the reason."""
+    return compare(given, expected, units) == "equal"
 
-    Numbers are compared by value, lists part by part in order, sets part by part in any order (a part that occurs twice
-    in one set must occur twice in the other), and other texts letter by letter. The docstring of the module says how
-    units are compared.
+
+def compare(given: str, expected: str, units: Units = "agree") -> Verdict:
+    """Do two answers mean the same? The order matters to a few pairs; the docstring of the module names them.
+
+    Args:
+        given: the answer of a model.
+        expected: the right answer.
+        units: see the module.
+
+    Returns:
+        "equal", "different", or "unjudged" if the comparison takes more time or memory than `judge_worker` allows. An
+        answer that is unjudged is not paid.
+
+    Raises:
+        ValueError: math-verify is needed and not installed.
+        EnvFault: the process of math-verify failed.
     """
+    if given.strip() == expected.strip():
+        return "equal" if given.strip() else "different"
     if max(len(given), len(expected)) > LONGEST:
-        return given.strip() == expected.strip()
-    return _equal(_form(given), _form(expected), units)
-
-
-def _form(text: str, depth: int = 0) -> _Form:
-    text, unit = normalised(text)
-    value = _value(text)
-    if value is not None or depth == DEEPEST:
-        return _Form(text, unit, value)
-    brackets, parts = _parts(text)
-    return _Form(text, unit, None, tuple(_form(part, depth + 1) for part in parts), brackets)
-
-
-def _equal(a: _Form, b: _Form, units: Units) -> bool:
-    if units == "agree" and a.unit and b.unit and a.unit != b.unit:
-        return False
-    if a.value is not None and b.value is not None:
-        exact = "." not in a.text and "." not in b.text
-        allowed = Fraction(0) if exact else max(RELATIVE * max(abs(a.value), abs(b.value)), ABSOLUTE)
-        return abs(a.value - b.value) <= allowed
-    if a.parts and len(a.parts) == len(b.parts):
-        if a.brackets != b.brackets:
-            return False
-        ordered = [sorted(f.parts, key=lambda part: part.key) if f.brackets == "{}" else f.parts for f in (a, b)]
-        return all(_equal(one, other, units) for one, other in zip(*ordered, strict=True))
-    return bool(a.text) and bool(b.text) and a.letters == b.letters
-
-
-def _value(text: str) -> Fraction | None:
-    found = number(text)
-    if found is None and text.startswith("(") and text.endswith(")"):
-        found = number(text[1:-1])
-    if found is None and text.startswith("-("):
-        inner = number(text[1:])
-        inner = number(text[2:-1]) if inner is None and text.endswith(")") else inner
-        found = None if inner is None else -inner
-    return found
-
-
-def _parts(text: str) -> tuple[str, list[str]]:
-    """The brackets around a list, pair, interval or set ("" for none), and its parts; no parts for anything else."""
-    depths, depth = [], 0
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        depths.append(depth)
-    within = text[:1] in tuple("([{") and text[-1:] in tuple(")]}") and 0 not in depths[:-1]
-    level, found, start = int(within), list[str](), int(within)
-    for position, character in enumerate(text):
-        if character == "," and depths[position] == level:
-            found.append(text[start:position].strip())
-            start = position + 1
-    found.append(text[start : len(text) - within].strip())
-    return (text[0] + text[-1] if within else ""), (found if len(found) > 1 else [])
+        return "different"
+    return _compare(given, expected, units)

@@ -9,8 +9,10 @@ import numpy as np
 
 from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, RowQuestion, action_line, spoken
 from agentrl.envs._rows import MadeRows
+from agentrl.envs.code_math.answers import require
 from agentrl.envs.code_math.problem import Config, Problem, runner_of
 from agentrl.envs.code_math.problems import generate, read
+from agentrl.envs.code_math.rewritten import unwinnable
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, RowTasks, environment, naming_column, read_rows
 from agentrl.types import Observation, Status, Task
@@ -25,7 +27,7 @@ hooks = environment(
     rows=[],
     config=Config,
     system=SYSTEM,
-    weights={"correct": 0.0, "calls": 0.0, "call_errors": 0.0},
+    weights={"correct": 0.0, "calls": 0.0, "call_errors": 0.0, "unjudged": 0.0},
     snapshots=True,
     module=__name__,
 )
@@ -36,7 +38,8 @@ class CodeMath(Listed):
     """The environment. With the prompts compact and instruct, every observation but the last one lists the actions."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ValueError if no sandbox works on this machine."""
+        """Raises ValueError if math-verify is not installed, or no sandbox works on this machine."""
+        require()
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt != "chat", info=told)  # type: ignore[arg-type]
         self.config = config
@@ -92,8 +95,10 @@ def tasks(config: Config) -> RowTasks:
     """Generated problems, or those of a file.
 
     Raises:
-        ValueError: a row is no problem, or no sandbox works. Both are found here, before the first episode.
+        ValueError: a row is no problem, math-verify is not installed, or no sandbox works. All are found here, before
+            the first episode.
     """
+    require()
     runner_of(config)
     if not config.rows:
         return RowTasks(_Generated(config), "code_math", config.split, config.test_share)
@@ -105,6 +110,14 @@ def read_row(config: Config, row: Mapping[str, Any], where: str) -> RowQuestion:
     """Question and answer of a row of a file; ValueError says what the row lacks."""
     found = read(row, where)
     return RowQuestion(found["question"], (found["target"],))
+
+
+def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
+    """Index of each task of a file whose right answer no plain answer equals -> the reason."""
+    if not config.rows:
+        return {}
+    why = {i: unwinnable(str(task.params["target"]), config.units) for i, task in enumerate(tasks)}
+    return {i: reason for i, reason in why.items() if reason}
 
 
 class _FileRows(Sequence[Mapping[str, Any]]):

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from agentrl.envs.code_math.answers import Units, boxed, final_answer, same
+from agentrl.chat import without_thoughts
+from agentrl.envs.code_math.answers import Units, Verdict, boxed, compare, final_answer
 from agentrl.tool import (
     CodeResult,
     CodeRunner,
@@ -145,16 +146,18 @@ class Problem:
         calls = [tool_action.call("code_interpreter", code=code) for code in runs]
         return [*calls, *(tool_action.answer(value) for value in known)]
 
-    def _correct(self, answer: str) -> bool:
-        """Is the answer right?"""
+    def _verdict(self, answer: str) -> Verdict:
+        """Is the answer right? `answers.compare` says what unjudged means."""
         strict = self._config.strict or self._config.reward == "retool"
-        given = boxed(answer) if strict else final_answer(answer)
-        return given is not None and same(given, self._target, self._config.units)
+        given = boxed(without_thoughts(answer)) if strict else final_answer(answer)
+        return "different" if given is None else compare(given, self._target, self._config.units)
 
     def reward(self, answer: str, calls: Sequence[Done], turns: int) -> dict[str, float]:
         """The signals: `reward`, as the option of this name says; and with weight 0 `correct` (0 or 1), `calls` (number
-        of calls) and `call_errors` (number of calls and of runs of code that failed)."""
-        right = self._correct(answer)
+        of calls), `call_errors` (number of calls and of runs of code that failed) and `unjudged` (1 if the comparison
+        of the answer exceeded its limits, so that the answer counts as wrong)."""
+        verdict = self._verdict(answer)
+        right = verdict == "equal"
         with_calls = max(0, turns - 1)
         match self._config.reward:
             case "retool":
@@ -164,11 +167,13 @@ class Problem:
             case _:
                 paid = float(right)
         errors = sum(not call.ok for call in calls) + self._badly
-        return {"reward": paid, "correct": float(right), "calls": float(len(calls)), "call_errors": float(errors)}
+        unjudged = float(verdict == "unjudged")
+        counts = {"calls": float(len(calls)), "call_errors": float(errors)}
+        return {"reward": paid, "correct": float(right), **counts, "unjudged": unjudged}
 
     def success(self, answer: str) -> bool:
         """The answer is right."""
-        return self._correct(answer)
+        return self._verdict(answer) == "equal"
 
     def state_key(self) -> str:
         """A digest of the question and of the numbers seen. With a stateful interpreter, the code that was run takes

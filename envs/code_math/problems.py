@@ -5,6 +5,7 @@ about many numbers or a large power (sums, counts, digits, remainders), which a 
 large that a model can hardly guess the result.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentrl.chat import text_of_content
-from agentrl.envs.code_math.answers import final_answer
+from agentrl.envs.code_math.answers import gold_answer
 
 
 class Problem(NamedTuple):
@@ -128,32 +129,47 @@ def generate(level: int, seed: int) -> Problem:
     return LEVELS[level](np.random.default_rng([level, seed]))
 
 
+QUESTIONS = ("question", "problem", "prompt", "query", "input", "instruction")
+ANSWERS = (
+    "answer", "expected_answer", "final_answer", "ground_truth", "gold", "solution", "target", "response", "output",
+)  # fmt: skip
+
+
 def read(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The question, the right answer and the kind of one row of a file.
 
     Takes GSM8K (question, answer with ####), MATH (problem, solution with a box, or answer), DAPO and verl (prompt as
-    chat messages, reward_model.ground_truth), and plain question and answer.
+    chat messages, reward_model.ground_truth), MetaMathQA (query, response), and plain question and answer. Names of
+    columns may have capital letters. The first column with a value counts; `answers.gold_answer` reads the answer.
 
     Raises:
         ValueError: the row has none of these forms, or an empty answer.
     """
-    question = next((row[name] for name in ("question", "problem", "prompt", "input") if row.get(name)), None)
+    cells = {str(name).lower(): value for name, value in row.items()}
+    question = next((cells[name] for name in QUESTIONS if cells.get(name)), None)
     if isinstance(question, list):
         asked = next((m["content"] for m in reversed(question) if m.get("role") == "user"), None)
         question = asked and text_of_content(asked, f"{where}: the content of its prompt")
-    answer: Any = dict(row.get("reward_model") or {}).get("ground_truth")
-    if answer is None:
-        answer = next((row[name] for name in ("answer", "expected_answer", "solution", "target") if name in row), None)
-    if isinstance(answer, list):
-        answer = answer[0] if answer else None
-    if not isinstance(question, str) or answer is None:
+    listed = [_ground_truth(cells.get("reward_model")), *(cells.get(name) for name in ANSWERS)]
+    given = [answer for answer in listed if answer is not None]
+    if not isinstance(question, str) or not given:
         raise ValueError(
             f"{where} is no problem: it has {', '.join(sorted(row))}; it needs question, problem or prompt, and answer,"
             " solution or reward_model.ground_truth"
         )
-    expected = final_answer(str(answer))
+    expected = next(filter(None, map(gold_answer, given)), "")
     if not expected:
         raise ValueError(f"{where} has an empty answer")
-    level = re.sub(r"\D", "", str(row.get("level", "")))
-    kind = next((str(row[name]) for name in ("type", "subject", "data_source") if row.get(name)), "math")
+    level = re.sub(r"\D", "", str(cells.get("level", "")))
+    kind = next((str(cells[name]) for name in ("type", "subject", "data_source") if cells.get(name)), "math")
     return {"question": question, "target": expected, "kind": f"level {level}, {kind}" if level else kind}
+
+
+def _ground_truth(model: Any) -> Any:
+    """The right answer in verl's column `reward_model`, a mapping or its JSON."""
+    if isinstance(model, str):
+        try:
+            model = json.loads(model)
+        except ValueError:
+            return None
+    return model.get("ground_truth") if isinstance(model, Mapping) else None

@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 
 from agentrl.cli import main
+from agentrl.envs.code_math import problem
 from agentrl.preflight import ATTACKS
 from agentrl.preflight.attacks import FAMILIES
 from agentrl.preflight.reward_check import fools
@@ -122,3 +123,36 @@ def test_words_that_do_not_fit(capsys, tmp_path):
     err = capsys.readouterr().err.splitlines()
     assert len(err) == 3 and "write agentrl check RECIPE --reward" in err[0] and "no such file" in err[1]
     assert not (tmp_path / "runs").exists()
+
+
+MATH_ROWS = ["\\boxed{2^{n-1}}", "\\frac{3}{4}", "1234", "(1,2)", "10 north", "\\sqrt{x+1}", "x=1, x=2", "Monday"]
+
+
+def math(folder: Path, **env: Any) -> dict[str, Any]:
+    source = folder / "rows.jsonl"
+    told = [{"key": f"{i}", "question": f"Question {i}?", "answer": one} for i, one in enumerate(MATH_ROWS)]
+    source.write_text("".join(json.dumps(row) + "\n" for row in told))
+    return {
+        "env": {"name": "code_math", "rows": str(source), "split": "all", **env},
+        "eval": {"env": {"count": 2, "rows": ""}},
+    }
+
+
+def test_spellings_attack_a_grader_of_mathematics(capsys, tmp_path, monkeypatch):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(tomli_w.dumps({**SEARCH, **math(tmp_path)}))
+    words = ["check", str(recipe), "--reward", "--tasks", "8", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    (row,) = [one for one in found["rows"] if (one["family"], one["column"]) == ("spelling", "reward")]
+    assert row["fooled"] == 0 and row["tried"] >= 20 and found["refused"] == {}
+    # The comparison that this one has replaced: letters without blanks and braces.
+    bare = str.maketrans("", "", " {}")
+    monkeypatch.setattr(
+        problem, "compare", lambda a, b, units: "equal" if a.translate(bare) == b.translate(bare) else "different"
+    )
+    assert main(words) == 1
+    found = json.loads(capsys.readouterr().out)
+    (row,) = [one for one in found["rows"] if (one["family"], one["column"]) == ("spelling", "reward")]
+    assert row["fooled"] == 2 and row["worst"] == "braces dropped"  # 2^n-1 for 2^{n-1}, and the root
+    assert found["refused"]["between dollars"] >= 5

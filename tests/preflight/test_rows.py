@@ -259,6 +259,23 @@ def test_code_whose_solution_fails_its_own_tests(tmp_path, capsys):
     assert "unanswerable: the solution in line 2 does not pass (reward 0" in capsys.readouterr().err
 
 
+def test_a_right_answer_that_was_read_as_a_sentence(tmp_path, capsys):
+    answers = [
+        "Six times seven. The answer is: 42", "Therefore $x=\\boxed 5$.", "\\boxed{2^{n-1}}", "10 north",
+        "5 million", "(1,2)", "no solution",
+        "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}", "x = 1 \\text{ or } x = 2",
+        "(-\\infty, 3) \\cup (5, \\infty)",
+        "As one sees at once, both of these numbers have to be even.", "9" * 1200,
+    ]  # fmt: skip
+    source = rows(tmp_path / "a.jsonl", [{"question": f"Q {i} {i}?", "answer": one} for i, one in enumerate(answers)])
+    assert main(["check", source, "--env", "code_math", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    found = {row: one["text"] for one in findings if one["kind"] == "unanswerable" for row in one["rows"]}
+    assert set(found) == {"line 11", "line 12"}
+    assert "which no plain answer equals: give the answer alone" in found["line 11"]
+    assert "has 1200 characters, more than 1000" in found["line 12"]
+
+
 def test_an_answer_that_no_document_holds(tmp_path, capsys):
     corpus = [{"id": "1", "contents": '"It"\nThe  BOOK, by Ada.'}, {"id": "2", "contents": '"Oslo"\nA city.'}]
     rows(tmp_path / "wiki.jsonl", corpus)

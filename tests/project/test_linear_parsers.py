@@ -35,6 +35,8 @@ from agentrl.envs.alfworld.words import TASK
 from agentrl.envs.calculator.problem import NUMBER, Notebook
 from agentrl.envs.code_math import answers
 from agentrl.envs.code_math.environment import operations
+from agentrl.envs.code_math.forms import form_of
+from agentrl.envs.code_math.spelling import tokens_of
 from agentrl.envs.code_repair import judge, mutate, workspace
 from agentrl.envs.code_repo import files as code_repo_files, judging, repository, shell
 from agentrl.envs.gymnasium_text import environment as gymnasium_text
@@ -135,13 +137,22 @@ def format_parser(name: str, *schemas: dict[str, object]) -> Callable[[str], obj
 
 tasks = importlib.import_module("agentrl.envs.code_repair.tasks")
 PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
-    "code_math boxed": (answers.boxed, ("\\boxed{", "\\boxed{}", "\\boxed{a}{", "}")),
-    "code_math final_answer": (answers.final_answer, ("\\boxed{", "####", "####\n", "answer ", "answer is\n")),
-    "code_math number": (answers.number, ("1,111", "1/", "(1/2)/", "1 ", "1e")),
-    "code_math normalised": (
-        answers.normalised,
-        ("\\text{ a", "\\text{", "\\frac{", "\\frac", "\\frac1", "{}", "km", "1 km", "^{\\circ", "\\mathrm{"),
+    "code_math boxed": (answers.boxed, ("\\boxed{", "\\boxed{}", "\\boxed{a}{", "}", "\\boxed ", "\\boxed 5,")),
+    "code_math final_answer": (
+        answers.final_answer,
+        ("\\boxed{", "####", "####\n", "answer ", "answer is\n", "answer: ", "answer is 5 ", "<answer>",
+        "**answer**\n"),
     ),
+    "code_math tokens": (
+        refusing(lambda text: len(tokens_of(text[:1000]))),
+        ("\\text{ a", "\\text{", "\\frac{", "\\frac", "\\frac1", "{}", "1 km", "^{\\circ", "\\mathrm{", "1,111",
+        "^-", "^("),
+    ),
+    "code_math form": (
+        lambda text: form_of(text[:1000]),
+        ("1,", "(", "((1,2),", "{1,", "x=", "<", "-", "1/", "\\pm ", " and "),
+    ),
+    "code_math gold": (answers.gold_answer, ("\\boxed ", "['", '["', "answer", "#### ", "答案", "**answer\n")),
     "code_math same": (lambda text: answers.same(text, text[1:]), ("1,", "{1,", "(1,", "\\text{a")),
     "code_math same, cut": (
         lambda text: answers.same(f"{{{text[:990]}}}", f"{{{text[1:990]}}}"),

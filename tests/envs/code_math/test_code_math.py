@@ -10,7 +10,7 @@ from agentrl.config import Entry, validate
 from agentrl.env import kind_of, tasks_of
 from agentrl.envs import code_math
 from agentrl.envs.code_math import Config, problem
-from agentrl.envs.code_math.answers import boxed, final_answer, same
+from agentrl.envs.code_math.answers import same
 from agentrl.envs.code_math.environment import operations
 from agentrl.envs.code_math.problems import LEVELS, generate
 from agentrl.gym import check_env
@@ -38,7 +38,7 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("given", "expected"), EQUAL)
 def test_equal_answers(given, expected):
-    assert same(given, expected) and same(expected, given)
+    assert same(given, expected) and same(expected, given), (given, expected)
 
 
 @pytest.mark.parametrize(("given", "expected"), DIFFERENT)
@@ -59,13 +59,6 @@ def test_units_are_ignored_on_request():
         answer = tool_action.answer(f"\\boxed{{{task.params['target']} m}}")
         assert env.step(answer).reward == paid
         env.close()
-
-
-def test_the_answer_in_a_text():
-    assert boxed("\\boxed{1} so \\boxed{\\frac{1}{2}} and \\boxed{open") == "\\frac{1}{2}"
-    assert boxed("no box") is None and boxed("} \\boxed{1 \\boxed{2} {") == "2" and boxed("\\boxed{\\boxed{1}}") == "1"
-    assert final_answer("3 + 4\n#### 1,007") == "1,007"
-    assert final_answer("The answer is 5.") == "5" and final_answer(" 8 ") == "8"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -243,6 +236,9 @@ def test_calls_are_counted_and_limited():
             "34",
         ),
         ({"problem": "A", "answer": 204}, "A", "204"),
+        ({"query": "M", "response": "2 + 2 = 4. The answer is: 4", "type": "GSM_Rephrased"}, "M", "4"),
+        ({"problem": "B", "answer": None, "solution": "Thus $x = \\boxed 5$."}, "B", "5"),
+        ({"Problem": "C", "Answer": "**Answer:** 7"}, "C", "7"),
     ],
 )
 def test_files_of_problems(tmp_path, row, question, target):
