@@ -1,0 +1,306 @@
+"""The two ends of a judged program: the tests in one sandbox, the agent's code in the other.
+
+The sources of this file, `crossing`, `standin` and `program` are sent into both sandboxes. Each end has one thread that
+works. The judge carries messages (JSON texts) between the ends, one at a time. While an end waits for a reply, it serves
+the requests of the other end, so the agent's code may call a function that a test gave it.
+
+An object that `crossing` does not list stays at its end. The other end gets a stand-in, which asks for every operation.
+"""
+
+# mypy: ignore-errors
+import builtins
+import io
+import json
+import queue
+import sys
+import threading
+import time
+import types
+
+from agentrl.envs.code_repair.crossing import DATA, Reader, Refused, Writer, items_of
+from agentrl.envs.code_repair.program import main, same_kinds
+from agentrl.envs.code_repair.standin import SPECIALS, Opaque, StandIns
+
+FILE = ".message"  # where an end leaves its message for the judge
+PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
+EXPORTS = 200_000  # largest number of objects that an end shows to the other
+CHUNK = 256  # largest number of items that are taken from an iterator of the agent's code at once
+CHUNK_S = 0.01
+HIDDEN = ("_", "gi_", "cr_", "ag_", "tb_", "f_", "co_", "func_")
+SHOWN = ("__name__", "__qualname__", "__doc__", "__module__")
+CLOSED = tuple(getattr(types, f"{n}Type") for n in ("Generator", "Coroutine", "AsyncGenerator", "Frame", "Code", "Module"))
+_open, _dumps, _loads = open, json.dumps, json.loads
+
+
+class Sink(io.RawIOBase):
+    """Keeps the first bytes that are written to it."""
+
+    def __init__(self):
+        self.kept = bytearray()
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.kept += bytes(data)[: PRINTED - len(self.kept)]
+        return len(data)
+
+
+class Input(io.TextIOBase):
+    """The standard input of the agent's code while the tests wait for it: that of the tests."""
+
+    def __init__(self, peer):
+        self.peer = peer
+
+    def readable(self):
+        return True
+
+    def read(self, size=-1):
+        return str(self.peer.remote("stdin", "read", size))
+
+    def readline(self, size=-1):
+        return str(self.peer.remote("stdin", "readline", size))
+
+
+class Peer(StandIns):
+    """One end.
+
+    Args:
+        guarded: this is the end of the tests, which trusts nothing that the other end says.
+        module: the module of the agent's code, at the other end.
+    """
+
+    def __init__(self, guarded, module=None):
+        StandIns.__init__(self, guarded)
+        self.module = module
+        self.inbox, self.outbox = queue.SimpleQueue(), queue.SimpleQueue()
+        self.lock = threading.RLock()
+        self.exports, self.numbers, self.late = [], {}, {}
+        self.refused = ""
+        self.loop = None
+        self.sink = None if guarded else Sink()
+
+    # what the judge calls
+
+    def step(self, text, begin=False):
+        """Take a message of the other end, or begin a program; leave the next message in a file for the judge."""
+        self.inbox.put((begin, text))
+        kind, reply = self.outbox.get()
+        with _open(FILE, "w") as file:
+            file.write(kind + reply)
+
+    def start(self):
+        """Start the thread that works."""
+        if self.sink is not None:
+            text = io.TextIOWrapper(self.sink, "utf-8", "backslashreplace", write_through=True)
+            sys.stdout = text
+        threading.Thread(target=self.work, daemon=True).start()
+
+    def work(self):
+        run = main(self)
+        while True:
+            begin, text = self.inbox.get()
+            if begin:
+                self.outbox.put(("V", _dumps(run(text))))
+            elif not self.guarded:
+                self.serve(_loads(text))
+
+    # messages
+
+    def send(self, **message):
+        if self.sink is not None and self.sink.kept:
+            message["out"] = self.sink.kept.decode("utf-8", "replace")
+            self.sink.kept.clear()
+        self.outbox.put(("M", _dumps(message)))
+
+    def receive(self):
+        begin, text = self.inbox.get()
+        try:
+            message = _loads(text)
+            if begin or type(message) is not dict:
+                raise ValueError
+            if self.guarded and type(message.get("out")) is str:
+                sys.stdout.write(message["out"])
+        except (ValueError, RecursionError):
+            raise self.refuse("a reply of the agent's process cannot be read") from None
+        return message
+
+    def refuse(self, sentence):
+        """The error Refused, which is also noted, so that a test cannot pass although it caught the error."""
+        self.refused = self.refused or sentence
+        return Refused(sentence)
+
+    def remote(self, do, *arguments, **named):
+        """Have the other end do something; returns or raises what it gives back."""
+        with self.lock:
+            writer = Writer(self.reference)
+            try:
+                values = writer.values(arguments)
+                named = {name: writer.value(value) for name, value in named.items()}
+            except (Refused, RecursionError) as error:
+                raise self.refuse("an argument does not pass to the agent's process: {}".format(error)) from None
+            self.send(do=do, args=values, named=named)
+            while True:
+                message = self.receive()
+                if "do" not in message:
+                    return self.take(message, writer.objects)
+                self.serve(message)
+
+    def take(self, message, objects):
+        """The outcome of a request."""
+        if "refused" in message:
+            raise self.refuse(str(message["refused"])[:500])
+        reader = Reader(self.refer, objects)
+        try:
+            for number, items in message.get("changed", ()):
+                reader.refill(number, items)
+            value = reader.value(message["raised"] if "raised" in message else message.get("ok"))
+        except (Refused, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise self.refuse(str(error)[:500]) from None
+        if "raised" not in message:
+            return value
+        if not isinstance(value, BaseException):
+            raise self.refuse("the agent's process raised what is no exception")
+        raise value
+
+    def serve(self, message):
+        """Do what the other end asks for, and send the outcome."""
+        reader = Reader(self.refer)
+        try:
+            do = self.permitted(message)
+            arguments = reader.values(message["args"])
+            named = {str(name): reader.value(value) for name, value in message["named"].items()}
+            before = [(n, one, list(items_of(one))) for n, one in enumerate(reader.objects)]
+            kind, value = self.outcome(do, arguments, named)
+            writer = Writer(self.reference, reader.objects)
+            changed = writer.changes(before)
+            self.send(**{kind: writer.value(value), "changed": changed})
+        except Refused as error:
+            if self.guarded:
+                self.refuse(str(error))
+            self.send(refused=str(error))
+        except (RecursionError, MemoryError, ValueError, TypeError, LookupError, AttributeError) as error:
+            sentence = "a value cannot be written ({})".format(type(error).__name__)
+            if self.guarded:
+                self.refuse(sentence)
+            self.send(refused=sentence)
+
+    def outcome(self, do, arguments, named):
+        """("ok", value) or ("raised", exception)."""
+        try:
+            if not self.guarded:
+                sys.stdin, builtins.input = Input(self), lambda prompt="": self.remote("input", str(prompt))
+            return "ok", do(*arguments, **named)
+        except Refused:
+            raise
+        except BaseException as error:  # noqa: BLE001
+            return "raised", error
+
+    def permitted(self, message):
+        """The method that does what a request asks for. Refused if the agent's code may not ask the tests for it."""
+        name, arguments = message["do"], message["args"]
+        do = getattr(self, "do_" + str(name), None)
+        if not self.guarded:
+            return do
+        if name in ("stdin", "input"):
+            return do
+        if do is None or name in ("global", "construct", "kinds"):
+            raise Refused("the agent's process asked for {!r:.40}".format(name))
+        if type(arguments[0]) is not list or arguments[0][0] != "mine":
+            raise Refused("the agent's process asked for an operation on no object of the tests")
+        if name == "call" and arguments[0][1] not in self.given and isinstance(self.exports[arguments[0][1]], type):
+            raise Refused("the agent's process makes an object of a class that no test gave it")
+        if name in ("getattr", "setattr", "delattr"):
+            attribute, target = arguments[1], self.exports[arguments[0][1]]
+            shown = name == "getattr" and attribute in SHOWN
+            if type(attribute) is not str or isinstance(target, CLOSED) or attribute.startswith(HIDDEN) and not shown:
+                raise Refused("the agent's code asked for {!r:.60} of an object of the tests".format(attribute))
+        return do
+
+    def export(self, value):
+        """The number under which the other end may name an object."""
+        number = self.numbers.get(id(value))
+        if number is None:
+            if len(self.exports) >= EXPORTS:
+                raise Refused("more than {} objects are shown".format(EXPORTS))
+            number = self.numbers[id(value)] = len(self.exports)
+            self.exports.append(value)
+        return number
+
+    # what an end does for the other
+
+    def do_kinds(self, names):
+        self.by_value = same_kinds(self.module, names)
+        return sorted(self.by_value)
+
+    def do_global(self, name):
+        return getattr(self.module, name)
+
+    def do_call(self, function, *arguments, **named):
+        return function(*arguments, **named)
+
+    def do_construct(self, kind, *arguments, **named):
+        made = kind(*arguments, **named)
+        return made if hasattr(kind, "_fields") else Opaque(made)
+
+    def do_getattr(self, value, name):
+        return getattr(value, name)
+
+    def do_setattr(self, value, name, new):
+        setattr(value, name, new)
+
+    def do_delattr(self, value, name):
+        delattr(value, name)
+
+    def do_special(self, value, name, *arguments):
+        return SPECIALS[name](value, *arguments)
+
+    def do_isinstance(self, value, kind):
+        return isinstance(value, kind)
+
+    def do_issubclass(self, value, kind):
+        return issubclass(value, kind)
+
+    def do_copy(self, value, deep):
+        import copy
+
+        return copy.deepcopy(value) if deep else copy.copy(value)
+
+    def do_next(self, iterator, count):
+        """[items, None], or [items, [value of StopIteration]] at the end."""
+        late = self.late.pop(id(iterator), None)
+        if late is not None:
+            raise late
+        items, until = [], time.monotonic() + CHUNK_S
+        while len(items) < count and (not items or time.monotonic() < until):
+            try:
+                items.append(next(iterator))
+            except StopIteration as stop:
+                return [items, [stop.value]]
+            except BaseException as error:  # noqa: BLE001
+                if not items:
+                    raise
+                self.late[id(iterator)] = error  # raised when the item is asked for
+                break
+        return [items, None]
+
+    def do_send(self, generator, value):
+        return generator.send(value)
+
+    def do_throw(self, generator, error):
+        return generator.throw(error)
+
+    def do_await(self, coroutine):
+        import asyncio
+
+        self.loop = self.loop or asyncio.new_event_loop()
+        return self.loop.run_until_complete(coroutine)
+
+    def do_anext(self, generator):
+        return self.do_await(generator.__anext__())
+
+    def do_stdin(self, method, size):
+        return sys.stdin.readline(size) if method == "readline" else sys.stdin.read(size)
+
+    def do_input(self, prompt):
+        return builtins.input(prompt)
