@@ -75,7 +75,14 @@ ARGUMENTS = {
 }
 BUILT = {*CALLED, "re.compile"}
 DATA = set()  # classes of data whose objects pass by their fields; `program` puts them in
-SINGLE = {"...": Ellipsis, "NotImplemented": NotImplemented}
+SINGLE = {
+    "...": Ellipsis,
+    "NotImplemented": NotImplemented,
+    "NoneType": type(None),
+    "function": type(lambda: None),
+    "generator": type(one for one in ()),
+    "module": type(sys),
+}
 REDUCED = (str, int, float, complex, bytes, bytearray, list, tuple, set, frozenset)
 
 
@@ -100,7 +107,7 @@ def items_of(value):
     if kind == "builtins.list":
         return value
     if kind in ("builtins.dict", "collections.Counter", "collections.defaultdict", "collections.OrderedDict"):
-        return [part for pair in dict.items(value) for part in pair]
+        return [part for pair in value.items() for part in pair]
     if kind in ("builtins.set", "collections.deque", "array.array", "builtins.bytearray"):
         return list(value)
     if type(value) in DATA:
@@ -131,7 +138,8 @@ def refill(value, items):
             object.__setattr__(value, name, one)
     else:
         value.clear()
-        dict.update(value, zip(items[::2], items[1::2]))
+        for key, one in zip(items[::2], items[1::2]):
+            value[key] = one
 
 
 class Writer:
@@ -189,8 +197,9 @@ class Writer:
             return [kind.__name__, self.values(list(value))]
         if kind is bytes:
             return ["bytes", value.hex()]
-        if value is Ellipsis or value is NotImplemented:
-            return ["single", "..." if value is Ellipsis else "NotImplemented"]
+        for single, one in SINGLE.items():
+            if value is one:
+                return ["single", single]
         if name in CALLED or name in ARGUMENTS:
             arguments = (CALLED.get(name) or ARGUMENTS[name])(value)
             return ["made", ALIASES.get(name, name.replace("_local.", "")), self.values(arguments)]

@@ -56,18 +56,18 @@ def _humaneval(row: Mapping[str, Any]) -> Function:
 
 
 def _mbpp(row: Mapping[str, Any]) -> Function:
-    """The first test is shown to the agent, with the code that sets it up. The others are hidden checks; if there is
-    only one, it is the hidden check too."""
+    """All tests are hidden checks. The first one is also shown to the agent, with the code that sets it up."""
     source = str(row["code"]).replace("\r", "")
     lines, more = _list(row["test_list"]), _list(row.get("challenge_test_list"))
     if not lines:
         raise ValueError("test_list has no test")
     setup = "\n".join(_setup(row))
-    tests = [f"{setup}\n{line}" for line in [*lines[1:], *more] or lines]
+    tests = [f"{setup}\n{line}" for line in [*lines, *more]]
     names = _missing(source, "\n".join([setup, *lines, *more]), [])
     visible = f"from solution import *\n{setup}\n\n\ndef test_1():\n{_indented(lines[0])}\n"
     purpose = f"{row.get('text') or row['prompt']} Your code must pass such tests as: {lines[0]}"
-    return Function(purpose, "", source, visible, _hidden(names, tests, _text(_imports(source)), [], source))
+    hidden = _hidden(names, tests, _text(_imports(source)), [], source)
+    return Function(purpose, "", source, visible, {**hidden, "shown": 1})
 
 
 def _hidden(names: Sequence[str], tests: Sequence[str], context: str, optional: Sequence[str], source: str) -> dict[str, Any]:

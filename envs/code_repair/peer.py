@@ -24,6 +24,7 @@ from agentrl.envs.code_repair.standin import SPECIALS, Opaque, StandIns
 FILE = ".message"  # where an end leaves its message for the judge
 PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
 EXPORTS = 200_000  # largest number of objects that an end shows to the other
+SHARED, SHARED_ITEMS = 30, 2000  # largest number and size of the containers that are kept equal at both ends
 CHUNK = 256  # largest number of items that are taken from an iterator of the agent's code at once
 CHUNK_S = 0.01
 HIDDEN = ("_", "gi_", "cr_", "ag_", "tb_", "f_", "co_", "func_")
@@ -62,6 +63,10 @@ class Input(io.TextIOBase):
         return str(self.peer.remote("stdin", "readline", size))
 
 
+def _listed(slots):
+    return [slots] if isinstance(slots, str) else [name for name in slots if name not in ("__dict__", "__weakref__")]
+
+
 class Peer(StandIns):
     """One end.
 
@@ -76,16 +81,20 @@ class Peer(StandIns):
         self.inbox, self.outbox = queue.SimpleQueue(), queue.SimpleQueue()
         self.lock = threading.RLock()
         self.exports, self.numbers, self.late = [], {}, {}
+        self.shared = []  # containers that both ends have, with their contents at the last message
         self.refused = ""
         self.loop = None
+        self.stdin = None if guarded else Input(self)
         self.sink = None if guarded else Sink()
 
     # what the judge calls
 
     def step(self, text, begin=False):
         """Take a message of the other end, or begin a program; leave the next message in a file for the judge."""
+        sys.stdin = self.stdin or sys.stdin  # each run of a sandbox puts an empty one in its place
         self.inbox.put((begin, text))
         kind, reply = self.outbox.get()
+        self.stdin = sys.stdin
         with _open(FILE, "w") as file:
             file.write(kind + reply)
 
@@ -133,13 +142,14 @@ class Peer(StandIns):
     def remote(self, do, *arguments, **named):
         """Have the other end do something; returns or raises what it gives back."""
         with self.lock:
-            writer = Writer(self.reference)
+            writer = Writer(self.reference, [one for one, _ in self.shared])
             try:
+                shared = writer.changes([(n, one, old) for n, (one, old) in enumerate(self.shared)])
                 values = writer.values(arguments)
                 named = {name: writer.value(value) for name, value in named.items()}
             except (Refused, RecursionError) as error:
                 raise self.refuse("an argument does not pass to the agent's process: {}".format(error)) from None
-            self.send(do=do, args=values, named=named)
+            self.send(do=do, args=values, named=named, shared=shared)
             while True:
                 message = self.receive()
                 if "do" not in message:
@@ -155,6 +165,7 @@ class Peer(StandIns):
             for number, items in message.get("changed", ()):
                 reader.refill(number, items)
             value = reader.value(message["raised"] if "raised" in message else message.get("ok"))
+            self.share(reader.objects, message.get("kept", ()))
         except (Refused, ValueError, TypeError, LookupError, AttributeError) as error:
             raise self.refuse(str(error)[:500]) from None
         if "raised" not in message:
@@ -165,16 +176,22 @@ class Peer(StandIns):
 
     def serve(self, message):
         """Do what the other end asks for, and send the outcome."""
-        reader = Reader(self.refer)
+        reader = Reader(self.refer, [one for one, _ in self.shared])
         try:
             do = self.permitted(message)
+            for number, items in message.get("shared", ()):
+                reader.refill(number, items)
             arguments = reader.values(message["args"])
             named = {str(name): reader.value(value) for name, value in message["named"].items()}
             before = [(n, one, list(items_of(one))) for n, one in enumerate(reader.objects)]
+            counts = [sys.getrefcount(one) for one in reader.objects]
             kind, value = self.outcome(do, arguments, named)
             writer = Writer(self.reference, reader.objects)
             changed = writer.changes(before)
-            self.send(**{kind: writer.value(value), "changed": changed})
+            written, value = writer.value(value), None
+            kept = [n for n, count in enumerate(counts) if sys.getrefcount(reader.objects[n]) > count + 1]
+            self.share(reader.objects, kept)
+            self.send(**{kind: written, "changed": changed, "kept": kept})
         except Refused as error:
             if self.guarded:
                 self.refuse(str(error))
@@ -185,11 +202,23 @@ class Peer(StandIns):
                 self.refuse(sentence)
             self.send(refused=sentence)
 
+    def share(self, objects, numbers):
+        """Note which containers of a request the other end keeps, such as a list that an object holds.
+
+        Each later message says what changed in them.
+        """
+        for number in numbers:
+            one = objects[number]
+            old = any(one is other for other, _ in self.shared)
+            if not old and len(self.shared) < SHARED and len(items_of(one)) <= SHARED_ITEMS:
+                self.shared.append((one, None))
+        self.shared[:] = [(one, list(items_of(one))) for one, _ in self.shared]
+
     def outcome(self, do, arguments, named):
         """("ok", value) or ("raised", exception)."""
         try:
             if not self.guarded:
-                sys.stdin, builtins.input = Input(self), lambda prompt="": self.remote("input", str(prompt))
+                builtins.input = lambda prompt="": self.remote("input", str(prompt))
             return "ok", do(*arguments, **named)
         except Refused:
             raise
@@ -212,10 +241,15 @@ class Peer(StandIns):
             raise Refused("the agent's process makes an object of a class that no test gave it")
         if name in ("getattr", "setattr", "delattr"):
             attribute, target = arguments[1], self.exports[arguments[0][1]]
-            shown = name == "getattr" and attribute in SHOWN
-            if type(attribute) is not str or isinstance(target, CLOSED) or attribute.startswith(HIDDEN) and not shown:
-                raise Refused("the agent's code asked for {!r:.60} of an object of the tests".format(attribute))
+            own = type(target).__module__ == "__main__" and not attribute.startswith("__")
+            shown = name == "getattr" and attribute in SHOWN or own
+            if isinstance(target, CLOSED) or attribute.startswith(HIDDEN) and not shown:
+                return self.hidden
         return do
+
+    def hidden(self, value, name, *new):
+        """What an attribute that is not shown gives."""
+        raise AttributeError("{!r:.60} is not shown to the agent's code".format(name))
 
     def export(self, value):
         """The number under which the other end may name an object."""
@@ -254,6 +288,11 @@ class Peer(StandIns):
 
     def do_special(self, value, name, *arguments):
         return SPECIALS[name](value, *arguments)
+
+    def do_state(self, value):
+        """The attributes of an object by name."""
+        slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
+        return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
     def do_isinstance(self, value, kind):
         return isinstance(value, kind)

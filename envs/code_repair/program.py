@@ -27,7 +27,7 @@ def main(peer):
     names: names of the agent's module that the program uses; a missing one is a NameError when it is used.
     context: trusted code, such as the prompt with its helpers, whose names the program may use too.
     optional: names of the agent's module that take the place of the context's, if the module has them.
-    classes: trusted code with classes of data (see `by_value`).
+    classes: trusted code with the classes of the task's own solution (see `is_data` and `twins`).
     module: the name of the agent's module, which the program may import.
     """
 
@@ -51,8 +51,10 @@ def carry_out(peer, program):
     sys.modules["__main__"], space = module, vars(module)
     space.update(__builtins__=builtins)
     run_statements(program["context"], space)
-    kinds = by_value(program["classes"])
-    peer.by_value = {name: kinds[name] for name in peer.remote("kinds", sorted(kinds))} if kinds else {}
+    kinds = own_kinds(program["classes"])
+    data = sorted(name for name, kind in kinds.items() if is_data(kind))
+    peer.by_value = {name: kinds[name] for name in peer.remote("kinds", data)} if data else {}
+    peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
     for name in [*program["optional"], *program["names"]]:
         try:
@@ -65,9 +67,12 @@ def carry_out(peer, program):
     source = program["source"]
     texts = guarded_texts(peer, source + program["context"])
     space.update(texts)
-    unittest = sys.modules.get("unittest")
+    if "unittest" in source:
+        import unittest
+
+        unittest.main = lambda *arguments, **named: None  # the cases run below
     exec(compile(source, TESTS, "exec"), space)
-    unittest = sys.modules.get("unittest", unittest)
+    unittest = sys.modules.get("unittest")
     for name, value in list(space.items()):
         if type(value) is types.FunctionType and value.__code__.co_filename == TESTS and name.startswith("test"):
             value()
@@ -97,25 +102,25 @@ def run_statements(source, space):
             continue
 
 
-def by_value(source):
-    """The classes of trusted code whose objects are data: enumerations, dataclasses and named tuples without methods.
-
-    The tests compare such objects by the trusted class, so the objects pass by their values.
-    """
+def own_kinds(source):
+    """The classes of trusted code by name, without exceptions."""
     if not source:
         return {}
-    name = "_by_value"
+    name = "_own_kinds"
     module = sys.modules[name] = types.ModuleType(name)
     run_statements(source, vars(module))
-    found = {}
-    for key, kind in vars(module).items():
-        if not isinstance(kind, type) or kind.__module__ != name:
-            continue
-        enumeration = "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
-        data = hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__slots__")
-        if (enumeration or data or hasattr(kind, "_fields")) and not any(map(written, vars(kind).values())):
-            found[key] = kind
-    return found
+    found = {key: kind for key, kind in vars(module).items() if isinstance(kind, type) and kind.__module__ == name}
+    return {key: kind for key, kind in found.items() if not issubclass(kind, BaseException)}
+
+
+def is_data(kind):
+    """Is this class an enumeration, a dataclass or a named tuple without methods of its own?
+
+    The tests compare objects of such classes by the trusted class, so the objects pass by their values.
+    """
+    enumeration = "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
+    data = hasattr(kind, "__dataclass_fields__") and "__slots__" not in vars(kind)
+    return (enumeration or data or hasattr(kind, "_fields")) and not any(map(written, vars(kind).values()))
 
 
 def written(value):

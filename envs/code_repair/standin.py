@@ -1,8 +1,9 @@
 """Stand-ins for objects that live at the other end of a judged program; see `peer`.
 
-The end of the tests does not let the agent's code decide whether two values are equal: a stand-in is equal to nothing
-but itself, and then only after a test has handed it over (so that a function cannot answer with the object that the test
-made to compare with). A test that compares stand-ins in another way gets a note, which the verdict shows.
+The end of the tests does not let the agent's code decide whether two values are equal. If the task's own solution has a
+class of the same name, `twins` compares. Otherwise a stand-in is equal to nothing but itself, and then only after a test
+has handed it over (so that a function cannot answer with the object that the test made to compare with). A test that
+compares stand-ins in another way gets a note, which the verdict shows.
 """
 
 # mypy: ignore-errors
@@ -12,6 +13,7 @@ import operator
 import types
 
 from agentrl.envs.code_repair.crossing import Refused, full_name
+from agentrl.envs.code_repair.twins import Twins
 
 COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 BINARY = "add sub mul matmul truediv floordiv mod pow lshift rshift and or xor"
@@ -34,7 +36,7 @@ SPECIALS = {
 }
 ARITHMETIC = {f"__{kind}{n}__" for n in BINARY.split() for kind in ("", "r", "i")} | {"__divmod__"}
 ITERATORS = ("map", "filter", "generator", "coroutine", "async_generator")
-SLOTS = ("_peer_hid", "_peer_touched", "_peer_made")
+SLOTS = {"_peer_hid": None, "_peer_touched": False, "_peer_made": False, "_peer_twin": None, "_peer_call": None}
 
 
 class Opaque:
@@ -57,8 +59,16 @@ class Meta(type):
     def __call__(cls, *arguments, **named):
         return CLASSES[cls][0].construct(cls, arguments, named)
 
+    def __new__(meta, name, bases, body, **options):
+        raise CLASSES[bases[0]][0].refuse("a test derives a class from the agent's class {}".format(bases[0].__name__))
+
     def __getattr__(cls, name):
-        return CLASSES[cls][0].remote("getattr", cls, name)
+        peer = CLASSES[cls][0]
+        value = peer.remote("getattr", cls, name)
+        if is_standin(value) or not peer.waiting:
+            return value
+        peer.make_waiting(cls)  # the value may be a count of objects
+        return peer.remote("getattr", cls, name)
 
     def __setattr__(cls, name, value):
         CLASSES[cls][0].remote("setattr", cls, name, value)
@@ -98,12 +108,15 @@ def is_standin(value):
 class StandIns:
     """Writes references to objects of this end, and reads those of the other end."""
 
+    is_standin = staticmethod(is_standin)
+
     def __init__(self, guarded):
         self.guarded = guarded
         self.kinds, self.values, self.errors = {}, {}, {}  # by number
         self.error_kinds, self.raised = {}, {}  # class or id of an exception that was read -> number (and the exception)
         self.by_value = {}  # name -> class: its objects pass as values
         self.given = set()  # numbers of the classes that were passed as values
+        self.twins, self.waiting = Twins(self), []
         self.notes = []
 
     # writing
@@ -116,8 +129,7 @@ class StandIns:
         if kind is Opaque:
             return self.object(value.value)
         if type(kind) is Meta:
-            object.__setattr__(value, "_peer_touched", True)
-            return ["mine", object.__getattribute__(value, "_peer_hid")]
+            return ["mine", self.number(value)]
         if kind is Meta:
             return ["mine", CLASSES[value][1]]
         if isinstance(value, type):
@@ -288,26 +300,62 @@ class StandIns:
         if type(kind) is not Meta:
             raise ValueError("an object needs a class")
         value = object.__new__(kind)
+        for slot, first in SLOTS.items():
+            object.__setattr__(value, slot, first)
         object.__setattr__(value, "_peer_hid", hid)
-        object.__setattr__(value, "_peer_touched", False)
-        object.__setattr__(value, "_peer_made", False)
         return value
+
+    def number(self, value):
+        """The number of a stand-in's object, which is made now if it was not needed before."""
+        call = object.__getattribute__(value, "_peer_call")
+        if call is not None:
+            object.__setattr__(value, "_peer_call", None)
+            made = self.made_there(type(value), *call)
+            hid = object.__getattribute__(made, "_peer_hid") if is_standin(made) else None
+            object.__setattr__(value, "_peer_hid", hid)
+            self.values[hid] = value
+        object.__setattr__(value, "_peer_touched", True)
+        object.__setattr__(value, "_peer_twin", None)  # from now on the object may change
+        return object.__getattribute__(value, "_peer_hid")
 
     def construct(self, kind, arguments, named):
         """A stand-in for a new object of a class of the other end.
 
+        If there is a trusted class of its name, the object is made at the other end when it is used; see `twins`.
+        """
+        twin = self.twins.made(kind, arguments, named) if self.guarded else None
+        if twin is None:
+            return self.made_there(kind, arguments, named)
+        value = self.standin(kind, None)
+        for slot, content in (("_peer_made", True), ("_peer_twin", twin), ("_peer_call", (arguments, named))):
+            object.__setattr__(value, slot, content)
+        self.waiting.append(value)
+        return value
+
+    def made_there(self, kind, arguments, named):
+        """Have the other end make an object.
+
         If the class gives an object that was seen before, the stand-in is another one than that object's, because the
-        answer of a function must not become what it is compared with.
+        answer of a function must not become what it is compared with. A class without arguments may be a singleton.
         """
         known = set(self.values)
         value = self.remote("construct", kind, *arguments, **named)
         if is_standin(value) and type(value) is not Meta:
             hid = object.__getattribute__(value, "_peer_hid")
-            if self.guarded and hid in known:
+            if self.guarded and hid in known and (arguments or named):
                 self.note("the class {} gave an object that existed already".format(kind.__name__))
                 value = self.standin(type(value), hid)
             object.__setattr__(value, "_peer_made", True)
         return value
+
+    def make_waiting(self, kind):
+        """Make the objects of a class that wait for their use."""
+        waiting, self.waiting = self.waiting, []
+        for value in waiting:
+            if issubclass(type(value), kind):
+                self.number(value)
+            elif object.__getattribute__(value, "_peer_call") is not None:
+                self.waiting.append(value)
 
     def method(self, name):
         """The method of stand-ins that has an operation carried out."""
@@ -334,7 +382,7 @@ class StandIns:
             raise peer.refuse("an object of the agent's code cannot be pickled")
 
         return {
-            "__slots__": SLOTS,
+            "__slots__": tuple(SLOTS),
             "__module__": "solution",
             "__getattr__": lambda self, name: peer.remote("getattr", self, name),
             "__setattr__": lambda self, name, value: peer.remote("setattr", self, name, value),
@@ -350,15 +398,21 @@ class StandIns:
             return {"__hash__": lambda one: self.remote("special", one, "__hash__")}
         return {
             **{name: (lambda n: lambda one, other: self.compared(n, one, other))(name) for name in COMPARED},
-            "__hash__": object.__hash__,
+            "__hash__": self.twins.hash,
         }
 
     def compared(self, name, one, other):
         """The outcome of a comparison at the end of the tests."""
+        if other is None and name in ("__eq__", "__ne__"):
+            return name == "__ne__"
+        try:
+            return self.twins.compare(name, one, other)
+        except LookupError:
+            pass
         if name not in ("__eq__", "__ne__"):
             raise self.refuse("a test orders objects of the agent's class {}".format(type(one).__name__))
         equal = one is other and object.__getattribute__(one, "_peer_touched")
-        if not equal and other is not None:
+        if not equal:
             self.note(
                 "an object of the agent's class {} was compared with an object of {}: the agent's code does not decide"
                 " whether values are equal, so they count as unequal".format(type(one).__name__, type(other).__name__)

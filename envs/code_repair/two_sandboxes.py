@@ -17,7 +17,7 @@ from agentrl.envs.code_repair.judge import Verdict
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
 PACKAGE = "agentrl.envs.code_repair"
-SENT = ("crossing", "standin", "program", "peer")  # modules whose sources the sandboxes get, in the order of imports
+SENT = ("crossing", "twins", "standin", "program", "peer")  # modules whose sources the sandboxes get, in the order of imports
 MOST_TEXT = 4_000_000  # largest number of characters of a message
 MOST_MESSAGES = 100_000  # largest number of messages of one test program
 SHOWN = 5  # largest number of failures that a verdict names
@@ -67,7 +67,12 @@ class Outcome(NamedTuple):
 
 
 def check_program(
-    runner: CodeRunner, files: Mapping[str, str], program: Program, tests: Sequence[str], timeout_s: float
+    runner: CodeRunner,
+    files: Mapping[str, str],
+    program: Program,
+    tests: Sequence[str],
+    timeout_s: float,
+    shown: int = 0,
 ) -> Verdict:
     """Run test programs, each of which counts as one check.
 
@@ -77,6 +82,7 @@ def check_program(
         program: the agent's module and what the test programs use of it.
         tests: the test programs.
         timeout_s: largest number of seconds of one test program.
+        shown: number of test programs, the first ones, that the agent was shown.
 
     Raises:
         ToolFault: a sandbox failed.
@@ -88,7 +94,8 @@ def check_program(
         ends.close()
     failures = dict.fromkeys(outcome.why for outcome in outcomes if not outcome.passed)
     refused = sum(outcome.refused for outcome in outcomes)
-    return Verdict(sum(one.passed for one in outcomes), len(tests), None, tuple(failures)[:SHOWN], refused)
+    passed = [outcome.passed for outcome in outcomes]
+    return Verdict(sum(passed), len(tests), passed[shown:], tuple(failures)[:SHOWN], refused)
 
 
 @functools.cache

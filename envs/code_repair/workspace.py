@@ -209,7 +209,7 @@ class Workspace:
             calls = [tuple(call) for call in hidden["calls"]]
             return judge.check_calls(runner, files, calls, self._config.timeout_s, self._visible)
         program = Program(**{name: hidden[name] for name in Program._fields if name in hidden})
-        return check_program(runner, files, program, hidden["tests"], self._config.timeout_s)
+        return check_program(runner, files, program, hidden["tests"], self._config.timeout_s, hidden.get("shown", 0))
 
     def _known(self, path: str) -> str:
         clean = str(PurePosixPath(path))
