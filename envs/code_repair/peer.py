@@ -22,6 +22,7 @@ from agentrl.envs.code_repair.program import main, same_kinds
 from agentrl.envs.code_repair.standin import SPECIALS, Opaque, StandIns
 
 FILE = ".message"  # where an end leaves its message for the judge
+MOST_TEXT = 4_000_000  # largest number of characters of a message
 PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
 EXPORTS = 200_000  # largest number of objects that an end shows to the other
 SHARED, SHARED_ITEMS = 30, 2000  # largest number and size of the containers that are kept equal at both ends
@@ -120,7 +121,13 @@ class Peer(StandIns):
         if self.sink is not None and self.sink.kept:
             message["out"] = self.sink.kept.decode("utf-8", "replace")
             self.sink.kept.clear()
-        self.outbox.put(("M", _dumps(message)))
+        text = _dumps(message)
+        if len(text) > MOST_TEXT:
+            sentence = "a value takes more than {:,} characters".format(MOST_TEXT)
+            if self.guarded and "do" in message:
+                raise self.refuse(sentence)
+            text = _dumps({"refused": sentence})
+        self.outbox.put(("M", text))
 
     def receive(self):
         begin, text = self.inbox.get()
@@ -196,7 +203,7 @@ class Peer(StandIns):
             if self.guarded:
                 self.refuse(str(error))
             self.send(refused=str(error))
-        except (RecursionError, MemoryError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except BaseException as error:  # noqa: BLE001  methods of the agent's classes may raise
             sentence = "a value cannot be written ({})".format(type(error).__name__)
             if self.guarded:
                 self.refuse(sentence)

@@ -40,7 +40,8 @@ def main(peer):
         except BaseException as error:  # noqa: BLE001
             why = "{}: {}".format(type(error).__name__, error)[:300]
         passed = not why and not peer.refused
-        return {"passed": passed, "why": peer.refused or why, "refused": bool(peer.refused), "notes": peer.notes}
+        refused = bool(peer.refused or not passed and peer.notes)
+        return {"passed": passed, "why": peer.refused or why, "refused": refused, "notes": peer.notes}
 
     return run
 
@@ -56,13 +57,16 @@ def carry_out(peer, program):
     peer.by_value = {name: kinds[name] for name in peer.remote("kinds", data)} if data else {}
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
+    used = {getattr(node, "id", "") for node in ast.walk(ast.parse(program["source"] + "\n" + program["context"]))}
     for name in [*program["optional"], *program["names"]]:
+        if name not in used:
+            continue
         try:
             space[name] = peer.by_value.get(name) or peer.remote("global", name)
         except AttributeError:
             if name in program["names"]:
                 space[name] = missing(name)
-    sys.modules[program["module"]] = stand_in_module(peer, program["module"], space)
+    sys.modules[program["module"]] = stand_in_module(peer, program, space)
     random.seed(0)
     source = program["source"]
     texts = guarded_texts(peer, source + program["context"])
@@ -150,16 +154,18 @@ def missing(name):
     return call
 
 
-def stand_in_module(peer, name, space):
+def stand_in_module(peer, program, space):
     """The agent's module as the tests may import it."""
 
     class Module(types.ModuleType):
         def __getattr__(self, key):
+            if key == "__all__":
+                return [name for name in program["names"] if name in space]
             if key.startswith("__"):
                 raise AttributeError(key)
             return space[key] if key in space else peer.remote("global", key)
 
-    return Module(name)
+    return Module(program["module"])
 
 
 def guarded_texts(peer, source):

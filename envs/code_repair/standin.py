@@ -169,10 +169,11 @@ class StandIns:
         """An exception."""
         if id(value) in self.raised:
             return ["mine", self.raised[id(value)][0]]
-        state = {name: one for name, one in vars(value).items() if type(one) in (str, int, float, bool, type(None))}
+        state = dict(BaseException.__getattribute__(value, "__dict__"))
+        state = {name: one for name, one in state.items() if type(one) in (str, int, float, bool, type(None))}
         try:
             text, arguments = str(value), writer.values([one if plain(one) else repr(one) for one in value.args])
-        except Exception:  # noqa: BLE001  its own methods may raise
+        except BaseException:  # noqa: BLE001  its own methods may raise
             text, arguments = "", []
         return ["error", self.export(value), self.kind(type(value)), arguments, writer.value(state), text[:10_000]]
 
@@ -398,7 +399,7 @@ class StandIns:
             return {"__hash__": lambda one: self.remote("special", one, "__hash__")}
         return {
             **{name: (lambda n: lambda one, other: self.compared(n, one, other))(name) for name in COMPARED},
-            "__hash__": self.twins.hash,
+            "__hash__": lambda one: self.twins.hash(one),
         }
 
     def compared(self, name, one, other):

@@ -14,11 +14,11 @@ from importlib.resources import files as package_files
 from typing import Any, NamedTuple
 
 from agentrl.envs.code_repair.judge import Verdict
+from agentrl.envs.code_repair.peer import FILE, MOST_TEXT
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
 PACKAGE = "agentrl.envs.code_repair"
 SENT = ("crossing", "twins", "standin", "program", "peer")  # modules whose sources the sandboxes get, in the order of imports
-MOST_TEXT = 4_000_000  # largest number of characters of a message
 MOST_MESSAGES = 100_000  # largest number of messages of one test program
 SHOWN = 5  # largest number of failures that a verdict names
 START = """
@@ -162,13 +162,13 @@ class _Ends:
     @staticmethod
     def _step(session: CodeSession, text: str, begin: bool, timeout_s: float) -> CodeResult:
         code = f"_peer.step({text!r}, {begin})"
-        return without_infra_error(session.run(code, timeout_s, fetch=[".message"]))
+        return without_infra_error(session.run(code, timeout_s, fetch=[FILE]))
 
 
 def _message(result: CodeResult) -> tuple[str, str]:
     """Kind and text of what an end left; the kind is empty if there is nothing, or too much."""
-    data = result.artifacts.get(".message", b"") if result.ok else b""
-    if not data or len(data) > MOST_TEXT:
+    data = result.artifacts.get(FILE, b"") if result.ok else b""
+    if not data or len(data) > MOST_TEXT + 1:
         return "", ""
     text = data.decode("ascii", "replace")
     return text[0], text[1:]
