@@ -29,8 +29,10 @@ from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
 from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, inlined, tool_spec, tool_specs
+from agentrl.tool.search_words import WORD_RULE, Units, search_words
 
 __all__ = [
+    "WORD_RULE",
     "ActionContent",
     "Call",
     "Calls",
@@ -50,6 +52,7 @@ __all__ = [
     "ToolFile",
     "ToolSpec",
     "Toolbox",
+    "Units",
     "action",
     "as_words",
     "calls",
@@ -66,6 +69,7 @@ __all__ = [
     "random_action",
     "run_all",
     "runner_facts",
+    "search_words",
     "settled",
     "shared_loop",
     "shared_runner",
