@@ -51,9 +51,10 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     below = f"(?:[\u17d2\u1039\u1a60\u1b44\ua9c0][{WITHOUT_BLANKS}][{marks}]*)*"  # stacked consonants
     cluster = f"[{WITHOUT_BLANKS}][{marks}]*{below}"
     word = f"(?:(?![{WITHOUT_BLANKS}])\\w[{marks}]*)+"
+    simple = _SIMPLE.replace(r"\w+", word)
     return (
         re.compile(f"[{WITHOUT_BLANKS}{marks}]"),
-        re.compile(f"(?P<run>(?:{cluster})+)|{_SIMPLE.replace(r'\w+', word)}"),
+        re.compile(f"(?P<run>(?:{cluster})+)|{simple}"),
         re.compile(cluster),
     )
 
