@@ -39,19 +39,20 @@ LEFT_OUT = re.compile(  # Hebrew and Arabic points, tatweel, soft hyphen, joiner
 
 
 _DIGIT = re.compile(r"[^\D0-9]")
-_SIMPLE = r"(?P<signed>\w+(?:\+\+|\#))(?![\w+\#])|(?<![\w.])(?P<dotted>\.(?!\d)\w+)|(?P<word>\w+)"
-_ASCII, _LETTERS = re.compile(_SIMPLE, re.ASCII), re.compile(_SIMPLE)  # for texts without marks and without runs
+_WORDS = r"(?P<signed>WORD(?:\+\+|\#))(?![\w+\#])|(?<![\w.])(?P<dotted>\.(?!\d)WORD)|(?P<word>WORD)"
+_SIMPLE = _WORDS.replace("WORD", r"\w+")  # for texts without marks and without runs
+_ASCII, _LETTERS = re.compile(_SIMPLE, re.ASCII), re.compile(_SIMPLE)
 
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """A letter of a run or a mark; a run or a word, with the groups of _SIMPLE and `run`; a letter of a run with its
+    """A letter of a run or a mark; a run or a word, with the groups of _WORDS and `run`; a letter of a run with its
     marks and the letters below it."""
     marks = _ranges(point for point in range(0x300, 0x1E950) if unicodedata.category(chr(point)) in ("Mn", "Mc", "Me"))
     below = f"(?:[\u17d2\u1039\u1a60\u1b44\ua9c0][{WITHOUT_BLANKS}][{marks}]*)*"  # stacked consonants
     cluster = f"[{WITHOUT_BLANKS}][{marks}]*{below}"
     word = f"(?:(?![{WITHOUT_BLANKS}])\\w[{marks}]*)+"
-    simple = _SIMPLE.replace(r"\w+", word)
+    simple = _WORDS.replace("WORD", word)
     return (
         re.compile(f"[{WITHOUT_BLANKS}{marks}]"),
         re.compile(f"(?P<run>(?:{cluster})+)|{simple}"),
