@@ -266,10 +266,10 @@ def test_an_answer_that_no_document_holds(tmp_path, capsys):
     told = [
         {"question": "who", "golden_answers": ["nobody", "the book by Ada"]},  # without case, mark and article
         {"question": "where", "golden_answers": ["Os"]},  # a part of a word is no answer
-        {"question": "is it", "answer": "yes"},
-        {"question": "哪里", "answer": ["北京"]},
-        {"question": "哪里", "answer": ["南京"]},
-        {"question": "what", "answer": "Café"},
+        {"question": "is it", "golden_answers": ["yes"]},
+        {"question": "哪里", "golden_answers": ["北京"]},
+        {"question": "哪儿", "golden_answers": ["南京"]},
+        {"question": "what", "golden_answers": ["Café"]},
     ]
     source = rows(tmp_path / "a.jsonl", told)
     retriever = f'retriever={{name="search", bm25={{corpus="{tmp_path / "wiki.jsonl"}"}}}}'

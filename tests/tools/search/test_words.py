@@ -39,6 +39,7 @@ DOCUMENTS = {
     "network": "Net\nFor fish.",
     "node": "Node.js\nRuns scripts.",
     "notepad": "Notepad++\nAn editor.",
+    "rare": "𠮷野家\n牛丼 😀",
     "phone": "iPhone手机\n苹果公司",
 }
 QUERIES = [
@@ -53,7 +54,7 @@ QUERIES = [
     ("abc123", "wide"), ("テスト", "wide"), ("final", "wide"), ("cafe\u0301", "cafe"), ("CAFÉ", "cafe"), ("C", "c"),
     ("C++", "cpp"), ("What is C++?", "cpp"), ("C#", "csharp"), ("c＃", "csharp"), ("(C#)", "csharp"), ("F#", "fsharp"),
     (".NET", "net"), ("net", "network"), ("node.js", "node"), ("notepad", "notepad"), ("notepad++", "notepad"),
-    ("手机", "phone"), ("iphone", "phone"), ("苹果", "phone"),
+    ("𠮷野", "rare"), ("𠮷", "rare"), ("手机", "phone"), ("iphone", "phone"), ("苹果", "phone"),
 ]  # fmt: skip
 
 
