@@ -14,6 +14,7 @@ Limit: traditional and simplified characters are different letters.
 """
 
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -86,7 +87,7 @@ def search_words(text: str, units: Units = "pairs", *, query: bool = False) -> l
             continue
         letters = cluster.findall(run)
         if units == "pairs" and len(letters) > 1:
-            made += [first + second for first, second in zip(letters, letters[1:], strict=False)]
+            made += [first + second for first, second in itertools.pairwise(letters)]
             letters = [] if query else letters
         made += letters
     return made

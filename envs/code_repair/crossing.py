@@ -17,9 +17,9 @@ function did to the containers that it was given.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: PLC0415  a sandbox imports a module only if a value needs it
+# ruff: noqa: B905  `strict` of zip is newer than the oldest Python of a sandbox
+
 import math
-import sys
 from importlib import import_module
 
 DEPTH = 150  # largest depth of a value
@@ -81,7 +81,7 @@ SINGLE = {
     "NoneType": type(None),
     "function": type(lambda: None),
     "generator": type(one for one in ()),
-    "module": type(sys),
+    "module": type(math),
 }
 REDUCED = (str, int, float, complex, bytes, bytearray, list, tuple, set, frozenset)
 
@@ -92,13 +92,13 @@ class Refused(BaseException):
 
 def full_name(kind):
     """The module and the name of a class."""
-    return "{}.{}".format(kind.__module__, kind.__qualname__)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def listed(table, module, name):
     """Is a name of a module in TYPES or FUNCTIONS?"""
     names = table.get(module, "")
-    return names == "*" and not name.startswith("_") or name in names.split()
+    return (names == "*" and not name.startswith("_")) or name in names.split()
 
 
 def items_of(value):
@@ -169,9 +169,9 @@ class Writer:
         self.depth += 1
         self.nodes += 1
         if self.depth > DEPTH:
-            raise Refused("a value is nested more than {} deep".format(DEPTH))
+            raise Refused(f"a value is nested more than {DEPTH} deep")
         if self.nodes > NODES:
-            raise Refused("a value has more than {} parts".format(NODES))
+            raise Refused(f"a value has more than {NODES} parts")
         written = self.compound(value, kind)
         self.depth -= 1
         return written
@@ -215,9 +215,8 @@ class Writer:
             return ["namespace", self.values([part for pair in vars(value).items() for part in pair])]
         if isinstance(value, type) and listed(TYPES, value.__module__, value.__qualname__):
             return ["type", value.__module__, value.__qualname__]
-        if kind in (type(len), type(math.sqrt)) and listed(FUNCTIONS, value.__module__, value.__name__):
-            if getattr(sys.modules.get(value.__module__), value.__name__, None) is value:
-                return ["function", value.__module__, value.__name__]
+        if kind is type(len) and listed(FUNCTIONS, value.__module__, value.__name__):
+            return ["function", value.__module__, value.__name__]
         if kind.__module__ == "numpy" and hasattr(value, "dtype"):
             return self.numpy(value)
         written = self.reference(self, value, first=True)
@@ -228,7 +227,7 @@ class Writer:
     def numpy(self, value):
         """A number or an array of NumPy."""
         if value.dtype.kind not in "biufcSU":
-            raise Refused("an array of NumPy with dtype {} does not pass".format(value.dtype))
+            raise Refused(f"an array of NumPy with dtype {value.dtype} does not pass")
         shape = list(value.shape) if hasattr(value, "reshape") and type(value).__name__ == "ndarray" else None
         return ["numpy", value.dtype.str, shape, self.values(value.reshape(-1).tolist())]
 
@@ -275,8 +274,8 @@ class Reader:
             return self.any(written)
         except (Refused, MemoryError):
             raise
-        except Exception as error:
-            raise Refused("a reply cannot be read ({})".format(type(error).__name__)) from None
+        except Exception as error:  # noqa: BLE001  the constructors of the listed types raise several
+            raise Refused(f"a reply cannot be read ({type(error).__name__})") from None
 
     def values(self, written):
         """A list of values."""
@@ -293,8 +292,7 @@ class Reader:
         tag, rest = written[0], written[1:]
         if tag == "again":
             return self.objects[rest[0] if rest[0] >= 0 else len(self.objects)]
-        read = getattr(self, "read_" + tag.rpartition(".")[2].lower(), None)
-        return read(*rest) if read and tag in READ else self.refer(self, tag, rest)
+        return READ[tag](self, *rest) if tag in READ else self.refer(self, tag, rest)
 
     def refill(self, number, items):
         """Give the container of this number other contents."""
@@ -308,98 +306,139 @@ class Reader:
             refill(value, items)
         return value
 
-    def read_list(self, option, items):
-        return self.container([], items)
 
-    def read_dict(self, option, items):
-        return self.container({}, items)
+def read_list(reader, option, items):
+    return reader.container([], items)
 
-    def read_set(self, option, items):
-        return self.container(set(), items)
 
-    def read_bytearray(self, option, items):
-        return self.container(bytearray(), items)
+def read_dict(reader, option, items):
+    return reader.container({}, items)
 
-    def read_counter(self, option, items):
-        return self.container(import_module("collections").Counter(), items)
 
-    def read_ordereddict(self, option, items):
-        return self.container(import_module("collections").OrderedDict(), items)
+def read_set(reader, option, items):
+    return reader.container(set(), items)
 
-    def read_defaultdict(self, option, items):
-        made = import_module("collections").defaultdict()
-        self.objects.append(made)
-        made.default_factory = self.any(option)
-        refill(made, self.values(items))
-        return made
 
-    def read_deque(self, option, items):
-        return self.container(import_module("collections").deque(maxlen=option), items)
+def read_bytearray(reader, option, items):
+    return reader.container(bytearray(), items)
 
-    def read_array(self, option, items):
-        return self.container(import_module("array").array(option), items)
 
-    def read_int(self, text):
-        return int(text, 16)
+def read_counter(reader, option, items):
+    return reader.container(import_module("collections").Counter(), items)
 
-    def read_float(self, text):
-        return float(text)
 
-    def read_bytes(self, text):
-        return bytes.fromhex(text)
+def read_ordereddict(reader, option, items):
+    return reader.container(import_module("collections").OrderedDict(), items)
 
-    def read_single(self, name):
-        return SINGLE[name]
 
-    def read_tuple(self, items):
-        return tuple(self.values(items))
+def read_defaultdict(reader, option, items):
+    made = import_module("collections").defaultdict()
+    reader.objects.append(made)
+    made.default_factory = reader.any(option)
+    refill(made, reader.values(items))
+    return made
 
-    def read_frozenset(self, items):
-        return frozenset(self.values(items))
 
-    def read_made(self, name, arguments):
-        if name not in BUILT:
-            raise ValueError(name)
-        module, _, kind = name.rpartition(".")
-        return getattr(import_module(module), kind)(*self.values(arguments))
+def read_deque(reader, option, items):
+    return reader.container(import_module("collections").deque(maxlen=option), items)
 
-    def read_view(self, name, items):
-        items = self.values(items)
-        if name == "items":
-            return dict(items).items()
-        return dict.fromkeys(items).keys() if name == "keys" else dict(enumerate(items)).values()
 
-    def read_namespace(self, items):
-        items = self.values(items)
-        return import_module("types").SimpleNamespace(**dict(zip(items[::2], items[1::2])))
+def read_array(reader, option, items):
+    return reader.container(import_module("array").array(option), items)
 
-    def read_type(self, module, name):
-        if not listed(TYPES, module, name):
-            raise ValueError(name)
-        return getattr(import_module(module), name)
 
-    def read_function(self, module, name):
-        if not listed(FUNCTIONS, module, name):
-            raise ValueError(name)
-        return getattr(import_module(module), name)
+def read_int(reader, text):
+    return int(text, 16)
 
-    def read_named(self, name, fields, items):
-        kind = import_module("collections").namedtuple(name, fields)
-        return kind(*self.values(items))
 
-    def read_numpy(self, kind, shape, items):
-        try:
-            numpy = import_module("numpy")
-        except ImportError:
-            raise Refused("a value of NumPy does not pass: add numpy to the packages of the sandbox") from None
-        if kind.lstrip("<>|=")[:1] not in tuple("biufcSU"):
-            raise ValueError(kind)
-        array = numpy.array(self.values(items), numpy.dtype(kind))
-        return array[0] if shape is None else array.reshape([int(n) for n in shape])
+def read_float(reader, text):
+    return float(text)
+
+
+def read_bytes(reader, text):
+    return bytes.fromhex(text)
+
+
+def read_single(reader, name):
+    return SINGLE[name]
+
+
+def read_tuple(reader, items):
+    return tuple(reader.values(items))
+
+
+def read_frozenset(reader, items):
+    return frozenset(reader.values(items))
+
+
+def read_made(reader, name, arguments):
+    if name not in BUILT:
+        raise ValueError(name)
+    module, _, kind = name.rpartition(".")
+    return getattr(import_module(module), kind)(*reader.values(arguments))
+
+
+def read_view(reader, name, items):
+    items = reader.values(items)
+    if name == "items":
+        return dict(items).items()
+    return dict.fromkeys(items).keys() if name == "keys" else dict(enumerate(items)).values()
+
+
+def read_namespace(reader, items):
+    items = reader.values(items)
+    return import_module("types").SimpleNamespace(**dict(zip(items[::2], items[1::2])))
+
+
+def read_type(reader, module, name):
+    if not listed(TYPES, module, name):
+        raise ValueError(name)
+    return getattr(import_module(module), name)
+
+
+def read_function(reader, module, name):
+    if not listed(FUNCTIONS, module, name):
+        raise ValueError(name)
+    return getattr(import_module(module), name)
+
+
+def read_named(reader, name, fields, items):
+    kind = import_module("collections").namedtuple(name, fields)
+    return kind(*reader.values(items))
+
+
+def read_numpy(reader, kind, shape, items):
+    try:
+        numpy = import_module("numpy")
+    except ImportError:
+        raise Refused("a value of NumPy does not pass: add numpy to the packages of the sandbox") from None
+    if kind.lstrip("<>|=")[:1] not in tuple("biufcSU"):
+        raise ValueError(kind)
+    array = numpy.array(reader.values(items), numpy.dtype(kind))
+    return array[0] if shape is None else array.reshape([int(n) for n in shape])
 
 
 READ = {
-    "builtins.list", "builtins.dict", "builtins.set", "builtins.bytearray", "collections.Counter",
-    "collections.OrderedDict", "collections.defaultdict", "collections.deque", "array.array", "int", "float", "bytes",
-    "single", "tuple", "frozenset", "made", "view", "namespace", "type", "function", "named", "numpy",
-}  # fmt: skip
+    "builtins.list": read_list,
+    "builtins.dict": read_dict,
+    "builtins.set": read_set,
+    "builtins.bytearray": read_bytearray,
+    "collections.Counter": read_counter,
+    "collections.OrderedDict": read_ordereddict,
+    "collections.defaultdict": read_defaultdict,
+    "collections.deque": read_deque,
+    "array.array": read_array,
+    "int": read_int,
+    "float": read_float,
+    "bytes": read_bytes,
+    "single": read_single,
+    "tuple": read_tuple,
+    "frozenset": read_frozenset,
+    "made": read_made,
+    "view": read_view,
+    "namespace": read_namespace,
+    "type": read_type,
+    "function": read_function,
+    "named": read_named,
+    "numpy": read_numpy,
+}  # tag -> what reads it

@@ -51,7 +51,9 @@ def _humaneval(row: Mapping[str, Any]) -> Function:
     classes = [node.name for node in helpers if isinstance(node, ast.ClassDef)]
     calls = f"\ncheck({entry})" if "check" in _names(_body(test), DEFINITIONS) else ""
     program = f"candidate = {entry}\n{test}{calls}\n"
-    hidden = _hidden([entry, *_missing(source, test, given)], [program], _text([*_imports(source), *helpers]), classes, source)
+    hidden = _hidden(
+        [entry, *_missing(source, test, given)], [program], _text([*_imports(source), *helpers]), classes, source
+    )
     return Function(prompt.strip(), beginning, source, "", hidden)
 
 
@@ -70,7 +72,9 @@ def _mbpp(row: Mapping[str, Any]) -> Function:
     return Function(purpose, "", source, visible, {**hidden, "shown": 1})
 
 
-def _hidden(names: Sequence[str], tests: Sequence[str], context: str, optional: Sequence[str], source: str) -> dict[str, Any]:
+def _hidden(
+    names: Sequence[str], tests: Sequence[str], context: str, optional: Sequence[str], source: str
+) -> dict[str, Any]:
     kinds = [node for node in _body(source) if isinstance(node, ast.ClassDef)]
     return {
         "module": "solution",
@@ -84,7 +88,11 @@ def _hidden(names: Sequence[str], tests: Sequence[str], context: str, optional: 
 
 def _setup(row: Mapping[str, Any]) -> list[str]:
     """The imports and the code that come before the tests."""
-    return [text.replace("\r", "") for text in [*_list(row.get("test_imports")), str(row.get("test_setup_code") or "")] if text]
+    return [
+        text.replace("\r", "")
+        for text in [*_list(row.get("test_imports")), str(row.get("test_setup_code") or "")]
+        if text
+    ]
 
 
 def _list(value: Any) -> list[str]:
@@ -120,7 +128,9 @@ def _names(body: Sequence[ast.stmt], kinds: tuple[type, ...]) -> list[str]:
     """The names that statements define."""
     found = [node.name for node in body if isinstance(node, kinds) and isinstance(node, DEFINITIONS)]
     for node in body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if kinds == (ast.stmt,):
             found += [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
     return found

@@ -43,6 +43,8 @@ def value(module, expression):
         return f"raised {type(error).__name__}"
 print(json.dumps([value(*pair) for pair in PAIRS]))
 """
+
+
 class Verdict:
     """The number of hidden checks that passed, and the number of all of them.
 

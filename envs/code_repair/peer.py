@@ -1,8 +1,8 @@
 """The two ends of a judged program: the tests in one sandbox, the agent's code in the other.
 
-The sources of this file, `crossing`, `standin` and `program` are sent into both sandboxes. Each end has one thread that
-works. The judge carries messages (JSON texts) between the ends, one at a time. While an end waits for a reply, it serves
-the requests of the other end, so the agent's code may call a function that a test gave it.
+The sources of this file and of the modules that it imports are sent into both sandboxes. Each end has one thread that
+works. The judge carries messages (JSON texts) between the ends, one at a time. While an end waits for a reply, it
+serves the requests of the other end, so the agent's code may call a function that a test gave it.
 
 An object that `crossing` does not list stays at its end. The other end gets a stand-in, which asks for every operation.
 """
@@ -14,23 +14,23 @@ import json
 import queue
 import sys
 import threading
-import time
 import types
 
-from agentrl.envs.code_repair.crossing import DATA, Reader, Refused, Writer, items_of
-from agentrl.envs.code_repair.program import main, same_kinds
-from agentrl.envs.code_repair.standin import SPECIALS, Opaque, StandIns
+from agentrl.envs.code_repair.crossing import Reader, Refused, Writer, items_of
+from agentrl.envs.code_repair.operations import OPERATIONS
+from agentrl.envs.code_repair.program import main
+from agentrl.envs.code_repair.standin import StandIns
 
 FILE = ".message"  # where an end leaves its message for the judge
 MOST_TEXT = 4_000_000  # largest number of characters of a message
 PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
 EXPORTS = 200_000  # largest number of objects that an end shows to the other
 SHARED, SHARED_ITEMS = 30, 2000  # largest number and size of the containers that are kept equal at both ends
-CHUNK = 256  # largest number of items that are taken from an iterator of the agent's code at once
-CHUNK_S = 0.01
 HIDDEN = ("_", "gi_", "cr_", "ag_", "tb_", "f_", "co_", "func_")
 SHOWN = ("__name__", "__qualname__", "__doc__", "__module__")
-CLOSED = tuple(getattr(types, f"{n}Type") for n in ("Generator", "Coroutine", "AsyncGenerator", "Frame", "Code", "Module"))
+CLOSED = tuple(
+    getattr(types, f"{n}Type") for n in ("Generator", "Coroutine", "AsyncGenerator", "Frame", "Code", "Module")
+)
 _open, _dumps, _loads = open, json.dumps, json.loads
 
 
@@ -64,10 +64,6 @@ class Input(io.TextIOBase):
         return str(self.peer.remote("stdin", "readline", size))
 
 
-def _listed(slots):
-    return [slots] if isinstance(slots, str) else [name for name in slots if name not in ("__dict__", "__weakref__")]
-
-
 class Peer(StandIns):
     """One end.
 
@@ -87,8 +83,6 @@ class Peer(StandIns):
         self.loop = None
         self.stdin = None if guarded else Input(self)
         self.sink = None if guarded else Sink()
-
-    # what the judge calls
 
     def step(self, text, begin=False):
         """Take a message of the other end, or begin a program; leave the next message in a file for the judge."""
@@ -115,15 +109,13 @@ class Peer(StandIns):
             elif not self.guarded:
                 self.serve(_loads(text))
 
-    # messages
-
     def send(self, **message):
         if self.sink is not None and self.sink.kept:
             message["out"] = self.sink.kept.decode("utf-8", "replace")
             self.sink.kept.clear()
         text = _dumps(message)
         if len(text) > MOST_TEXT:
-            sentence = "a value takes more than {:,} characters".format(MOST_TEXT)
+            sentence = f"a value takes more than {MOST_TEXT:,} characters"
             if self.guarded and "do" in message:
                 raise self.refuse(sentence)
             text = _dumps({"refused": sentence})
@@ -155,7 +147,7 @@ class Peer(StandIns):
                 values = writer.values(arguments)
                 named = {name: writer.value(value) for name, value in named.items()}
             except (Refused, RecursionError) as error:
-                raise self.refuse("an argument does not pass to the agent's process: {}".format(error)) from None
+                raise self.refuse(f"an argument does not pass to the agent's process: {error}") from None
             self.send(do=do, args=values, named=named, shared=shared)
             while True:
                 message = self.receive()
@@ -204,7 +196,7 @@ class Peer(StandIns):
                 self.refuse(str(error))
             self.send(refused=str(error))
         except BaseException as error:  # noqa: BLE001  methods of the agent's classes may raise
-            sentence = "a value cannot be written ({})".format(type(error).__name__)
+            sentence = f"a value cannot be written ({type(error).__name__})"
             if self.guarded:
                 self.refuse(sentence)
             self.send(refused=sentence)
@@ -226,7 +218,7 @@ class Peer(StandIns):
         try:
             if not self.guarded:
                 builtins.input = lambda prompt="": self.remote("input", str(prompt))
-            return "ok", do(*arguments, **named)
+            return "ok", do(self, *arguments, **named)
         except Refused:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -235,13 +227,13 @@ class Peer(StandIns):
     def permitted(self, message):
         """The method that does what a request asks for. Refused if the agent's code may not ask the tests for it."""
         name, arguments = message["do"], message["args"]
-        do = getattr(self, "do_" + str(name), None)
+        do = OPERATIONS.get(name)
         if not self.guarded:
             return do
         if name in ("stdin", "input"):
             return do
         if do is None or name in ("global", "construct", "kinds"):
-            raise Refused("the agent's process asked for {!r:.40}".format(name))
+            raise Refused(f"the agent's process asked for {name!r:.40}")
         if type(arguments[0]) is not list or arguments[0][0] != "mine":
             raise Refused("the agent's process asked for an operation on no object of the tests")
         if name == "call" and arguments[0][1] not in self.given and isinstance(self.exports[arguments[0][1]], type):
@@ -249,104 +241,22 @@ class Peer(StandIns):
         if name in ("getattr", "setattr", "delattr"):
             attribute, target = arguments[1], self.exports[arguments[0][1]]
             own = type(target).__module__ == "__main__" and not attribute.startswith("__")
-            shown = name == "getattr" and attribute in SHOWN or own
-            if isinstance(target, CLOSED) or attribute.startswith(HIDDEN) and not shown:
+            shown = (name == "getattr" and attribute in SHOWN) or own
+            if isinstance(target, CLOSED) or (attribute.startswith(HIDDEN) and not shown):
                 return self.hidden
         return do
 
-    def hidden(self, value, name, *new):
+    @staticmethod
+    def hidden(peer, value, name, *new):
         """What an attribute that is not shown gives."""
-        raise AttributeError("{!r:.60} is not shown to the agent's code".format(name))
+        raise AttributeError(f"{name!r:.60} is not shown to the agent's code")
 
     def export(self, value):
         """The number under which the other end may name an object."""
         number = self.numbers.get(id(value))
         if number is None:
             if len(self.exports) >= EXPORTS:
-                raise Refused("more than {} objects are shown".format(EXPORTS))
+                raise Refused(f"more than {EXPORTS} objects are shown")
             number = self.numbers[id(value)] = len(self.exports)
             self.exports.append(value)
         return number
-
-    # what an end does for the other
-
-    def do_kinds(self, names):
-        self.by_value = same_kinds(self.module, names)
-        return sorted(self.by_value)
-
-    def do_global(self, name):
-        return getattr(self.module, name)
-
-    def do_call(self, function, *arguments, **named):
-        return function(*arguments, **named)
-
-    def do_construct(self, kind, *arguments, **named):
-        made = kind(*arguments, **named)
-        return made if hasattr(kind, "_fields") else Opaque(made)
-
-    def do_getattr(self, value, name):
-        return getattr(value, name)
-
-    def do_setattr(self, value, name, new):
-        setattr(value, name, new)
-
-    def do_delattr(self, value, name):
-        delattr(value, name)
-
-    def do_special(self, value, name, *arguments):
-        return SPECIALS[name](value, *arguments)
-
-    def do_state(self, value):
-        """The attributes of an object by name."""
-        slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
-        return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
-
-    def do_isinstance(self, value, kind):
-        return isinstance(value, kind)
-
-    def do_issubclass(self, value, kind):
-        return issubclass(value, kind)
-
-    def do_copy(self, value, deep):
-        import copy
-
-        return copy.deepcopy(value) if deep else copy.copy(value)
-
-    def do_next(self, iterator, count):
-        """[items, None], or [items, [value of StopIteration]] at the end."""
-        late = self.late.pop(id(iterator), None)
-        if late is not None:
-            raise late
-        items, until = [], time.monotonic() + CHUNK_S
-        while len(items) < count and (not items or time.monotonic() < until):
-            try:
-                items.append(next(iterator))
-            except StopIteration as stop:
-                return [items, [stop.value]]
-            except BaseException as error:  # noqa: BLE001
-                if not items:
-                    raise
-                self.late[id(iterator)] = error  # raised when the item is asked for
-                break
-        return [items, None]
-
-    def do_send(self, generator, value):
-        return generator.send(value)
-
-    def do_throw(self, generator, error):
-        return generator.throw(error)
-
-    def do_await(self, coroutine):
-        import asyncio
-
-        self.loop = self.loop or asyncio.new_event_loop()
-        return self.loop.run_until_complete(coroutine)
-
-    def do_anext(self, generator):
-        return self.do_await(generator.__anext__())
-
-    def do_stdin(self, method, size):
-        return sys.stdin.readline(size) if method == "readline" else sys.stdin.read(size)
-
-    def do_input(self, prompt):
-        return builtins.input(prompt)

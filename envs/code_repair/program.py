@@ -9,10 +9,31 @@ import sys
 import types
 
 from agentrl.envs.code_repair.crossing import DATA, Refused
-from agentrl.envs.code_repair.standin import Meta
+from agentrl.envs.code_repair.special import Meta
 
 TESTS, CONTEXT = "<tests>", "<context>"
-PLAIN_CALLS = "abs all any bool dict divmod float int len list max min pow range round set sorted str sum tuple".split()
+PLAIN_CALLS = [
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "divmod",
+    "float",
+    "int",
+    "len",
+    "list",
+    "max",
+    "min",
+    "pow",
+    "range",
+    "round",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+]
 PLAIN_NODES = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Constant, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Name, ast.Call, ast.Subscript, ast.Slice, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
@@ -38,9 +59,9 @@ def main(peer):
             carry_out(peer, program)
             why = ""
         except BaseException as error:  # noqa: BLE001
-            why = "{}: {}".format(type(error).__name__, error)[:300]
+            why = f"{type(error).__name__}: {error}"[:300]
         passed = not why and not peer.refused
-        refused = bool(peer.refused or not passed and peer.notes)
+        refused = bool(peer.refused or (not passed and peer.notes))
         return {"passed": passed, "why": peer.refused or why, "refused": refused, "notes": peer.notes}
 
     return run
@@ -80,9 +101,13 @@ def carry_out(peer, program):
     for name, value in list(space.items()):
         if type(value) is types.FunctionType and value.__code__.co_filename == TESTS and name.startswith("test"):
             value()
-        elif unittest and type(value) is not Meta and isinstance(value, type) and value.__module__ == "__main__":
-            if issubclass(value, unittest.TestCase):
-                run_case(unittest, value)
+        elif unittest and own_class(value, "__main__") and issubclass(value, unittest.TestCase):
+            run_case(unittest, value)
+
+
+def own_class(value, module):
+    """Is this a class that a module defines?"""
+    return type(value) is not Meta and isinstance(value, type) and value.__module__ == module
 
 
 def run_case(unittest, case):
@@ -102,7 +127,7 @@ def run_statements(source, space):
     for node in body:
         try:
             exec(compile(ast.Module([node], []), CONTEXT, "exec"), space)
-        except Exception:  # noqa: BLE001, S112
+        except Exception:  # noqa: BLE001
             continue
 
 
@@ -113,7 +138,7 @@ def own_kinds(source):
     name = "_own_kinds"
     module = sys.modules[name] = types.ModuleType(name)
     run_statements(source, vars(module))
-    found = {key: kind for key, kind in vars(module).items() if isinstance(kind, type) and kind.__module__ == name}
+    found = {key: kind for key, kind in vars(module).items() if own_class(kind, name)}
     return {key: kind for key, kind in found.items() if not issubclass(kind, BaseException)}
 
 
@@ -122,9 +147,13 @@ def is_data(kind):
 
     The tests compare objects of such classes by the trusted class, so the objects pass by their values.
     """
+    return is_record(kind) and not any(map(written, vars(kind).values()))
+
+
+def is_record(kind):
+    """Is this class an enumeration, a dataclass or a named tuple?"""
     enumeration = "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
-    data = hasattr(kind, "__dataclass_fields__") and "__slots__" not in vars(kind)
-    return (enumeration or data or hasattr(kind, "_fields")) and not any(map(written, vars(kind).values()))
+    return enumeration or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")
 
 
 def written(value):
@@ -135,12 +164,8 @@ def written(value):
 
 def same_kinds(module, names):
     """The classes of the agent's module that have one of these names and are data too."""
-    found = {}
-    for name in names:
-        kind = getattr(module, name, None)
-        enumeration = "enum" in sys.modules and isinstance(kind, type) and issubclass(kind, sys.modules["enum"].Enum)
-        if enumeration or isinstance(kind, type) and (hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")):
-            found[name] = kind
+    found = {name: getattr(module, name, None) for name in names}
+    found = {name: kind for name, kind in found.items() if isinstance(kind, type) and is_record(kind)}
     DATA.update(kind for kind in found.values() if hasattr(kind, "__dataclass_fields__"))
     return found
 
@@ -149,7 +174,7 @@ def missing(name):
     """What stands for a name that the agent's module lacks."""
 
     def call(*arguments, **named):
-        raise NameError("name {!r} is not defined".format(name))
+        raise NameError(f"name {name!r} is not defined")
 
     return call
 
@@ -184,7 +209,7 @@ def guarded_texts(peer, source):
             return eval(text, *(spaces or (sys._getframe(1).f_globals, sys._getframe(1).f_locals)))
         tree = ast.parse(str(text).strip(), mode="eval")
         for node in ast.walk(tree):
-            if not isinstance(node, PLAIN_NODES) or isinstance(node, ast.Name) and node.id not in PLAIN_CALLS:
+            if not isinstance(node, PLAIN_NODES) or (isinstance(node, ast.Name) and node.id not in PLAIN_CALLS):
                 raise peer.refuse("a test evaluates a text of the agent's code that is more than plain values")
         return eval(compile(tree, "<answer>", "eval"), {"__builtins__": {n: getattr(builtins, n) for n in PLAIN_CALLS}})
 

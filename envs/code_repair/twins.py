@@ -46,7 +46,7 @@ class Twins:
         """
         known = {} if known is None else known
         if depth > DEEP:
-            raise Refused("objects are nested more than {} deep".format(DEEP))
+            raise Refused(f"objects are nested more than {DEEP} deep")
         if type(value) in (list, tuple, set, frozenset):
             return type(value)([self.of(one, known, depth + 1) for one in value])
         if type(value) is dict:
@@ -73,13 +73,12 @@ class Twins:
             trusted = bool(getattr(operator, name)(self.of(one), self.of(other)))
         except (AttributeError, TypeError) as error:
             raise self.peer.refuse(
-                "objects of the agent's class {} cannot be compared as the task's own class compares them ({})".format(
-                    kind, error
-                )
+                f"objects of the agent's class {kind} cannot be compared as the task's own class compares them"
+                f" ({error})"
             ) from None
         told = self.peer.remote("special", one, name, other)
         if type(told) is not bool or told is not trusted:
-            raise self.peer.refuse("the agent's class {} compares otherwise than the task's own class".format(kind))
+            raise self.peer.refuse(f"the agent's class {kind} compares otherwise than the task's own class")
         return trusted
 
     def hash(self, value):

@@ -1,8 +1,11 @@
 """Runs test programs against the agent's code: the tests in one sandbox, the code in another.
 
 So the agent's code can neither read the tests nor decide whether they passed. Between the sandboxes pass JSON texts,
-which this module carries without reading them. What the texts can hold is in `crossing`; what the agent's code may do to
-objects of the tests, and how objects of its own classes are compared, is in `peer` and `standin`.
+which this module carries without reading them. What the texts can hold is in `crossing`; what the agent's code may do
+to objects of the tests, and how objects of its own classes are compared, is in `peer`, `standin` and `twins`.
+
+Limits: a test fails, and the verdict says why, if it derives a class from one of the agent's classes, if it orders or
+calculates with an object of such a class which a function gave it, or if it runs a text of the agent's code.
 """
 
 import functools
@@ -18,7 +21,9 @@ from agentrl.envs.code_repair.peer import FILE, MOST_TEXT
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
 PACKAGE = "agentrl.envs.code_repair"
-SENT = ("crossing", "twins", "standin", "program", "peer")  # modules whose sources the sandboxes get, in the order of imports
+SENT = (  # modules that the sandboxes get, in the order of their imports
+    "crossing", "twins", "special", "iterators", "references", "standin", "program", "operations", "peer",
+)  # fmt: skip
 MOST_MESSAGES = 100_000  # largest number of messages of one test program
 SHOWN = 5  # largest number of failures that a verdict names
 START = """

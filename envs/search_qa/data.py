@@ -2,9 +2,9 @@
 
 A row has a question (QUESTIONS) and golden answers. The answers are those of the first column of ANSWERS that has any,
 and of all columns of ALIASES. A column may hold a text, a number, a list or an array, a list that is written as a text
-(JSON, or as pandas writes it), or an object with the answers in one of PARTS. Empty texts, nulls and NaN are no answers.
-So the columns of NQ, TriviaQA, PopQA, SQuAD, MuSiQue, HotpotQA, WebQuestions and Bamboogle are read as they are
-published. A row may have a `prompt` (a text or a list of messages), which is then used unchanged.
+(JSON, or as pandas writes it), or an object with the answers in one of PARTS. Empty texts, nulls and NaN are no
+answers. So the columns of NQ, TriviaQA, PopQA, SQuAD, MuSiQue, HotpotQA, WebQuestions and Bamboogle are read as they
+are published. A row may have a `prompt` (a text or a list of messages), which is then used unchanged.
 """
 
 import ast
@@ -90,7 +90,9 @@ def read_row(told: Mapping[str, Any], number: int, where: str) -> Row:
     if not answers:
         empty = [path for path in (*ANSWERS, *ALIASES) if _has(told, path)]
         said = f" ({', '.join(empty)}: empty)" if empty else ""
-        raise ValueError(f"{where} has no answers{said}: it needs `golden_answers`, or reward_model.ground_truth.target")
+        raise ValueError(
+            f"{where} has no answers{said}: it needs `golden_answers`, or reward_model.ground_truth.target"
+        )
     source = str(told.get("data_source") or _at(told, "env_kwargs.data_source") or "")
     named = told.get("id", _at(told, "extra_info.index"))
     parts = [source, str(_at(told, "extra_info.split") or ""), str(number if named is None else named)]

@@ -1,6 +1,7 @@
 """The agent's code cannot be paid through the passage between the two sandboxes: objects equal to everything, patched
 processes, forged messages. Most attacks share one pair of sandboxes: each is a function of one module."""
 
+# ruff: noqa: E501  rows and programs are read best in one line
 import json
 
 import pytest
@@ -213,7 +214,10 @@ POINT = {
     "code": "class Point:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n"
     "    def __eq__(self, other):\n        return (self.x, self.y) == (other.x, other.y)\n"
     "def add(a, b):\n    return Point(a.x + b.x, a.y + b.y)\n",
-    "test_list": ["assert add(Point(1, 2), Point(3, 4)) == Point(4, 6)", "assert Point(1, 2) == add(Point(1, 1), Point(0, 1))"],
+    "test_list": [
+        "assert add(Point(1, 2), Point(3, 4)) == Point(4, 6)",
+        "assert Point(1, 2) == add(Point(1, 1), Point(0, 1))",
+    ],
 }
 POINTS = {
     "always equal": "class Point:\n    def __init__(self, *a): self.x = self.y = 0\n    __eq__ = lambda s, o: True\n"

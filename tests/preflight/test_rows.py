@@ -261,7 +261,10 @@ def test_code_whose_solution_fails_its_own_tests(tmp_path, capsys):
 
 def test_an_answer_that_no_document_holds(tmp_path, capsys):
     corpus = [{"id": "1", "contents": '"It"\nThe  BOOK, by Ada.'}, {"id": "2", "contents": '"Oslo"\nA city.'}]
-    corpus += [{"id": "3", "contents": "故宫\n故宫位于北京市中心。"}, {"id": "4", "contents": "Cafe\u0301\nC# in 1900."}]
+    corpus += [
+        {"id": "3", "contents": "故宫\n故宫位于北京市中心。"},
+        {"id": "4", "contents": "Cafe\u0301\nC# in 1900."},
+    ]
     rows(tmp_path / "wiki.jsonl", corpus)
     told = [
         {"question": "who", "golden_answers": ["nobody", "the book by Ada"]},  # without case, mark and article

@@ -28,7 +28,7 @@ class LongWords:
             return ""
         script = unicodedata.name(self._example[0], "an unknown script").split()[0].capitalize()
         return (
-            f"{self._long / self._letters:.0%} of the letters of {where} stand in words of more than {self.LONGEST} letters,"
-            f" such as {self._example[:20]!r}... (script: {script}): BM25 finds such a word only as a whole. Put blanks"
-            " between the words of the corpus, or use the backend faiss or http"
+            f"{self._long / self._letters:.0%} of the letters of {where} stand in words of more than {self.LONGEST}"
+            f" letters, such as {self._example[:20]!r}... (script: {script}): BM25 finds such a word only as a whole."
+            " Put blanks between the words of the corpus, or use the backend faiss or http"
         )

@@ -56,22 +56,48 @@ def test_a_search_r1_row(tmp_path, suffix):
         ({"question": "q", "golden_answers": None, "answer": "x"}, ("x",)),
         ({"question": "q", "golden_answers": [], "answers": [None, ""], "answer": "x"}, ("x",)),
         ({"question": "q", "golden_answers": float("nan"), "answer": "x"}, ("x",)),
-        ({"question": "q", "answer": ["14 December 1972 UTC", "December 1972"]}, ("14 December 1972 UTC", "December 1972")),
+        (
+            {"question": "q", "answer": ["14 December 1972 UTC", "December 1972"]},
+            ("14 December 1972 UTC", "December 1972"),
+        ),
         # PopQA
-        ({"question": "q", "obj": "politician", "possible_answers": '["politician", "political leader", "pol"]'},
-         ("politician", "political leader", "pol")),
+        (
+            {"question": "q", "obj": "politician", "possible_answers": '["politician", "political leader", "pol"]'},
+            ("politician", "political leader", "pol"),
+        ),
         # TriviaQA, rc and its test split
-        ({"question": "q", "answer": {"aliases": ["Sinclair Lewis", "Harry Sinclair Lewis"], "value": "Sinclair Lewis",
-          "normalized_aliases": ["sinclair lewis"], "normalized_value": "sinclair lewis", "type": "WikipediaEntity",
-          "matched_wiki_entity_name": "", "normalized_matched_wiki_entity_name": ""}},
-         ("Sinclair Lewis", "Harry Sinclair Lewis", "sinclair lewis")),
+        (
+            {
+                "question": "q",
+                "answer": {
+                    "aliases": ["Sinclair Lewis", "Harry Sinclair Lewis"],
+                    "value": "Sinclair Lewis",
+                    "normalized_aliases": ["sinclair lewis"],
+                    "normalized_value": "sinclair lewis",
+                    "type": "WikipediaEntity",
+                    "matched_wiki_entity_name": "",
+                    "normalized_matched_wiki_entity_name": "",
+                },
+            },
+            ("Sinclair Lewis", "Harry Sinclair Lewis", "sinclair lewis"),
+        ),
         # SQuAD, of the hub and as published
-        ({"question": "q", "answers": {"text": ["Denver", "Denver", "in Denver"], "answer_start": [1, 1, 2]}},
-         ("Denver", "in Denver")),
-        ({"question": "q", "answers": [{"text": "Denver", "answer_start": 1}, {"text": "in Denver", "answer_start": 2}]},
-         ("Denver", "in Denver")),
+        (
+            {"question": "q", "answers": {"text": ["Denver", "Denver", "in Denver"], "answer_start": [1, 1, 2]}},
+            ("Denver", "in Denver"),
+        ),
+        (
+            {
+                "question": "q",
+                "answers": [{"text": "Denver", "answer_start": 1}, {"text": "in Denver", "answer_start": 2}],
+            },
+            ("Denver", "in Denver"),
+        ),
         # MuSiQue, HotpotQA, Bamboogle
-        ({"question": "q", "answer": "NYC", "answer_aliases": ["New York", "NYC"], "answerable": True}, ("NYC", "New York")),
+        (
+            {"question": "q", "answer": "NYC", "answer_aliases": ["New York", "NYC"], "answerable": True},
+            ("NYC", "New York"),
+        ),
         ({"question": "q", "answer": "NYC", "answer_aliases": []}, ("NYC",)),
         ({"question": "q", "answer": "yes", "type": "comparison", "level": "hard"}, ("yes",)),
         ({"Question": "q", "Answer": "x"}, ("x",)),
@@ -130,7 +156,10 @@ def test_a_file_that_changes_is_read_again(tmp_path):
         ('{"question": " ", "answer": "x"}', "row 1 of .* has no question"),
         ('{"question": "q"}', "row 1 of .* has no answers"),
         ('{"question": "q", "answer": []}', r"row 1 of .* has no answers \(answer: empty\)"),
-        ('{"question": "q", "answers": {"text": [], "answer_start": []}}', r"row 1 of .* no answers \(answers: empty\)"),
+        (
+            '{"question": "q", "answers": {"text": [], "answer_start": []}}',
+            r"row 1 of .* no answers \(answers: empty\)",
+        ),
         ('{"question": "q", "answer": {"value": "<unk>", "aliases": []}}', r"row 1 of .* no answers \(answer: empty\)"),
         ('{"question": "q", "golden_answers": [null, ""]}', r"row 1 of .* has no answers \(golden_answers: empty\)"),
         ('{"question": "q", "answer": "x", "prompt": [{"role": "assistant", "content": "c"}]}', "has a prompt"),

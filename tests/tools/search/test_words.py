@@ -103,7 +103,9 @@ def put(path, text):
 
 def test_a_corpus_that_cannot_be_cut_is_named_when_the_index_is_built(tmp_path):
     config = put(tmp_path / "a.jsonl", "nowordhasblanksinthistextwhichisverylong" * 3)
-    with pytest.warns(UserWarning, match=r"100% of the letters of the corpus .*a\.jsonl stand in words of more than 40"):
+    with pytest.warns(
+        UserWarning, match=r"100% of the letters of the corpus .*a\.jsonl stand in words of more than 40"
+    ):
         Bm25(config)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -118,6 +120,8 @@ def test_an_index_of_another_rule_for_words_is_built_again_with_a_sentence(tmp_p
     told = json.loads(about.read_text())
     for old in ({name: value for name, value in told.items() if name != "words"}, {**told, "words": 1}):
         about.write_text(json.dumps(old, sort_keys=True))
-        with pytest.warns(UserWarning, match=r"a\.jsonl\.bm25 was made by another rule for words, so it is built again"):
+        with pytest.warns(
+            UserWarning, match=r"a\.jsonl\.bm25 was made by another rule for words, so it is built again"
+        ):
             Bm25(config)
         assert json.loads(about.read_text()) == told
