@@ -23,6 +23,7 @@ from agentrl.envs.code_repair.standin import StandIns
 
 FILE = ".message"  # where an end leaves its message for the judge
 MOST_TEXT = 4_000_000  # largest number of characters of a message
+STACK = 16 << 20  # bytes of the stack of the thread that works, twice that of a usual main thread
 PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
 EXPORTS = 200_000  # largest number of objects that an end shows to the other
 SHARED, SHARED_ITEMS = 30, 2000  # largest number and size of the containers that are kept equal at both ends
@@ -98,7 +99,9 @@ class Peer(StandIns):
         if self.sink is not None:
             text = io.TextIOWrapper(self.sink, "utf-8", "backslashreplace", write_through=True)
             sys.stdout = text
+        threading.stack_size(STACK)
         threading.Thread(target=self.work, daemon=True).start()
+        threading.stack_size(0)
 
     def work(self):
         run = main(self)

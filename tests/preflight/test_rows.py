@@ -256,7 +256,8 @@ def test_code_whose_solution_fails_its_own_tests(tmp_path, capsys):
     wrong = {**MBPP, "task_id": 602, "text": "Write a function to triple.", "test_list": ["assert twice([1]) == [3]"]}
     source = rows(tmp_path / "a.jsonl", [MBPP, wrong])
     assert main(["check", source, "--env", "code_repair", "mode=write"]) == 1
-    assert "unanswerable: the solution in line 2 does not pass (reward 0" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "unanswerable: the solution in line 2 does not pass (reward 0, the environment said: AssertionError" in err
 
 
 def test_an_answer_that_no_document_holds(tmp_path, capsys):
