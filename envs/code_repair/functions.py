@@ -43,7 +43,7 @@ def _humaneval(row: Mapping[str, Any]) -> Function:
     A helper function of the prompt runs at the side of the tests, so an answer cannot replace it.
     """
     prompt, entry = str(row["prompt"]).replace("\r\n", "\n"), str(row["entry_point"])
-    source = prompt + str(row.get("canonical_solution") or "")
+    source = prompt + _one(row.get("canonical_solution"))
     test = "\n".join([*_setup(row), str(row["test"])])
     beginning = f"{prompt.rstrip()}\n    raise NotImplementedError\n"
     given = _body(beginning) or _body(prompt)
@@ -67,7 +67,7 @@ def _mbpp(row: Mapping[str, Any]) -> Function:
     tests = [f"{setup}\n{line}" for line in [*lines, *more]]
     names = _missing(source, "\n".join([setup, *lines, *more]), [])
     visible = f"from solution import *\n{setup}\n\n\ndef test_1():\n{_indented(lines[0])}\n"
-    purpose = f"{row.get('text') or row['prompt']} Your code must pass such tests as: {lines[0]}"
+    purpose = f"{_one(row.get('text')) or row['prompt']} Your code must pass such tests as: {lines[0]}"
     hidden = _hidden(names, tests, _text(_imports(source)), [], source)
     return Function(purpose, "", source, visible, {**hidden, "shown": 1})
 
@@ -89,23 +89,24 @@ def _hidden(
 def _setup(row: Mapping[str, Any]) -> list[str]:
     """The imports and the code that come before the tests."""
     return [
-        text.replace("\r", "")
-        for text in [*_list(row.get("test_imports")), str(row.get("test_setup_code") or "")]
-        if text
+        text.replace("\r", "") for text in [*_list(row.get("test_imports")), _one(row.get("test_setup_code"))] if text
     ]
 
 
 def _list(value: Any) -> list[str]:
     """Texts of a column: a list, an array of a parquet file, a list written as JSON, or one text."""
-    if value is None:
-        return []
     if isinstance(value, str):
         try:
             read = json.loads(value)
         except ValueError:
             read = [value] if value.strip() else []
         value = read if isinstance(read, list) else [value]
-    return [str(one) for one in value]
+    return [] if value is None or isinstance(value, float) else [str(one) for one in value]  # pandas fills with NaN
+
+
+def _one(value: Any) -> str:
+    """The text of a column; empty for None and for the NaN with which pandas fills a column."""
+    return value if isinstance(value, str) else ""
 
 
 def _body(source: str) -> list[ast.stmt]:

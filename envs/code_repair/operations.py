@@ -33,6 +33,10 @@ def do_construct(peer, kind, *arguments, **named):
     return made if hasattr(kind, "_fields") else Opaque(made)
 
 
+def do_method(peer, value, name, *arguments, **named):
+    return getattr(value, name)(*arguments, **named)
+
+
 def do_getattr(peer, value, name):
     return getattr(value, name)
 
@@ -100,9 +104,9 @@ def do_throw(peer, generator, error):
 
 
 def do_await(peer, coroutine):
-    import asyncio
+    import asyncio  # noqa: F401  `give_loop` looks whether it was imported
 
-    peer.loop = peer.loop or asyncio.new_event_loop()
+    peer.give_loop()
     return peer.loop.run_until_complete(coroutine)
 
 
@@ -123,6 +127,7 @@ OPERATIONS = {
     "global": do_global,
     "call": do_call,
     "construct": do_construct,
+    "method": do_method,
     "getattr": do_getattr,
     "setattr": do_setattr,
     "delattr": do_delattr,

@@ -17,7 +17,7 @@ import threading
 import types
 
 from agentrl.envs.code_repair.crossing import Reader, Refused, Writer, items_of
-from agentrl.envs.code_repair.operations import OPERATIONS
+from agentrl.envs.code_repair.operations import OPERATIONS, do_global
 from agentrl.envs.code_repair.program import main
 from agentrl.envs.code_repair.standin import StandIns
 
@@ -27,10 +27,10 @@ STACK = 16 << 20  # bytes of the stack of the thread that works, twice that of a
 PRINTED = 1 << 20  # largest number of bytes that are kept of what a call prints
 EXPORTS = 200_000  # largest number of objects that an end shows to the other
 SHARED, SHARED_ITEMS = 30, 2000  # largest number and size of the containers that are kept equal at both ends
-HIDDEN = ("_", "gi_", "cr_", "ag_", "tb_", "f_", "co_", "func_")
 SHOWN = ("__name__", "__qualname__", "__doc__", "__module__")
-CLOSED = tuple(
-    getattr(types, f"{n}Type") for n in ("Generator", "Coroutine", "AsyncGenerator", "Frame", "Code", "Module")
+CLOSED = tuple(  # of these no attribute is shown
+    getattr(types, f"{name}Type")
+    for name in ("Generator", "Coroutine", "AsyncGenerator", "Frame", "Code", "Module", "Traceback")
 )
 _open, _dumps, _loads = open, json.dumps, json.loads
 
@@ -191,8 +191,11 @@ class Peer(StandIns):
             writer = Writer(self.reference, reader.objects)
             changed = writer.changes(before)
             written, value = writer.value(value), None
-            kept = [n for n, count in enumerate(counts) if sys.getrefcount(reader.objects[n]) > count + 1]
-            self.share(reader.objects, kept)
+            now = [sys.getrefcount(one) for one in reader.objects]  # the writer holds each once
+            kept = [number for number, count in enumerate(counts) if now[number] > count + 1]
+            if do is do_global:  # a container of the agent's module
+                kept += range(len(counts), len(writer.objects))[:1]
+            self.share(writer.objects, kept)
             self.send(**{kind: written, "changed": changed, "kept": kept})
         except Refused as error:
             if self.guarded:
@@ -212,20 +215,29 @@ class Peer(StandIns):
         for number in numbers:
             one = objects[number]
             old = any(one is other for other, _ in self.shared)
-            if not old and len(self.shared) < SHARED and len(items_of(one)) <= SHARED_ITEMS:
+            if not old and len(items_of(one)) <= SHARED_ITEMS:
                 self.shared.append((one, None))
+        del self.shared[:-SHARED]
         self.shared[:] = [(one, list(items_of(one))) for one, _ in self.shared]
 
     def outcome(self, do, arguments, named):
         """("ok", value) or ("raised", exception)."""
         try:
             if not self.guarded:
+                self.give_loop()
                 builtins.input = lambda prompt="": self.remote("input", str(prompt))
             return "ok", do(self, *arguments, **named)
         except Refused:
             raise
         except BaseException as error:  # noqa: BLE001
             return "raised", error
+
+    def give_loop(self):
+        """Give the thread an event loop, as a main thread has one, if the agent's code uses asyncio."""
+        if self.loop is None and "asyncio" in sys.modules:
+            asyncio = sys.modules["asyncio"]
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
 
     def permitted(self, message):
         """The method that does what a request asks for. Refused if the agent's code may not ask the tests for it."""
@@ -235,7 +247,7 @@ class Peer(StandIns):
             return do
         if name in ("stdin", "input"):
             return do
-        if do is None or name in ("global", "construct", "kinds"):
+        if do is None or name in ("global", "construct", "kinds", "method"):
             raise Refused(f"the agent's process asked for {name!r:.40}")
         if type(arguments[0]) is not list or arguments[0][0] != "mine":
             raise Refused("the agent's process asked for an operation on no object of the tests")
@@ -245,7 +257,7 @@ class Peer(StandIns):
             attribute, target = arguments[1], self.exports[arguments[0][1]]
             own = type(target).__module__ == "__main__" and not attribute.startswith("__")
             shown = (name == "getattr" and attribute in SHOWN) or own
-            if isinstance(target, CLOSED) or (attribute.startswith(HIDDEN) and not shown):
+            if isinstance(target, CLOSED) or (attribute.startswith("_") and not shown):
                 return self.hidden
         return do
 

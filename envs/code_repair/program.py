@@ -76,6 +76,8 @@ def carry_out(peer, program):
     kinds = own_kinds(program["classes"])
     data = sorted(name for name, kind in kinds.items() if is_data(kind))
     peer.by_value = {name: kinds[name] for name in peer.remote("kinds", data)} if data else {}
+    for kind in peer.by_value.values():
+        peer.delegate(kind, [name for name, value in vars(kind).items() if written(value) and not name.startswith("_")])
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
     used = {getattr(node, "id", "") for node in ast.walk(ast.parse(program["source"] + "\n" + program["context"]))}
@@ -143,17 +145,21 @@ def own_kinds(source):
 
 
 def is_data(kind):
-    """Is this class an enumeration, a dataclass or a named tuple without methods of its own?
+    """Is this class an enumeration, or a dataclass or named tuple without methods of its own?
 
     The tests compare objects of such classes by the trusted class, so the objects pass by their values.
     """
-    return is_record(kind) and not any(map(written, vars(kind).values()))
+    return is_enumeration(kind) or is_record(kind) and not any(map(written, vars(kind).values()))
 
 
 def is_record(kind):
     """Is this class an enumeration, a dataclass or a named tuple?"""
-    enumeration = "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
-    return enumeration or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")
+    return is_enumeration(kind) or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")
+
+
+def is_enumeration(kind):
+    """Is this class an enumeration?"""
+    return "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
 
 
 def written(value):

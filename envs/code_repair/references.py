@@ -6,7 +6,7 @@ import types
 
 from agentrl.envs.code_repair.crossing import Refused, full_name
 from agentrl.envs.code_repair.iterators import async_generator, coroutine, generator
-from agentrl.envs.code_repair.special import CLASSES, ITERATORS, SPECIALS, Meta, Opaque, Ref, itself, plain
+from agentrl.envs.code_repair.special import CLASSES, ITERATORS, SPECIALS, Meta, Opaque, Ref, flag_value, itself, plain
 
 
 class References:
@@ -32,6 +32,8 @@ class References:
             return ["mine", self.number(value)]
         if kind is Meta:
             return ["mine", CLASSES[value][1]]
+        if isinstance(value, type) and self.by_value.get(value.__name__) is value:
+            return ["own", value.__name__]
         if isinstance(value, type):
             written = self.kind(value)
             self.given.add(written[1])
@@ -41,7 +43,11 @@ class References:
         name = kind.__name__
         if self.by_value.get(name) is kind:
             record = isinstance(value, tuple)
-            return ["record", name, writer.values(list(value))] if record else ["enum", name, value.name]
+            return (
+                ["record", name, writer.values(list(value))]
+                if record
+                else ["enum", name, value.name, flag_value(value)]
+            )
         if first:
             return None
         if name in ITERATORS or (hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools")):
@@ -94,8 +100,12 @@ class References:
             raise ValueError(name)
         return kind
 
-    def refer_enum(self, reader, name, member):
-        return self.by_value[name][member]
+    def refer_own(self, reader, name):
+        return self.by_value[name]
+
+    def refer_enum(self, reader, name, member, value):
+        kind = self.by_value[name]
+        return kind[member] if value is None else kind(value)
 
     def refer_record(self, reader, name, items):
         return tuple.__new__(self.by_value[name], reader.values(items))

@@ -98,6 +98,11 @@ def is_standin(value):
     return type(type(value)) is Meta or type(value) is Meta
 
 
+def flag_value(member):
+    """The value of a flag, which may be several members together; None for a member of another enumeration."""
+    return member.value if hasattr(type(member), "__or__") and type(member.value) is int else None
+
+
 def itself(value):
     """The value."""
     return value

@@ -114,6 +114,7 @@ class StandIns(References):
         return {
             "__slots__": tuple(SLOTS),
             "__module__": "solution",
+            "__doc__": property(lambda self: peer.remote("getattr", self, "__doc__")),
             "__getattr__": lambda self, name: peer.remote("getattr", self, name),
             "__setattr__": lambda self, name, value: peer.remote("setattr", self, name, value),
             "__delattr__": lambda self, name: peer.remote("delattr", self, name),
@@ -149,6 +150,17 @@ class StandIns(References):
                 " unequal"
             )
         return equal if name == "__eq__" else not equal
+
+    def delegate(self, kind, names):
+        """Have the methods and properties of a trusted enumeration carried out by the agent's enumeration."""
+        for name in names:
+            value = vars(kind)[name]
+            if isinstance(value, property):
+                setattr(kind, name, property(lambda one, n=name: self.remote("getattr", one, n)))
+            elif isinstance(value, (classmethod, staticmethod)):
+                setattr(kind, name, staticmethod(lambda *a, n=name, **k: self.remote("method", kind, n, *a, **k)))
+            else:
+                setattr(kind, name, lambda one, *a, n=name, **k: self.remote("method", one, n, *a, **k))
 
     def note(self, sentence):
         """Keep a sentence for the verdict."""

@@ -61,6 +61,8 @@ class Twins:
         trusted = self.kinds[type(value).__name__]
         twin = known[id(value)] = object.__new__(trusted)
         for name, one in self.peer.remote("state", value).items():
+            if name.startswith("__"):
+                raise Refused("the agent's process tells an attribute {!r:.40}".format(name))
             object.__setattr__(twin, name, self.of(one, known, depth + 1))
         return twin
 

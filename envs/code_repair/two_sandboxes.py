@@ -5,7 +5,8 @@ which this module carries without reading them. What the texts can hold is in `c
 to objects of the tests, and how objects of its own classes are compared, is in `peer`, `standin` and `twins`.
 
 Limits: a test fails, and the verdict says why, if it derives a class from one of the agent's classes, if it orders or
-calculates with an object of such a class which a function gave it, or if it runs a text of the agent's code.
+calculates with an object of such a class which a function gave it, or if it runs a text of the agent's code. Files that
+a test writes are not in the other sandbox. The agent's functions run in a thread, so they can set no signal handlers.
 """
 
 import functools
@@ -150,6 +151,8 @@ class _Ends:
             if kind == "V" and turn % 2 == 0:
                 verdict: dict[str, Any] = json.loads(text)
                 why = "; ".join([verdict["why"], *verdict["notes"]])
+                if verdict["why"].startswith("ModuleNotFoundError"):
+                    why += ": name its package in env.sandbox.packages"
                 return Outcome(verdict["passed"], why, verdict["refused"])
         self.close()
         return Outcome(False, f"the test program needs more than {MOST_MESSAGES} messages")

@@ -239,6 +239,17 @@ POINTS = {
 }  # fmt: skip
 
 
+def test_an_enumeration_whose_members_are_one_is_not_paid(runner):
+    code = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): return C.B if x else C.A\n"
+    row = {"task_id": 1, "text": "?", "code": code, "test_list": ["assert f(1) == C.B", "assert f(0) is C.A"]}
+    hidden = read_function(row).hidden
+    program = Program(**{field: hidden[field] for field in Program._fields})
+    for wrong in ("    B = 1\n", "    B = 2\n    __eq__ = lambda s, o: True\n    __hash__ = object.__hash__\n"):
+        given = code.replace("    B = 2\n", wrong).replace("C.B if x else C.A", "C.A")
+        assert not check_program(runner, {"solution.py": given}, program, hidden["tests"][:1], 5.0).solved
+    assert check_program(runner, {"solution.py": code}, program, hidden["tests"], 5.0).solved
+
+
 @pytest.mark.parametrize("name", ["right", *POINTS])
 def test_objects_of_the_agents_class_are_compared_by_the_tasks_class(runner, name):
     hidden = read_function(POINT).hidden

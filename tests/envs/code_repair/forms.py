@@ -828,6 +828,391 @@ def f(a,b=[]):
 ---
 assert f(1)==[1]
 assert f(2)==[1,2]
+=== get_event_loop
+import asyncio
+async def g(x): return x+1
+def f(x):
+ loop=asyncio.get_event_loop()
+ return loop.run_until_complete(g(x))
+---
+assert f(1)==2
+=== thread inside
+import threading
+def f(x):
+ out=[]
+ ts=[threading.Thread(target=lambda i=i: out.append(i)) for i in range(x)]
+ [t.start() for t in ts]
+ [t.join() for t in ts]
+ return sorted(out)
+---
+assert f(3)==[0,1,2]
+=== pool callbacks
+from concurrent.futures import ThreadPoolExecutor
+def f(g,xs):
+ with ThreadPoolExecutor(3) as p: return list(p.map(g,xs))
+---
+assert f(lambda v:v*2,[1,2,3])==[2,4,6]
+=== visitor
+def walk(t,visit):
+ for k,v in t.items():
+  visit(k)
+  if isinstance(v,dict): walk(v,visit)
+---
+seen=[]
+walk({'a':{'b':1},'c':2},seen.append)
+assert seen==['a','b','c']
+=== event emitter
+class E:
+ def __init__(s): s.h={}
+ def on(s,n,f): s.h.setdefault(n,[]).append(f)
+ def emit(s,n,*a):
+  return [f(*a) for f in s.h.get(n,[])]
+---
+e=E()
+r=[]
+e.on('x',lambda v:r.append(v))
+e.on('x',lambda v:v+1)
+assert e.emit('x',4)==[None,5] and r==[4]
+=== retry decorator
+def retry(n):
+ def d(f):
+  def w(*a,**k):
+   for i in range(n):
+    try: return f(*a,**k)
+    except ValueError:
+     if i==n-1: raise
+  return w
+ return d
+---
+calls=[]
+@retry(3)
+def g(x):
+ calls.append(x)
+ if len(calls)<3: raise ValueError
+ return x
+assert g(5)==5 and len(calls)==3
+---
+@retry(2)
+def h(): raise ValueError('z')
+try:
+ h()
+ assert 0
+except ValueError as e: assert str(e)=='z'
+=== class decorator
+def rep(cls):
+ cls.tag='t'
+ return cls
+---
+@rep
+class A: pass
+assert A.tag=='t' and A().tag=='t'
+=== property
+class C:
+ def __init__(s,v): s._v=v
+ @property
+ def v(s): return s._v
+ @v.setter
+ def v(s,x):
+  if x<0: raise ValueError
+  s._v=x
+---
+c=C(1)
+c.v=5
+assert c.v==5
+try:
+ c.v=-1
+ assert 0
+except ValueError: pass
+=== lru cache class
+from collections import OrderedDict
+class LRU:
+ def __init__(s,n): s.n=n;s.d=OrderedDict()
+ def get(s,k):
+  if k not in s.d: return -1
+  s.d.move_to_end(k)
+  return s.d[k]
+ def put(s,k,v):
+  s.d[k]=v
+  s.d.move_to_end(k)
+  if len(s.d)>s.n: s.d.popitem(last=False)
+---
+c=LRU(2)
+c.put(1,1);c.put(2,2)
+assert c.get(1)==1
+c.put(3,3)
+assert c.get(2)==-1 and list(c.d)==[1,3]
+=== dataclass method
+from dataclasses import dataclass,field
+@dataclass(order=True)
+class P:
+ x:int
+ t:list=field(default_factory=list)
+ def add(s,v):
+  s.t.append(v)
+  return s
+---
+p=P(1)
+p.add(2).add(3)
+assert p.t==[2,3]
+---
+assert P(1)<P(2) and sorted([P(2),P(1)])[0].x==1
+---
+assert P(1)==P(1) and P(1,[2])==P(1).add(2)
+=== frozen dc
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class P:
+ x:int
+def f(ps): return {p:p.x for p in ps}
+---
+assert f([P(1),P(2)])=={P(1):1,P(2):2}
+---
+import dataclasses
+try:
+ P(1).x=2
+ assert 0
+except dataclasses.FrozenInstanceError: pass
+=== set of points
+class P:
+ def __init__(s,x): s.x=x
+ def __eq__(s,o): return isinstance(o,P) and s.x==o.x
+ def __hash__(s): return hash(s.x)
+def uniq(ps): return set(ps)
+---
+assert len(uniq([P(1),P(1),P(2)]))==2
+---
+assert uniq([P(1),P(1)])=={P(1)}
+---
+assert P(1) in [P(2),P(1)]
+=== flag
+import enum
+class F(enum.Flag):
+ A=1
+ B=2
+def f(): return F.A|F.B
+---
+assert f()==F.A|F.B
+---
+assert F.A in f()
+=== enum method
+from enum import Enum
+class C(Enum):
+ A=1
+ B=2
+ def flip(self): return C.B if self is C.A else C.A
+---
+assert C.A.flip()==C.B
+---
+assert C.A.flip().name=='B'
+---
+assert C(2) is C.B
+=== typed dict
+from typing import TypedDict
+class T(TypedDict):
+ a:int
+def f() -> T: return T(a=1)
+---
+assert f()=={'a':1}
+=== exc group attrs
+class V(Exception):
+ def __init__(s,f,m):
+  s.f=f
+  super().__init__(f'{f}: {m}')
+ def __str__(s): return '<'+s.f+'>'
+def f(): raise V('n','bad')
+---
+try:
+ f()
+ assert 0
+except V as e:
+ assert e.f=='n' and str(e)=='<n>' and isinstance(e,Exception)
+=== exc chain
+class A(Exception): pass
+class B(A,KeyError): pass
+def f(): raise B('k')
+---
+try:
+ f()
+except A as e: assert isinstance(e,KeyError)
+---
+import unittest
+class T(unittest.TestCase):
+ def test(self):
+  self.assertRaisesRegex(B,'k',f)
+=== raise in gen
+def f():
+ yield 1
+ raise ValueError('x')
+---
+g=f()
+assert next(g)==1
+try:
+ next(g)
+ assert 0
+except ValueError: pass
+=== gen side effects
+def f(l):
+ for i in range(3):
+  l.append(i)
+  yield i
+---
+l=[]
+g=f(l)
+assert l==[]
+next(g)
+assert l==[0]
+next(g)
+assert l==[0,1]
+=== nested fn kwargs
+def f(*a,k=1,**kw): return (a,k,kw)
+---
+assert f(1,2,k=3,z=4)==((1,2),3,{'z':4})
+=== bytes io
+import io
+def f(b): return b.read().upper()
+---
+import io
+assert f(io.StringIO('ab'))=='AB'
+assert f(io.BytesIO(b'ab'))==b'AB'
+=== json text
+import json
+def f(x): return json.dumps(x,sort_keys=True)
+---
+import json
+assert json.loads(f({'b':1,'a':[None,True]}))=={'a':[None,True],'b':1}
+=== cmp_to_key
+import functools
+def f(x,c): return sorted(x,key=functools.cmp_to_key(c))
+---
+assert f([1,3,2],lambda a,b:b-a)==[3,2,1]
+=== heap
+import heapq
+def f(h,x): heapq.heappush(h,x)
+---
+h=[2,5]
+f(h,1)
+assert h[0]==1 and sorted(h)==[1,2,5]
+=== matrix in place
+def rot(m): m[:]=[list(r) for r in zip(*m[::-1])]
+---
+m=[[1,2],[3,4]]
+rot(m)
+assert m==[[3,1],[4,2]]
+=== kwargs only cls
+class A:
+ def __init__(self,*,x=1): self.x=x
+ def __getitem__(self,k): return k
+ def __setitem__(self,k,v): self.x=(k,v)
+ def __iter__(self):
+  yield self.x
+ def __reversed__(self): return iter([9])
+ def __contains__(self,v): return v==5
+ def __len__(self): return 4
+---
+a=A(x=3)
+assert a.x==3
+a['q']=2
+assert a.x==('q',2) and a[1:2]==slice(1,2) and list(a)==[('q',2)] and list(reversed(a))==[9] and len(a)==4
+=== metaclass reg
+class M(type):
+ reg=[]
+ def __new__(m,n,b,d):
+  c=super().__new__(m,n,b,d)
+  m.reg.append(n)
+  return c
+class A(metaclass=M): pass
+---
+assert 'A' in M.reg
+=== slots
+class A:
+ __slots__=('x',)
+ def __init__(s,x): s.x=x
+ def __eq__(s,o): return s.x==o.x
+---
+assert A(1)==A(1)
+assert A(1)!=A(2)
+---
+try:
+ A(1).y=2
+ assert 0
+except AttributeError: pass
+=== linked equality
+class N:
+ def __init__(s,v,n=None): s.v=v;s.n=n
+ def __eq__(s,o): return isinstance(o,N) and s.v==o.v and s.n==o.n
+def rev(h):
+ p=None
+ while h: h.n,p,h=p,h,h.n
+ return p
+---
+assert rev(N(1,N(2)))==N(2,N(1))
+=== module import as
+def f(x): return x+1
+---
+import solution as s
+assert s.f(1)==2
+---
+from solution import *
+assert f(1)==2
+=== math close list
+def f(x): return [v/3 for v in x]
+---
+import math
+assert all(math.isclose(a,b,rel_tol=1e-9) for a,b in zip(f([1,2]),[1/3,2/3]))
+=== global state
+db={}
+def put(k,v): db[k]=v
+def get(k): return db[k]
+---
+put('a',1)
+assert get('a')==1 and db=={'a':1}
+=== time
+import time
+def f():
+ time.sleep(0.05)
+ return 1
+---
+import time
+t=time.time()
+assert f()==1 and time.time()-t>=0.05
+=== star import name
+__all__=['f']
+def f(): return 1
+def g(): return 2
+---
+assert f()==1
+=== counter ops
+from collections import Counter
+def f(a,b): return Counter(a)-Counter(b)
+---
+from collections import Counter
+assert f('aab','a')==Counter('ab')
+assert f('aab','a').most_common(1)==[('a',1)]
+assert isinstance(f('a','b'),dict)
+=== none compare
+class N:
+ pass
+def f(): return N()
+---
+assert f() != None
+assert f() is not None
+assert f()
+=== docstring
+def f():
+ 'doc'
+ return f.__doc__
+---
+assert f()=='doc' and f.__doc__=='doc'
+=== callable
+def f(n): return lambda x: x+n
+---
+g=f(2)
+assert callable(g) and g(1)==3 and list(map(f(1),[1,2]))==[2,3]
+=== sorted key result
+def key(p): return p[1]
+---
+assert sorted([(1,2),(2,1)],key=key)==[(2,1),(1,2)]
+assert max([(1,2),(2,1)],key=key)==(1,2)
 """
 
 HUMANEVAL = r'''\
@@ -935,4 +1320,68 @@ def f(x: List[int]) -> List[Foo]:
 ---
 def check(candidate):
     assert candidate([1])==[1]
+=== he type hints: cheapest
+from typing import List, Optional, Tuple
+
+
+class Item:
+    name: str
+    price: float
+    def __init__(self, name: str, price: float):
+        self.name = name
+        self.price = price
+
+
+def cheapest(items: List[Item]) -> Optional[Item]:
+    """The cheapest."""
+---
+    return min(items, key=lambda i: i.price) if items else None
+---
+def check(candidate):
+    a, b = Item('a', 2.0), Item('b', 1.0)
+    assert candidate([a, b]) is b
+    assert candidate([a, b]).name == 'b'
+    assert candidate([]) is None
+=== he class stub: Stack
+class Stack:
+    """A stack."""
+    def __init__(self):
+        self.items = []
+
+    def push(self, x):
+        self.items.append(x)
+
+    def pop(self):
+        """Remove and return the last."""
+---
+        return self.items.pop()
+---
+def check(candidate):
+    s = candidate()
+    s.push(1)
+    s.push(2)
+    assert s.pop() == 2 and s.items == [1]
+=== he asserts msg: f
+def f(x):
+    """L."""
+---
+    return x
+---
+
+
+METADATA = {}
+
+
+def check(candidate):
+    assert candidate(1) == 1, 'message'
+    assert True, "This prints if this assert fails 2 (also good for debugging!)"
+=== he candidate nested: add
+def add(a, b):
+    """L."""
+---
+    return a + b
+---
+def check(add):
+    for i in range(50):
+        assert add(i, 1) == i + 1
 '''
