@@ -149,7 +149,7 @@ def is_data(kind):
 
     The tests compare objects of such classes by the trusted class, so the objects pass by their values.
     """
-    return is_enumeration(kind) or is_record(kind) and not any(map(written, vars(kind).values()))
+    return is_enumeration(kind) or (is_record(kind) and not any(map(written, vars(kind).values())))
 
 
 def is_record(kind):

@@ -62,7 +62,7 @@ class Twins:
         twin = known[id(value)] = object.__new__(trusted)
         for name, one in self.peer.remote("state", value).items():
             if name.startswith("__"):
-                raise Refused("the agent's process tells an attribute {!r:.40}".format(name))
+                raise Refused(f"the agent's process tells an attribute {name!r:.40}")
             object.__setattr__(twin, name, self.of(one, known, depth + 1))
         return twin
 
