@@ -2,7 +2,7 @@
 
 from agentrl.chat.arguments import check_arguments, set_template
 from agentrl.chat.notes import rewritten, template_report
-from agentrl.chat.rendering import call_as_json, date_of
+from agentrl.chat.rendering import call_as_json, date_of, with_calls_as_text
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
 from agentrl.chat.template import Chat
 from agentrl.chat.thoughts import answer_start, opened_thought, without_thoughts
@@ -29,5 +29,6 @@ __all__ = [
     "shorten",
     "tagged",
     "template_report",
+    "with_calls_as_text",
     "without_thoughts",
 ]

@@ -22,7 +22,7 @@ from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
-from agentrl.run import first_prompt_notes, held_out_tasks, model_chat
+from agentrl.run import first_prompt_notes, held_out_tasks, model_chat, program_notes
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
@@ -116,6 +116,8 @@ def _models(settings: Settings) -> Iterator[TrialResult]:
         elif plan.model.path not in seen:
             seen.add(plan.model.path)
             yield _model(plan.model)
+    for text in program_notes(settings):
+        yield TrialResult("model", "note", text)
 
 
 def _model(config: ModelConfig) -> TrialResult:

@@ -13,7 +13,11 @@ from .health import (
 )
 from .holder import is_alive as is_alive, read_holder as read_holder
 from .iteration import Learned as Learned, Played as Played, learn as learn, settle as settle
-from .known_rows import first_prompt_notes as first_prompt_notes, model_chat as model_chat
+from .known_rows import (
+    first_prompt_notes as first_prompt_notes,
+    model_chat as model_chat,
+    program_notes as program_notes,
+)
 from .metrics import (
     Metrics as Metrics,
     MetricsSink as MetricsSink,

@@ -6,7 +6,7 @@ from pathlib import Path
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
-from agentrl.run.known_rows import first_prompt_notes, model_chat
+from agentrl.run.known_rows import first_prompt_notes, model_chat, program_notes
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
@@ -56,7 +56,7 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
     They name options of the environment that end an episode before `limits.turns`, things that are missing on this
     machine, the column that divides a user's rows into training and held-out rows, and rows whose first prompts do not
-    fit the model's context.
+    fit the model's context. If a program plays the tasks, they describe the chat template of its model.
 
     This function also looks for held-out tasks that are training tasks too. It compares the options of the training
     environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks. The
@@ -68,7 +68,7 @@ def dry_run_notes(settings: Settings) -> list[str]:
             prompts of too many rows do not fit the model's context, or the run fails `Settings.check_new`.
     """
     settings.check_new()
-    turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
+    turns, missing, env = [*turns_note(settings), *program_notes(settings)], _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(
             "env and eval.env have the same options, so the evaluation tasks are training tasks too: give env and "
