@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, File
 from agentrl.secret import redacted, scrubbed
+from agentrl.user_code import defined_at
 
 Model = TypeVar("Model", bound=BaseModel)
 MOST_CHARS = 200  # largest number of characters of a wrong value that an error message shows
@@ -106,6 +107,9 @@ def validate(model: type[Model], values: Mapping[str, Any], where: str = "", bes
         return model.model_validate(dict(values))
     except ValidationError as error:
         raise ValueError(_sentence(model, error, where, beside)) from None
+    except PydanticUserError as error:  # the class itself is wrong
+        words = " ".join(str(error).partition("\n")[0].split())
+        raise ValueError(f"[{where}] cannot be read: {words}{defined_at(model)}") from None
 
 
 def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside: Iterable[str]) -> str:

@@ -238,6 +238,9 @@ def prompt_of(entry: Entry[EnvironmentFile]) -> Prompt:
 def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
     tasks = entry.hooks.tasks(entry.config)
+    if not hasattr(tasks, "__len__") or not hasattr(tasks, "__getitem__"):
+        what = f"environment {entry.name}: its tasks(config) returned {type(tasks).__name__}"
+        raise ValueError(f"{what}: return a sequence of tasks, with len() and [i]")
     if not len(tasks):
         raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
     return tasks

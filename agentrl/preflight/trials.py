@@ -27,6 +27,7 @@ from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
+from agentrl.user_code import placed, spoken
 
 CONNECT_S = 3.0  # seconds that an endpoint may take to accept a connection
 RESET_S = 30.0  # seconds that an environment may take to be made and to begin one task
@@ -104,8 +105,8 @@ def _tasks(entry: Entry[EnvironmentFile]) -> TrialResult:
     except EnvFault:
         return TrialResult("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
-        name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
-        return TrialResult("data", "missing", f"{entry.name}: {name}{error}")
+        known = isinstance(error, ValueError | OSError)
+        return TrialResult("data", "missing", f"{entry.name}: {placed(error) if known else spoken(error)}")
 
 
 def _models(settings: Settings) -> Iterator[TrialResult]:

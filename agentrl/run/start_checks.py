@@ -10,6 +10,7 @@ from agentrl.run.known_rows import first_prompt_notes, model_chat, program_notes
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
+from agentrl.user_code import placed
 
 OWN_LIMITS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
 
@@ -79,7 +80,7 @@ def dry_run_notes(settings: Settings) -> list[str]:
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # for example, because the data is on another machine
-        missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
+        missing.append(f"the tasks cannot be read here, so they were not checked: {placed(error)}")
         return [*turns, *missing, *_doctor(settings, missing)]
     check_disjoint(tasks, held_out)
     long = first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings))
