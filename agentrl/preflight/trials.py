@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,7 @@ from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
-from agentrl.run import first_prompt_notes, held_out_tasks, model_chat, program_notes
+from agentrl.run import check_folder, first_prompt_notes, held_out_tasks, model_chat, program_notes
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
@@ -328,16 +327,12 @@ def _packages(settings: Settings) -> Iterator[TrialResult]:
 
 def _folder(settings: Settings) -> Iterator[TrialResult]:
     folder = settings.folder
+    try:
+        check_folder(folder)
+    except ValueError as error:
+        yield TrialResult("folder", "missing", str(error))
+        return
     if (folder / "config.toml").is_file():
         yield TrialResult(
             "folder", "note", f"{folder} already holds a run: add --resume, or choose another run.name=..."
         )
-        return
-    there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
-    try:
-        # A file mode does not suffice: by its mode, a superuser could write to /proc, where no file can be made.
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."
-        yield TrialResult("folder", "missing", text)

@@ -3,6 +3,7 @@ from .event_loop import Loop as Loop
 from .folder import (
     TASK_KINDS as TASK_KINDS,
     RunFolder as RunFolder,
+    check_folder as check_folder,
     versions as versions,
 )
 from .health import (

@@ -6,6 +6,7 @@ from pathlib import Path
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
+from agentrl.run.folder import check_folder
 from agentrl.run.known_rows import first_prompt_notes, model_chat, program_notes
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
@@ -66,9 +67,11 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
     Raises:
         ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, the first
-            prompts of too many rows do not fit the model's context, or the run fails `Settings.check_new`.
+            prompts of too many rows do not fit the model's context, the run's folder cannot be made, or the run fails
+            `Settings.check_new`.
     """
     settings.check_new()
+    check_folder(settings.folder)
     turns, missing, env = [*turns_note(settings), *program_notes(settings)], _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
         raise ValueError(

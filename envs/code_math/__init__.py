@@ -21,10 +21,12 @@ from agentrl.envs.code_math.problem import Config, runner_of
 from agentrl.tool import runner_facts
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "REFERENCE", "WAITS", "Config", "expert", "facts", "kind",
     "make", "prompt", "read_row", "tasks",
 ]  # fmt: skip
 
+ERRING: dict[str, int] = {}
 HEAVY = False
 REFERENCE = "expert"
 WAITS = True  # a step that runs code waits for the sandbox, 30 ms or longer

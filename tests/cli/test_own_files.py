@@ -48,7 +48,7 @@ AT_IMPORT = {
     "recursion": ("def f():\n    return f()\n\n\nf()\n", "RecursionError: maximum recursion depth exceeded"),
     "null": ("x = 1\n\0\n", "null bytes"),
     "nested": ("import other\n", "ZeroDivisionError: division by zero (other.py:2)"),
-    "config": (ENV.replace(FIELD, "    split: nothing\n"), "NameError: name 'nothing' is not defined (mine.py:7, in Config)"),
+    "config": (ENV.replace(FIELD, "    split: nothing\n"), "name 'nothing' is not defined (mine.py:7, in Config)"),
     "no model": (ENV.replace("(BaseModel, frozen=True, extra=\"forbid\")", ""), "must be a class, the pydantic model"),
     "half a model": (ENV.replace(FIELD, '    split: "Nothing" = 1\n'), "`Config` is not fully defined"),
 }  # fmt: skip
@@ -62,13 +62,16 @@ IN_HOOKS = {
         "ZeroDivisionError: division by zero (mine.py:10, in model_post_init)",
     ),
 }
-RECIPE = '[env]\nname = "mine"\n[eval.env]\nsplit = "test"\n[model.new]\n[warmup]\nupdates = 0\n[credit]\nname = "grpo"\n'
+RECIPE = (
+    '[env]\nname = "mine"\n[eval.env]\nsplit = "test"\n[model.new]\n[warmup]\nupdates = 0\n[credit]\nname = "grpo"\n'
+)
 VERBS = (
     "check mine", "check mine.py", "envs mine", "eval mine --policy random", "play mine", "serve mcp mine",
     "check rows.jsonl --env mine", "train recipe.toml --dry-run", "train recipe.toml", "doctor recipe.toml",
     "check recipe.toml --reward", "credit mine --steps steps.jsonl", "credit --compare grpo,mine --steps steps.jsonl",
     "train grpo-sokoban-cpu loss.name=mine --dry-run", "train grpo-sokoban-cpu sampler.name=mine.py --dry-run",
-    "train grpo-sokoban-cpu guide.name=mine --dry-run", "train grpo-sokoban-cpu agents.main.agent=mine:solve --dry-run",
+    "train grpo-sokoban-cpu guide.name=mine --dry-run",
+    "train grpo-sokoban-cpu agents.main.agent=mine:solve --dry-run",
 )  # fmt: skip
 
 

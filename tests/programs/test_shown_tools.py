@@ -110,7 +110,8 @@ def test_a_conversation_with_described_tools_goes_on_from_the_sampled_tokens():
     step = talk.add(first, reply.generation, reply.message)
     second = talk.prompt([*ASKED, reply.message, Message("tool", "4", "add")], SCHEMAS)
     assert second.after is step and second.form is not None
-    assert chat.tokenizer.decode(second.token_ids[-second.added :]).endswith("user\n4<|im_end|>\n<|im_start|>assistant\n")
+    added = chat.tokenizer.decode(second.token_ids[-second.added :])
+    assert added.endswith("user\n4<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_a_history_of_calls_that_begins_a_context_has_the_described_format():
