@@ -21,6 +21,19 @@ from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import parse_value
 from agentrl.graph import Filler, Paths, StepGraph
+from agentrl.option_words import option_at, wanted
+
+FILLED_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "tree": "it compares the branches of a tree: set rollout.name=tree or entropy_branch",
+        "value": "set critic.model=head or own, or rollout.name=vine",
+        "next_value": "set critic.model=head or own",
+        "token_value": "set critic.model=head or own, and critic.at=token",
+        "value_high": "set critic.model=head or own, and critic.two_levels=true",
+        "segment_start": "set context.name=plan, in which answers name their sub-goals",
+        "gold_logprob": "take an environment that knows the right answer (its file has the hook `gold(task)`)",
+    }
+)  # column -> the options of a recipe by which a run fills it
 
 
 def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:
@@ -45,7 +58,8 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
         first = error.errors()[0]
         name = first["loc"][0] if first["loc"] else "its options"
         value = f"={values[name]}" if name in values else ""
-        raise ValueError(f"{method}: {name}{value}: {first['msg'].removeprefix('Value error, ')}") from None
+        place = option_at(config, first["loc"])
+        raise ValueError(f"{method}: {name}{value}: {wanted(first, None if place is None else place[0])}") from None
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -301,7 +301,6 @@ def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
     raise ValueError(f"{where} = {name!r} is no expert of {entry.name}{nearest(name.partition(':')[0], known)}")
 
 
-
 def _check_argument(file: EnvironmentFile, name: str, where: str) -> None:
     """ValueError if the text after the colon in an expert's name is not what the file's hook `ERRING` allows."""
     base, colon, text = name.partition(":")

@@ -23,6 +23,7 @@ from .parquet import (
 )
 from .sources import (
     newest_graph as newest_graph,
+    in_file as in_file,
     read_any as read_any,
 )
 from .trl import (

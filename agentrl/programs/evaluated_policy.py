@@ -75,6 +75,8 @@ class EvaluatedPolicy:
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
         if word.startswith("scripted:"):
+            if not word.removeprefix("scripted:").strip():
+                raise ValueError(f"{word!r} names no file: write scripted:FILE, a file of actions, one per line")
             return cls(word=word, kind="scripted")
         if word == "random":
             return cls(word=word, kind="random")

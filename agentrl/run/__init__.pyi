@@ -45,6 +45,7 @@ from .run import (
 from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
 from .start_checks import (
     check_beginning as check_beginning,
+    check_disjoint as check_disjoint,
     dry_run_notes as dry_run_notes,
     held_out_tasks as held_out_tasks,
     leak_note as leak_note,

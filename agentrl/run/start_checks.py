@@ -1,7 +1,8 @@
 """The checks before a run begins, and the notes of a dry run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
@@ -30,13 +31,27 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
     """
     if not resume:
         settings.check_new()
-    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
+    wrong = _refusal(_check_tasks, settings)
     if not resume:
-        for path in _model_paths(settings):
-            check_path(path)
+        wrong += [text for path in _model_paths(settings) for text in _refusal(check_path, path)]
+    if wrong:
+        raise ValueError("; ".join(wrong))
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
     if hook is not None and not (cluster.address and cluster.engines):  # a cluster's engines may be on other machines
         hook(settings.engine.config)
+
+
+def _check_tasks(settings: Settings) -> None:
+    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
+
+
+def _refusal(check: Callable[..., object], *values: Any) -> list[str]:
+    """The sentence of the ValueError that a check of `values` raises; empty if it raises none."""
+    try:
+        check(*values)
+    except ValueError as error:
+        return [placed(error)]
+    return []
 
 
 def _model_paths(settings: Settings) -> list[str]:
@@ -74,10 +89,11 @@ def dry_run_notes(settings: Settings) -> list[str]:
     check_folder(settings.folder)
     turns, missing, env = [*turns_note(settings), *program_notes(settings)], _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
-        raise ValueError(
+        same = (
             "env and eval.env have the same options, so the evaluation tasks are training tasks too: give env and "
             "eval.env different splits"
         )
+        raise ValueError("; ".join([same, *missing]))
     if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
         return [*turns, *missing, *_doctor(settings, missing)]
     try:
@@ -85,7 +101,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
     except ValueError as error:  # for example, because the data is on another machine
         missing.append(f"the tasks cannot be read here, so they were not checked: {placed(error)}")
         return [*turns, *missing, *_doctor(settings, missing)]
-    check_disjoint(tasks, held_out)
+    if wrong := _refusal(check_disjoint, tasks, held_out):
+        raise ValueError("; ".join([*wrong, *missing]))
     long = first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings))
     return [*turns, *filter(None, [division_note(tasks)]), *long, *missing, *_doctor(settings, missing)]
 

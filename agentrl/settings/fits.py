@@ -16,7 +16,7 @@ from typing import Any
 
 from agentrl.catalogue import load, names, nearest
 from agentrl.config import Entry
-from agentrl.credit import CreditMethod, GoldAnswer, RewardTransform
+from agentrl.credit import FILLED_BY, CreditMethod, GoldAnswer, RewardTransform
 from agentrl.env import EnvironmentFile, place_of
 from agentrl.graph import COLUMNS, Filler
 from agentrl.rollout import ContextPolicy, GuideFile, RolloutMethod
@@ -303,17 +303,6 @@ def _words(value: Any) -> Iterator[str]:
         yield value
 
 
-HOW = {
-    "tree": "it compares the branches of a tree: set rollout.name=tree or entropy_branch",
-    "value": "set critic.model=head or own, or rollout.name=vine",
-    "next_value": "set critic.model=head or own",
-    "token_value": "set critic.model=head or own, and critic.at=token",
-    "value_high": "set critic.model=head or own, and critic.two_levels=true",
-    "segment_start": "set context.name=plan, in which answers name their sub-goals",
-    "gold_logprob": "take an environment that knows the right answer (its file has the hook `gold(task)`)",
-}
-
-
 def fillers(
     credit: Entry[CreditMethod], context: Entry[ContextPolicy], env: Entry[EnvironmentFile]
 ) -> dict[str, Filler]:
@@ -376,5 +365,5 @@ def check_columns(method: CreditMethod, has: set[str]) -> None:
     """
     for name in wanted_columns(method):
         if name not in has:
-            how = HOW.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
+            how = FILLED_BY.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
             raise ValueError(f"credit.name={method.label} needs the column {name!r}: {how}")
