@@ -22,8 +22,8 @@ from .parquet import (
     write_tables as write_tables,
 )
 from .sources import (
-    newest_graph as newest_graph,
     in_file as in_file,
+    newest_graph as newest_graph,
     read_any as read_any,
 )
 from .trl import (

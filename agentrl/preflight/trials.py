@@ -21,7 +21,15 @@ from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
-from agentrl.run import check_disjoint, check_folder, first_prompt_notes, held_out_tasks, model_chat, program_notes
+from agentrl.run import (
+    check_disjoint,
+    check_folder,
+    check_player,
+    first_prompt_notes,
+    held_out_tasks,
+    model_chat,
+    program_notes,
+)
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
@@ -80,10 +88,11 @@ def _data(settings: Settings) -> Iterator[TrialResult]:
 
 
 def _first_prompts(settings: Settings) -> Iterator[TrialResult]:
-    """Held-out tasks that are training tasks too, and rows whose first prompts do not fit the model's context."""
+    """Held-out tasks among the training tasks, an expert that cannot play, and rows that do not fit the context."""
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
         check_disjoint(tasks, held_out)
+        check_player(settings, tasks)
         for text in first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings)):
             yield TrialResult("data", "note", text)
     except ValueError as error:

@@ -1,5 +1,6 @@
 from .checkpoint import StoredState as StoredState
 from .event_loop import Loop as Loop
+from .expert_check import check_player as check_player
 from .folder import (
     TASK_KINDS as TASK_KINDS,
     RunFolder as RunFolder,

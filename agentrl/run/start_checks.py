@@ -7,6 +7,7 @@ from typing import Any
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
+from agentrl.run.expert_check import check_player
 from agentrl.run.folder import check_folder
 from agentrl.run.known_rows import first_prompt_notes, model_chat, program_notes
 from agentrl.settings import Settings, turns_of
@@ -26,12 +27,13 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
             hold the model.
 
     Raises:
-        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing or holds no
+        ValueError: training and held-out tasks overlap, there are no tasks, the expert that the run needs cannot play
+            a user's tasks, a model's folder is missing or holds no
             model, this machine lacks something that the engine needs, or a new run fails `Settings.check_new`.
     """
     if not resume:
         settings.check_new()
-    wrong = _refusal(_check_tasks, settings)
+    wrong = _refusal(_check_tasks, settings, resume)
     if not resume:
         wrong += [text for path in _model_paths(settings) for text in _refusal(check_path, path)]
     if wrong:
@@ -41,8 +43,17 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
         hook(settings.engine.config)
 
 
-def _check_tasks(settings: Settings) -> None:
-    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
+def _check_tasks(settings: Settings, resume: bool) -> None:
+    tasks = tasks_of(settings.env)
+    check_disjoint(tasks, held_out_tasks(settings))
+    if not resume and tasks_checked(settings.env):
+        check_player(settings, tasks)
+
+
+def tasks_checked(entry: Entry[EnvironmentFile]) -> bool:
+    """Does a dry run make the tasks of this environment? Those of agentrl's own environments take seconds."""
+    own = entry.hooks.module.startswith("agentrl.envs.")
+    return not own or bool(getattr(entry.config, entry.hooks.rows_option, ""))
 
 
 def _refusal(check: Callable[..., object], *values: Any) -> list[str]:
@@ -76,12 +87,13 @@ def dry_run_notes(settings: Settings) -> list[str]:
     fit the model's context. If a program plays the tasks, they describe the chat template of its model.
 
     This function also looks for held-out tasks that are training tasks too. It compares the options of the training
-    environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks. The
-    tasks are not compared if the environment is one of agentrl's own and reads no rows of a user, because making these
-    tasks takes seconds.
+    environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks, and lets
+    the expert take its first move. It makes no tasks if the environment is one of agentrl's own and reads no rows of a
+    user, because making these tasks takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, the first
+        ValueError: training and held-out tasks overlap, the expert that the run needs cannot play, the folder of a
+            model exists and holds no model, the first
             prompts of too many rows do not fit the model's context, the run's folder cannot be made, or the run fails
             `Settings.check_new`.
     """
@@ -94,14 +106,14 @@ def dry_run_notes(settings: Settings) -> list[str]:
             "eval.env different splits"
         )
         raise ValueError("; ".join([same, *missing]))
-    if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
+    if not tasks_checked(env):
         return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # for example, because the data is on another machine
         missing.append(f"the tasks cannot be read here, so they were not checked: {placed(error)}")
         return [*turns, *missing, *_doctor(settings, missing)]
-    if wrong := _refusal(check_disjoint, tasks, held_out):
+    if wrong := _refusal(check_disjoint, tasks, held_out) + _refusal(check_player, settings, tasks):
         raise ValueError("; ".join([*wrong, *missing]))
     long = first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings))
     return [*turns, *filter(None, [division_note(tasks)]), *long, *missing, *_doctor(settings, missing)]
