@@ -263,6 +263,5 @@ class Session:
         if self.arguments.out is None:
             return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples
-        return (
-            f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"
-        )
+        kept = [word for word in words if word != "--force"]  # it would play the stored episodes again
+        return f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(kept)}"

@@ -153,9 +153,11 @@ def group_norm(
 def leave_one_out(
     x: np.ndarray, key: np.ndarray, *, singleton: Singleton = "zero", weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
+    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1); n is the sum of the
+    group's weights, that is the number of its rows if all weights are 1.
 
-    `weight` and `singleton` mean the same as in `group_norm`.
+    A row of weight 3 counts as three rows with this x: the mean is the weighted mean, and 3 of the n - 1 others are
+    equal to x. `weight` and `singleton` mean the same as in `group_norm`.
     """
     x = np.asarray(x, np.float64)
     if not len(x):

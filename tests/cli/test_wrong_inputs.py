@@ -182,3 +182,8 @@ def test_one_sample_per_task_says_what_more_samples_need(folder, capsys):
         capsys.readouterr()
         assert main(["view", out, "--samples"]) == 0
         assert ("agentrl eval --samples K" in capsys.readouterr().out) == said
+
+
+def test_resume_and_force_exclude_each_other(folder, capsys):
+    words = ["eval", "tests.toys.walk", "--policy", "random", "--tasks", "1", "--out", "r.json", "--resume", "--force"]
+    assert "--force plays all again: leave one of the two out" in refused(words, capsys)

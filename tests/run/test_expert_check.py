@@ -75,7 +75,7 @@ def test_the_advice_can_be_followed(folder, capsys):
 
 @pytest.mark.parametrize(
     ("move", "sentence"),
-    [("1 / 0", "ZeroDivisionError: division by zero (ours.py:18, in _expert)"), ("int('x')", "base 10: 'x' (ours.py:18, in _expert)")],
+    [("1 / 0", "ZeroDivisionError: division by zero (ours.py:18,"), ("int('x')", "base 10: 'x' (ours.py:18,")],
 )
 def test_an_expert_of_a_user_is_tried(move, sentence, folder, capsys):
     (folder / "ours.py").write_text(OWN % move)
