@@ -2,8 +2,9 @@
 
 from agentrl.credit.assignment import assign, require, shown_only, where, with_imitation
 from agentrl.credit.compare_methods import agreement
+from agentrl.credit.filled_columns import FILLED_BY
 from agentrl.credit.gold_answer import GoldAnswer
-from agentrl.credit.method import FILLED_BY, Credit, CreditMethod, Options, PathCredit, parse_options
+from agentrl.credit.method import Credit, CreditMethod, Options, PathCredit, parse_options
 from agentrl.credit.prompt_values import PromptTracker, PromptValues
 from agentrl.credit.rewards import (
     OWN,

@@ -8,7 +8,8 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.credit.charge import charged
-from agentrl.credit.method import FILLED_BY, Credit, CreditMethod, PathCredit
+from agentrl.credit.filled_columns import FILLED_BY
+from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
 

@@ -23,18 +23,6 @@ from agentrl.config import parse_value
 from agentrl.graph import Filler, Paths, StepGraph
 from agentrl.option_words import option_at, wanted
 
-FILLED_BY: Mapping[str, str] = MappingProxyType(
-    {
-        "tree": "it compares the branches of a tree: set rollout.name=tree or entropy_branch",
-        "value": "set critic.model=head or own, or rollout.name=vine",
-        "next_value": "set critic.model=head or own",
-        "token_value": "set critic.model=head or own, and critic.at=token",
-        "value_high": "set critic.model=head or own, and critic.two_levels=true",
-        "segment_start": "set context.name=plan, in which answers name their sub-goals",
-        "gold_logprob": "take an environment that knows the right answer (its file has the hook `gold(task)`)",
-    }
-)  # column -> the options of a recipe by which a run fills it
-
 
 def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:
     """The method's Config from `key=value` words; a list or a table is written as in TOML.

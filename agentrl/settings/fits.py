@@ -1,4 +1,4 @@
-"""Checks, before anything is played, that the parts of a recipe fit together.
+"""Checks, before anything is played, that a recipe has its sections and that its parts fit together.
 
 - The run fills the columns that its credit method reads. Every step has the columns `COLUMNS`, and the trainer adds
   `old_logprob` and `importance`. A critic fills further columns. A rollout method fills the columns that it names in
@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from agentrl.catalogue import load, names, nearest
@@ -367,3 +368,19 @@ def check_columns(method: CreditMethod, has: set[str]) -> None:
         if name not in has:
             how = FILLED_BY.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
             raise ValueError(f"credit.name={method.label} needs the column {name!r}: {how}")
+
+
+def check_sections(tables: Mapping[str, Any]) -> None:
+    """Raises ValueError if a recipe lacks sections that every recipe has; the sentence names all of them.
+
+    If a key at the top is unknown, the sentence on this key is left to the sections' own check.
+    """
+    if set(tables) - set(Tables.model_fields):
+        return
+    env, missing = tables.get("env", {}), list[str]()
+    if isinstance(env, Mapping) and not ({*env} & {"name", *get_close_matches("name", env)}):
+        missing.append('[env] with name = "..." (agentrl envs lists the environments)')
+    if "model" not in tables:
+        missing.append('[model] with path = "DIR", or [model.new] for a model from scratch')
+    if missing:
+        raise ValueError(f"the recipe has no {', and no '.join(missing)}; agentrl recipes lists complete recipes")

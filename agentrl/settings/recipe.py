@@ -1,7 +1,6 @@
 """Resolves the tables of a recipe to typed sections and catalogue entries, and checks that they fit together."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class Settings:
         """
         self._given = merge(tables, {})
         if not stored:
-            _check_sections(tables)
+            fits.check_sections(tables)
         given = validate(Tables, self._given)
         env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
@@ -352,19 +351,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _without_none(v) for k, v in value.items() if v is not None}
     return [_without_none(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def _check_sections(tables: Mapping[str, Any]) -> None:
-    """Raises ValueError if a recipe lacks sections that every recipe has; the sentence names all of them.
-
-    If a key at the top is unknown, the sentence on this key is left to the sections' own check.
-    """
-    if set(tables) - set(Tables.model_fields):
-        return
-    env, missing = tables.get("env", {}), list[str]()
-    if isinstance(env, Mapping) and not ({*env} & {"name", *get_close_matches("name", env)}):
-        missing.append('[env] with name = "..." (agentrl envs lists the environments)')
-    if "model" not in tables:
-        missing.append('[model] with path = "DIR", or [model.new] for a model from scratch')
-    if missing:
-        raise ValueError(f"the recipe has no {', and no '.join(missing)}; agentrl recipes lists complete recipes")
