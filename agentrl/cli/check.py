@@ -194,8 +194,12 @@ def attack(settings: Settings, arguments: Namespace) -> int:
     same value on every task, or if it refuses a right answer in another spelling; else 0.
     """
     from agentrl.preflight import check_reward
+    from agentrl.rollout import TooManyFaults
 
-    found = check_reward(settings, arguments.tasks or TASKS)
+    try:
+        found = check_reward(settings, arguments.tasks or TASKS)
+    except TooManyFaults as error:
+        raise ValueError(str(error)) from error
     fooled = found.share("reward")
     holds = fooled <= (arguments.allow or 0.0) and found.separates.get("reward", 1.0) > 0 and not found.refused
     if arguments.json:

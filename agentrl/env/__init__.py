@@ -1,7 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.channel import read_frame, write_frame
-from agentrl.env.checked import checked_observation, checked_result, clipped, raised_at
+from agentrl.env.checked import checked_observation, checked_result, clipped
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -42,6 +42,7 @@ from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
 from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
+from agentrl.user_code import raised_at
 
 __all__ = [
     "ENDLESS",

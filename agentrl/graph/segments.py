@@ -163,10 +163,12 @@ def leave_one_out(
     weight: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
+    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1); n is the sum of the
+    group's weights, that is the number of its rows if all weights are 1.
 
-    n is the sum of the weights of the group. For the rows of `outside`, all counted rows are other rows, so they get
-    x - mean. `weight`, `singleton` and `outside` mean the same as in `group_norm`.
+    A row of weight 3 counts as three rows with this x: the mean is the weighted mean, and 2 of the n - 1 others are
+    equal to x. For the rows of `outside`, all counted rows are other rows, so they get x - mean. `weight`, `singleton`
+    and `outside` mean the same as in `group_norm`.
     """
     x = np.asarray(x, np.float64)
     if not len(x):

@@ -17,6 +17,7 @@ from agentrl.envs._foreign import Answer, Options, TaggedAnswer, program
 from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.types import Observation, Task
 
+ERRING = {"careless": 1}
 WAITS = True  # a step waits for the process that plays
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("score",)

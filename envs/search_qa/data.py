@@ -49,15 +49,15 @@ def rows(path: str, split: str) -> Sequence[Row]:
         ValueError: the file does not exist, cannot be read or has no rows, or a row has no question or no answers.
     """
     path = str(Path(path).expanduser()) if not path.startswith("hub:") else path
-    source = path if Path(path).is_file() else _of_split(path, split)
+    source, one_of_several = (path, False) if Path(path).is_file() else _of_split(path, split)
     found = Path(source) if Path(source).exists() else Path(source.rpartition("#")[0])
     files = [found, *sorted(found.rglob("*"))] if found.exists() else []
     stamps = tuple((stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files))
-    return _rows(source, stamps)
+    return _rows(source, split if one_of_several else "", stamps)
 
 
-def _of_split(path: str, split: str) -> str:
-    """The source of the split, or of the only split if there is only one."""
+def _of_split(path: str, split: str) -> tuple[str, bool]:
+    """(the source of the split, True), or (the source of the only split, False) if there is only one."""
     if not path.startswith("hub:") and "#" not in path and not Path(path).expanduser().exists():
         raise ValueError(
             f"env.data = {path!r}: no such file; name a file of questions ({', '.join(SUFFIXES)}), a folder with "
@@ -65,18 +65,20 @@ def _of_split(path: str, split: str) -> str:
         )
     splits = split_readers(path)
     if len(splits) == 1:
-        return next(iter(splits.values())).source
+        return next(iter(splits.values())).source, False
     if split not in splits:
         raise ValueError(f"env.data = {path!r} has no split {split!r}: set env.split to one of {', '.join(splits)}")
-    return splits[split].source
+    return splits[split].source, True
 
 
 @lru_cache(maxsize=4)
-def _rows(source: str, stamps: tuple[tuple[int, int], ...]) -> tuple[Row, ...]:
+def _rows(source: str, split: str, stamps: tuple[tuple[int, int], ...]) -> tuple[Row, ...]:
+    """The rows. A key without the name of the split begins with it, because each split may number its rows from 1."""
     found: dict[str, Row] = {}
     for number, told in enumerate(read_rows(source), 1):
         row = read_row(told, number, f"row {number} of {source}")
-        unique = row.key if row.key not in found else f"{row.key}#{number}"
+        key = row.key if not split or split in row.key.split("/") else f"{split}/{row.key}"
+        unique = key if key not in found else f"{key}#{number}"
         found[unique] = replace(row, key=unique)
     return tuple(found.values())
 

@@ -130,7 +130,7 @@ def test_answers_of_a_parquet_file(tmp_path):
 def test_keys_are_unique_and_a_folder_has_a_file_a_split(tmp_path):
     put(tmp_path / "train.jsonl", [{"id": 7, "question": "a", "answer": "x"}] * 3)
     put(tmp_path / "test.parquet", [SEARCH_R1])
-    assert [row.key for row in rows(str(tmp_path), "train")] == ["7", "7#2", "7#3"]
+    assert [row.key for row in rows(str(tmp_path), "train")] == ["train/7", "train/7#2", "train/7#3"]
     assert rows(str(tmp_path), "test")[0].source == "nq"
 
 
