@@ -31,8 +31,8 @@ SPELLINGS = (
 )
 # What the harmony format and Muse Glimmer write between a thought and the words of the answer.
 HEADER = re.compile(
-    r"\s*(?:<\|start\|>\s*assistant)?(?:\s*to=user(?=<\|message\|>))?"
-    r"(?:<\|channel\|>(?:final|commentary))?\s*<\|message\|>|\s*<\|start_response\|>",
+    r"\s*+(?:<\|start\|>\s*+assistant)?(?:\s*+to=user(?=<\|message\|>))?"
+    r"(?:<\|channel\|>(?:final|commentary))?\s*+<\|message\|>|\s*+<\|start_response\|>",
     re.I,
 )
 OPENING = re.compile(
@@ -42,6 +42,7 @@ MESSAGE = "<|message|>"
 CLOSING = {tags.opening.lower(): re.compile(re.escape(tags.closing), re.I) for tags in SPELLINGS}
 UNOPENED = re.compile("|".join(re.escape(t.closing) for t in SPELLINGS if t.closing[1] == "/"), re.I)
 PREFACE = re.compile(r"[^<{\[`\u25c1]*")  # words that are neither a tag nor a call
+QUOTES = "\"'(\u201c\u2018\u00ab"  # a tag behind one of these is quoted
 BLANKS = re.compile(r"\s*")
 
 
@@ -110,6 +111,8 @@ def _begun(text: str, at: int) -> "re.Match[str] | None":
         preface = PREFACE.match(text, here.end())
         assert preface is not None
         found = OPENING.match(text, preface.end())
+        if found is not None and (text[found.start() - 1] in QUOTES or preface[0].count('"') % 2):
+            return None
     return found
 
 

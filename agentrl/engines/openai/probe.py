@@ -85,7 +85,7 @@ class Probe:
         """Does the endpoint work, although it gave no answer?
 
         Raises:
-            ValueError: the server failed twice, or its answer cannot be read.
+            ValueError: the server failed twice, its answer cannot be read, or the request is too long for it.
         """
         why = self.scrub(failure.why)
         if _fails(failure) and failure.kind not in ("context", "filtered"):
@@ -95,7 +95,12 @@ class Probe:
             )
         if failure.kind == "odd":
             raise ValueError(f"the first answer of {self.url} cannot be read: {why}; read the server's log")
-        return failure.passes or failure.kind in ("context", "filtered")
+        if failure.kind == "context":
+            raise ValueError(
+                f"{self.name} at {self.url} calls a first short request too long: {why}; serve the model with a longer "
+                "context, or see whether tools alone fill it"
+            )
+        return failure.passes or failure.kind == "filtered"
 
     def _unreached(self, cause: BaseException) -> str:
         """The error message about a server that could not be reached, or whose answer broke off."""

@@ -99,7 +99,9 @@ PATTERNS = (
         r"exceeded your monthly included credits",  # Hugging Face
         "\u4f59\u989d\u4e0d\u8db3",  # Zhipu: the balance is not sufficient
     ),
-    _any("refused", r"max_(?:completion_)?tokens=\d+ cannot be greater than"),  # vLLM: `limits.turn_tokens` is too large
+    _any(
+        "refused", r"max_(?:completion_)?tokens=\d+ cannot be greater than"
+    ),  # vLLM: `limits.turn_tokens` is too large
     _any("length", r"model output limit was reached"),  # OpenAI, models that think
     _any("rate", r"throttling|too many requests|too many tokens, please wait|rate.?limit.?(?:reached|exceeded|error)"),
     _any(
