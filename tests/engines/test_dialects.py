@@ -62,7 +62,6 @@ ORDINARY = (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
     ),
     (400, "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"),
-    (400, "System message must be at the beginning."),
     (400, "We could not parse the JSON body of your request."),
     (400, "context deadline exceeded"),
     (405, "Method Not Allowed"),

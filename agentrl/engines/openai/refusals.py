@@ -22,6 +22,7 @@ Kind = Literal[
     "filtered",  # a content filter refused the prompt or the answer
     "system",  # the server takes no message of the role that holds the system message
     "order",  # the server demands another order of roles, such as user and assistant in turn
+    "empty",  # the server takes no message without a text, such as an empty answer of the model
     "tools",  # the server takes no tools as data
     "auth",  # the key is wrong, has expired, or may not use the model
     "gone",  # there is no such model or address
@@ -182,6 +183,7 @@ PATTERNS = (
         r"(?:unexpected|unknown|invalid|unsupported) (?:message )?role:? ?['\"`]?(?:system|developer)",
         r"(?:system|developer) messages? (?:is|are) not (?:supported|allowed)",
         r"system prompts? (?:is |are )?not supported",
+        r"system message must be at the beginning|only one system message",  # Qwen's templates
         r"role ['\"`]?(?:system|developer)['\"`]? (?:is )?not (?:supported|allowed|valid)",
         r"'(?:system|developer)' is not one of \[",  # validators of JSON schemas
         r"input should be '[^.]{0,80}assistant'.{0,80}",  # pydantic's literal of roles
@@ -202,6 +204,13 @@ PATTERNS = (
         r"no user query found in messages",  # Qwen's templates
         r"only user, assistant and system roles|only user and assistant",
         r"(?:unexpected|unknown|invalid|unsupported) (?:message )?role:? ?['\"`]?tool",
+    ),
+    _any(
+        "empty",
+        r"must have either content or tool_calls|content or tool_calls must be set",  # Mistral, DeepSeek
+        r"must (?:have|be|contain) non-(?:empty|whitespace)",  # Anthropic
+        r"content field in the message object at .{0,40} is empty",  # Bedrock
+        r"must have at least one content element|must have a text parameter|\bparts must not be empty",  # xAI, Gemini
     ),
     _any(
         "tools",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agentrl.engines.openai.roles import Roles, alternating, with_system
+from agentrl.engines.openai.roles import EMPTY, Roles, alternating, with_system
 from agentrl.engines.openai.words import ServerWords, words_of
 from agentrl.tool import calls
 from agentrl.types import Finish, Message, Request, ToolCall
@@ -89,7 +89,10 @@ def body_messages(messages: Sequence[Message], roles: Roles = AS_THEY_ARE) -> li
     if roles.plain_calls:
         messages = [_plain(message) for message in messages]
     body = _bodies(messages)
-    return alternating(body) if roles.alternating else body
+    body = alternating(body) if roles.alternating else body
+    if roles.filled:
+        body = [one if one["content"] or "tool_calls" in one else {**one, "content": EMPTY} for one in body]
+    return body
 
 
 def _plain(message: Message) -> Message:
