@@ -150,7 +150,7 @@ def spoken(text: str) -> str:
         words = words[found.end() :].strip()
         if made_up := _MADE_UP.search(words):
             words = words[: made_up.start()].strip()
-    elif label is not None and label["alone"]:
+    elif label is not None and _ALONE.search(label[0]):
         return ""
     return _inside_tags(words)
 
@@ -166,27 +166,46 @@ def _inside_tags(words: str) -> str:
 
 
 _SIGNS = r"[\s>*_#`-]{0,20}"  # marks of Markdown around a label
-_THOUGHT = re.compile(
-    _SIGNS + r"(?:(?P<alone>thoughts?|think|thinking)|reasoning|rationale|analysis|plan)[*_`]{0,3}\s?:", re.I
-)
-_ACTION = re.compile(
-    r"(?:^|\n)" + _SIGNS + r"(?:my |next |final )?(?:action|answer)(?: to take)?[*_`]{0,3}\s?:[*_`]{0,3}", re.I
-)
+
+
+def _label(words: str) -> str:
+    """A label in front of a text, such as "**Thought 1:**", or the heading "### Thought"; with "**" behind it."""
+    inline = rf"{_SIGNS}(?:{words})(?: \d{{1,3}})?[*_`]{{0,3}}\s?[:\uff1a]"
+    return rf"(?:{inline}|\s{{0,20}}#{{1,6}} (?:{words})[ \t]*\n)[*_`]{{0,3}}"
+
+
+_THOUGHT = re.compile(_label("thoughts?|think|thinking|reasoning|rationale|analysis|plan"), re.I)
+_ALONE = re.compile(r"thought|think", re.I)  # a label whose text is no action
+_ACTION = re.compile(r"(?:^|\n)" + _label(r"(?:my |next |final )?(?:act|actions?|answer)(?: to take| is)?"), re.I)
 _INLINE = re.compile(r"\b(?:next |final )?action:", re.I)
-_MADE_UP = re.compile(r"\n" + _SIGNS + r"(?:observation|thought)[*_`]{0,3}\s?:", re.I)
+_MADE_UP = re.compile(r"\n" + _label("observation|thought"), re.I)
+_OBSERVED = re.compile(r"\n" + _label("observation"), re.I)
+_FENCE = re.compile(r"\A```\w{0,20}[ \t]*\n")
 
 
 def action_line(text: str) -> str:
     """The first line of `spoken`, without the marks that language models often write around an action.
 
-    These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
+    These marks are the line that opens a block of code, a leading ">", "-", "*" or "Action:", quotation marks around
+    the line, and a full stop at its end. Lines before a line with "Action:" are no action, unless a made-up
+    `Observation:` stands between them.
     """
-    line = spoken(text).partition("\n")[0].lstrip(">-* ")
+    words = spoken(text)
+    if words == without_thoughts(text).strip():  # no label at the beginning
+        found = _ACTION.search(words)
+        if found is not None and not _OBSERVED.search(words, 0, found.start()):
+            words = words[found.end() :].strip()
+    line = _FENCE.sub("", words).partition("\n")[0].lstrip(">-* ")
     return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
 
 
 class Plain:
-    """A prompt with the observation as the user message, and with the stripped answer as the action."""
+    """A prompt with the observation as the user message, and with the stripped answer as the action.
+
+    If the observation lists actions, the answer is one of them, and labels and tags around it are left out (`spoken`).
+    Other environments read the answer themselves, and may ask for such labels and tags, so that only thoughts are left
+    out.
+    """
 
     system = ""
 
@@ -210,8 +229,9 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The words of the answer (`spoken`) as the action; an answer without words is invalid."""
-        action = spoken(text)
+        """The words of the answer as the action, see the class; an answer without words is invalid."""
+        words = without_thoughts(text).strip()
+        action = spoken(text) if observation.actions and words not in observation.actions else words
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 

@@ -34,7 +34,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "order": "set endpoint.alternating=true, and endpoint.tool_calls=text if there are tools",
         "tools": "set endpoint.tool_calls=text",
         "auth": "see whether the key (OPENAI_API_KEY or endpoint.api_key) is right and may use the model",
-        "gone": "correct the model or the address in --policy",
+        "gone": "correct the model or the address in --policy (most addresses end in /v1)",
         "quota": "see the account's balance and limits at the provider",
     }
 )
