@@ -1,4 +1,5 @@
 from .adapter_client import (
+    HASH_SEED as HASH_SEED,
     ForeignEnv as ForeignEnv,
     ForeignProgram as ForeignProgram,
     start_python as start_python,

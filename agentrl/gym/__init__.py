@@ -10,8 +10,8 @@ from agentrl.gym.env_check import (
     check_env,
     check_laws,
     difference_when_repeated,
-    guarded,
     spread,
+    try_law,
 )
 from agentrl.gym.environment import GymEnv, register
 from agentrl.gym.walk import Walk, difference, line, timed
@@ -26,9 +26,9 @@ __all__ = [
     "check_laws",
     "difference",
     "difference_when_repeated",
-    "guarded",
     "line",
     "register",
     "spread",
     "timed",
+    "try_law",
 ]

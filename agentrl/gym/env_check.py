@@ -92,6 +92,14 @@ def check_laws(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60
     return [_result(law, text, [one for one in found if one.law == law]) for law, text in LAWS.items()]
 
 
+def try_law(law: str, text: str, where: str, check: Callable[[], Iterator[str]]) -> LawResult:
+    """The result of a law: `check` yields its findings, and raises `Untried` if the law cannot be tried.
+
+    An exception of any other kind is one more finding. Each finding begins with `where`, if this is not empty.
+    """
+    return _result(law, text, list(_tried(law, where, check)))
+
+
 def _result(law: str, text: str, found: Sequence[_Found]) -> LawResult:
     findings = _joined(list(dict.fromkeys(one.finding for one in found if one.finding)))
     if findings:
@@ -126,7 +134,7 @@ def _try_all(subject: Entry[EnvironmentFile], tasks: int, steps: int, seed: int)
 
 def _tried(law: str, where: str, check: Callable[[], Iterator[str]]) -> Iterator[_Found]:
     try:
-        for finding in guarded(where, check):
+        for finding in _guarded(where, check):
             yield _Found(law, finding)
         yield _Found(law)
     except Untried as reason:
@@ -154,17 +162,18 @@ def _entry(entry: Entry[EnvironmentFile] | ModuleType | str, config: Any) -> Ent
     return Entry(entry.__name__, file, file.config() if config is None else config)
 
 
-def guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
+def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
     """The findings of a check; an exception that the check raises is one more finding. Only `Untried` goes through."""
+    head = f"{where}: " if where else ""
     try:
         for finding in check():
-            yield f"{where}: {finding}"
+            yield f"{head}{finding}"
     except Untried:
         raise
     except EnvFault as fault:
-        yield f"{where}: {fault}"
+        yield f"{head}{fault}"
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
-        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
+        yield f"{head}raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
 
 
 def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walks: int = 3) -> str:
@@ -373,12 +382,12 @@ def _check_gymnasium(entry: Entry[EnvironmentFile]) -> Iterator[str]:
 
 LAWS: Mapping[str, str] = MappingProxyType(
     {
-        "list": "The task list is the same each time; keys are unique and find their tasks; tasks survive pickle and JSON.",
+        "list": "The task list is the same each time; keys are unique; tasks survive pickling and JSON.",
         "listed actions": "Listed actions are accepted, and a step after the end of an episode raises nothing.",
         "repeat": "The same task and actions give the same results: in one instance, and in a new instance.",
         "snapshot": "A snapshot restores the state in which it was taken, in any instance, more than once.",
         "pickle": "An instance can be pickled at any moment, and its copy goes on as the original would.",
-        "words": "Prompts are texts, listed actions can be read from their own text, and no text makes the parser raise.",
+        "words": "Prompts are texts, a listed action is read from its own text, and no text makes the parser raise.",
         "any text": "No text makes the environment raise, and the same text gives the same result each time.",
         "experts": "The first moves of each expert are accepted.",
         "gymnasium": "Gymnasium's own checker finds nothing.",

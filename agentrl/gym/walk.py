@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from agentrl.config import Entry
+from agentrl.config import Entry, resolve
 from agentrl.env import Delegates, Env, EnvironmentFile, checked_observation, checked_result, deadline
 from agentrl.tool import random_action
-from agentrl.types import AgentReply, EnvFault, Observation, Status, StepResult, Task
+from agentrl.types import AgentCall, AgentReply, EnvFault, Observation, Status, StepResult, Task
 
 CALL_S = 30.0  # seconds; a call of the environment that takes longer counts as hanging
 GARBAGE = (
@@ -58,7 +58,8 @@ class Walk:
     def step(self, action: str) -> StepResult:
         """Carry out one action.
 
-        No agent plays here, so each errand gets the reply of a failed episode (`ENV_ERROR`).
+        An errand for an agent that plays one turn, such as the move of an opponent, gets a random action as its reply.
+        No agent plays here, so every other errand gets the reply of a failed episode (`ENV_ERROR`).
         """
         result = checked_result(timed(lambda: self.env.step(action)))
         while errands := result.info.get("errands"):
@@ -66,7 +67,7 @@ class Walk:
                 raise EnvFault(
                     "the environment sends errands and has no method `returned(replies)` to take their replies"
                 )
-            replies = tuple(AgentReply("", Status.ENV_ERROR) for _ in errands)
+            replies = tuple(self._reply(errand) for errand in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
         self.results.append(result)
@@ -92,6 +93,22 @@ class Walk:
         if observation.tools and not observation.actions:
             return random_action(observation, np.random.default_rng(rng.getrandbits(32)))
         return rng.choice(observation.actions or GARBAGE)
+
+    def _reply(self, errand: AgentCall) -> AgentReply:
+        """See `step`. The random action depends on the seed, the number of steps so far and what the agent sees."""
+        hooks = self.entry.hooks
+        section = {} if hooks.agents is None else hooks.agents(self.entry.config).get(errand.agent, {})
+        if "env" not in section or section.get("limits", {}).get("turns") != 1:
+            return AgentReply("", Status.ENV_ERROR)
+        agent = resolve(EnvironmentFile, section["env"], "env")
+        env = timed(lambda: agent.hooks.make(agent.config))
+        seen = checked_observation(timed(lambda: env.reset(errand.task)))
+        rng = random.Random(f"{self.seed}/{len(self.actions)}/{seen.text}")
+        action = rng.choice(seen.actions or GARBAGE)
+        last = checked_result(timed(lambda: env.step(action)))
+        said = last.info.get("answer")
+        env.close()
+        return AgentReply(said if isinstance(said, str) else action, Status.DONE, last.reward, last.info)
 
     def again(self, actions: Sequence[str]) -> "Walk":
         """Reset, then carry out these actions."""

@@ -18,6 +18,7 @@ from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.types import Observation, Task
 
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("score",)
 FOR_MODELS = {"prompt": "chat"}

@@ -1,0 +1,371 @@
+"""What an environment pays: for right answers, in several spellings, and for answers that solve nothing.
+
+An answer is played in every turn of an episode, at most `TURNS` turns. The right answer of a task is the one of the
+hook `gold`, else what the first expert plays. As in `agentrl.preflight.reward_check`, an answer that solves nothing
+fools the reward if its reward is closer to that of the right answer than to that of a wrong answer.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from agentrl.chat import first_tagged, shorten
+from agentrl.config import Entry
+from agentrl.env import EnvironmentFile, prompt_of, raised_at
+from agentrl.graph import success_of
+from agentrl.gym import Untried, Walk, timed
+from agentrl.preflight.attacks import ATTACKS
+from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools
+from agentrl.tool import action as tool_action
+from agentrl.types import Observation, Task
+
+TURNS = 12  # largest number of turns in which an answer is played
+RANDOM_WALKS = 4  # random walks per task, to compare with texts that are no listed action
+UNKNOWN = "I do not know"
+SPELLINGS: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {
+        "a line end behind it": lambda x: f"{x}\n",
+        "blanks around it": lambda x: f"  {x}  ",
+        "a full stop behind it": lambda x: f"{x}.",
+        "in bold": lambda x: f"**{x}**",
+        "in a box": lambda x: f"\\boxed{{{x}}}",
+        "between dollars": lambda x: f"${x}$",
+        "in quotation marks": lambda x: f'"{x}"',
+        "in a sentence": lambda x: f"The answer is {x}.",
+        "in capitals": str.upper,
+        "in small letters": str.lower,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """In `count` of `tried` tasks something held for what `name` describes."""
+
+    family: str = ""
+    name: str
+    count: int
+    tried: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payment:
+    """What was paid.
+
+    Attributes:
+        smallest, largest: rewards of an episode, over all that was played; NaN if nothing was played.
+        known: number of tasks with a right answer, and number of tasks tried.
+        right: the tasks whose right answer is a success.
+        attacks: per answer that solves nothing, the tasks on which it is paid like a right answer.
+        spellings: per spelling of the right answer, the tasks on which it is still a success.
+        shown: the tasks whose first observation contains the right answer; and how often a right answer of another task
+            is in it.
+    """
+
+    smallest: float
+    largest: float
+    known: tuple[int, int]
+    right: Share
+    attacks: Sequence[Share]
+    spellings: Sequence[Share]
+    shown: Sequence[Share]
+
+
+@dataclass
+class Played:
+    """The sum of the rewards of one episode, whether it succeeded, and its steps."""
+
+    total: float
+    success: bool
+    walk: Walk
+
+
+@dataclass
+class Payments:
+    """Plays answers in one environment; `rewards` and the results of the laws are there after `measure`.
+
+    Attributes:
+        findings: law -> its findings.
+        untried: law -> why it could not be tried.
+    """
+
+    entry: Entry[EnvironmentFile]
+    tasks: Sequence[Task]
+    steps: int
+    seed: int
+    rewards: list[float] = field(default_factory=list)
+    findings: dict[str, list[str]] = field(
+        default_factory=lambda: {name: [] for name in ("right", "worthless", "idle", "shown")}
+    )
+    untried: dict[str, str] = field(default_factory=dict)
+
+    def measure(self) -> Payment:
+        """Play everything."""
+        self.prompt = prompt_of(self.entry)
+        right = {task.key: played for task in self.tasks if (played := self._right(task)) is not None}
+        self.answers = {key: text for key, played in right.items() if (text := self._answer(played)) is not None}
+        solved = {key: played for key, played in right.items() if played.success}
+        self._check_right(right)
+        wrong = {task.key: self._wrong(task) for task in self.tasks}
+        attacks = self._attacks(wrong, solved)
+        self._check_idle(wrong)
+        shown = self._shown(wrong)
+        spellings = [self._spelled(name, spell, solved) for name, spell in SPELLINGS.items()] if self.answers else []
+        return Payment(
+            smallest=min(self.rewards, default=math.nan),
+            largest=max(self.rewards, default=math.nan),
+            known=(len(right), len(self.tasks)),
+            right=Share(name="the right answer", count=len(solved), tried=len(right)),
+            attacks=attacks,
+            spellings=[one for one in spellings if one.tried],
+            shown=shown,
+        )
+
+    def _play(self, task: Task, choose: Callable[[Observation], str], turns: int = TURNS) -> Played:
+        walk = Walk(self.entry, task, self.seed, turns)
+        observation = walk.reset()
+        for _ in range(turns):
+            result = walk.step(choose(observation))
+            observation = result.observation
+            if result.terminated or result.truncated:
+                break
+        return self._done(walk)
+
+    def _done(self, walk: Walk) -> Played:
+        timed(walk.env.close)
+        total = float(sum(result.reward for result in walk.results))
+        self.rewards.append(total)
+        word = walk.results[-1].info.get("success")
+        known = math.nan if word is None else float(word)
+        return Played(total, bool(success_of(known, total)), walk)
+
+    def say(self, task: Task, text: str) -> Played:
+        """Give the text as the final answer in every turn."""
+
+        def choose(observation: Observation) -> str:
+            return self._action(task, text, observation)
+
+        return self._play(task, choose)
+
+    def _action(self, task: Task, text: str, observation: Observation) -> str:
+        """The action that a reply with this final answer gives, in the tags of the task's gold answer, if any."""
+        gold = self.entry.hooks.gold
+        pattern = "" if gold is None else gold(task)
+        inside = _inside(pattern)
+        final = pattern.replace(inside, text) if inside != pattern else text
+        return self.prompt.parse(self.prompt.answer(final), observation).action
+
+    def _right(self, task: Task) -> Played | None:
+        """An episode with the right answer: a successful one, if there is one; None if no right answer is known."""
+        hooks, found = self.entry.hooks, None
+        if hooks.expert is not None and hooks.experts:
+            found = self._expert(task, "expert" if "expert" in hooks.experts else hooks.experts[0])
+        if (found is None or not found.success) and hooks.gold is not None:
+            gold = hooks.gold(task)
+            found = self._play(task, lambda o: self.prompt.parse(self.prompt.answer(gold), o).action)
+        return found
+
+    def _expert(self, task: Task, name: str) -> Played | None:
+        assert self.entry.hooks.expert is not None
+        walk = Walk(self.entry, task, self.seed, self.steps)
+        observation = walk.reset()
+        try:
+            player = self.entry.hooks.expert(walk.env, name, self.seed)
+            player.reset(task)
+            for _ in range(self.steps):
+                result = walk.step(timed(lambda at=observation: player.act(at)).action)  # type: ignore[misc]
+                observation = result.observation
+                if result.terminated or result.truncated:
+                    break
+        except ValueError:  # the expert says that it cannot play this task
+            return None
+        return self._done(walk)
+
+    def _answer(self, played: Played) -> str | None:
+        """The text of the right answer, if the last action was an answer in free text."""
+        walk = played.walk
+        action = walk.actions[-1]
+        if walk.observations[-2].tools:
+            return tool_action.read(action).answer
+        return None if action in walk.observations[-2].actions else _inside(action)
+
+    def _check_right(self, right: Mapping[str, Played]) -> None:
+        if not right:
+            self.untried["right"] = "no right answer is known: the environment has neither gold answers nor an expert"
+        for key, played in right.items():
+            if not played.success:
+                answer = self.answers.get(key, played.walk.actions[-1])
+                self.findings["right"].append(
+                    f"task {key}: the environment's own answer {shorten(answer, 60)!r} earns {played.total:g} and is "
+                    "no success"
+                )
+
+    def _wrong(self, task: Task) -> Played | None:
+        """An episode with an honest wrong answer; None if each of them is a success."""
+        own = self.answers.get(task.key)
+        others = [text for text in self.answers.values() if text != own]
+        for text in dict.fromkeys([*others[:2], UNKNOWN]):
+            played = self.say(task, text)
+            if not played.success:
+                return played
+        self.findings["worthless"].append(
+            f"task {task.key}: {UNKNOWN!r} is a success, as are {len(others[:2])} answers of other tasks"
+        )
+        return None
+
+    def _attacks(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> list[Share]:
+        found = []
+        for attack in ATTACKS:
+            paid = tried = 0
+            for task in self.tasks:
+                honest = wrong[task.key]
+                first = honest.walk.observations[0] if honest else Walk(self.entry, task, self.seed, 1).reset()
+                try:
+                    played = self.say(task, attack.written(self._words(task, first)))
+                except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
+                    raised = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{raised_at(error)}"
+                    self.findings["worthless"].append(f"task {task.key}: the answer {attack.name!r} raised {raised}")
+                    continue
+                tried += 1
+                best = right[task.key].total if task.key in right else math.nan
+                value = honest.total if honest else math.nan
+                paid += played.success or (honest is not None and fools(played.total, value, best))
+            found.append(Share(family=attack.family, name=attack.name, count=paid, tried=tried))
+        self._say_paid(found)
+        self._check_order(wrong, right)
+        return found
+
+    def _words(self, task: Task, first: Observation) -> dict[str, str]:
+        own = self.answers.get(task.key)
+        others = sorted({*self.answers.values()} - {own})[:OTHERS]
+        # The right answer stands in the middle: an environment may rightly read the first or the last answer of a list.
+        half = (len(others) + 1) // 2
+        listed = [UNKNOWN, *others[:half], own, *others[half:], UNKNOWN] if own is not None else map(str, range(50))
+        return {
+            "QUESTION": shorten(first.task or first.text, LONGEST, "middle"),
+            "OBSERVATION": shorten(first.text, LONGEST, "middle"),
+            "MANY": ", ".join(listed),
+        }
+
+    def _say_paid(self, found: Sequence[Share]) -> None:
+        paid = [one for one in found if one.count]
+        if paid:
+            listed = ", ".join(f"{one.name} ({one.count} of {one.tried} tasks)" for one in paid[:8])
+            more = f" and {len(paid) - 8} more" if paid[8:] else ""
+            self.findings["worthless"].append(
+                f"{len(paid)} of {len(found)} answers that solve nothing are paid like a right answer: {listed}{more}"
+            )
+
+    def _check_order(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> None:
+        """Is a right answer paid more than a wrong one?"""
+        for task in self.tasks:
+            honest, best = wrong[task.key], right.get(task.key)
+            if honest is not None and best is not None and best.total <= honest.total + NEARLY:
+                self.findings["worthless"].append(
+                    f"task {task.key}: the right answer earns {best.total:g}, a wrong answer {honest.total:g}"
+                )
+
+    def _check_idle(self, wrong: Mapping[str, Played | None]) -> None:
+        """Is some play of listed actions paid as well as turns with a text that is no action?"""
+        played = [one for one in wrong.values() if one is not None]
+        if not played or not all(one.walk.observations[0].actions for one in played):
+            self.untried["idle"] = "the environment lists no actions"
+            return
+        idle = [one.total for one in played if len(one.walk.actions) == TURNS]
+        if not idle:
+            self.untried["idle"] = "a text that is no action ends the episode"
+            return
+        best = max(self._listed_plays())
+        if min(idle) > best + NEARLY:
+            self.findings["idle"].append(
+                f"{TURNS} turns with a text that is no action earn {min(idle):g}, and the best of random and constant "
+                f"listed actions earns {best:g}: a policy that never plays is paid better"
+            )
+
+    def _listed_plays(self) -> Iterator[float]:
+        for task in self.tasks:
+            for number in range(RANDOM_WALKS):
+                walk = Walk(self.entry, task, self.seed + number, TURNS).run()
+                yield self._done(walk).total
+            for number in range(8):
+
+                def choose(observation: Observation, number: int = number) -> str:
+                    return observation.actions[number % len(observation.actions)] if observation.actions else ""
+
+                yield self._play(task, choose).total
+
+    def _spelled(self, name: str, spell: Callable[[str], str], right: Mapping[str, Played]) -> Share:
+        """The tasks on which the right answer is a success in another spelling, among those where it is one."""
+        won = tried = 0
+        for task in self.tasks:
+            text, before = self.answers.get(task.key), right.get(task.key)
+            if text is None or before is None or spell(text) == text:
+                continue
+            walk = Walk(self.entry, task, self.seed, self.steps).again(before.walk.actions[:-1])
+            walk.step(self._action(task, spell(text), walk.observations[-1]))
+            tried += 1
+            won += self._done(walk).success
+        return Share(name=name, count=won, tried=tried)
+
+    def _shown(self, wrong: Mapping[str, Played | None]) -> list[Share]:
+        """Is the right answer shown before it was given? A law looks at marked places; the shares are for readers."""
+        if not self.answers:
+            self.untried["shown"] = "no right answer in free text is known"
+            return []
+        starts = {task.key: one.walk for task in self.tasks if (one := wrong[task.key]) is not None}
+        own = other = others = 0
+        for key, walk in starts.items():
+            seen = walk.observations[0]
+            text = f"{seen.task}\n{seen.text}"
+            own += self.answers.get(key, "\x00") in text
+            rest = [one for name, one in self.answers.items() if name != key and one != self.answers.get(key)]
+            other, others = other + sum(one in text for one in rest), others + len(rest)
+        self._check_shown(starts)
+        return [
+            Share(name="its own right answer", count=own, tried=len(starts)),
+            Share(name="the right answer of another task", count=other, tried=others),
+        ]
+
+    def _check_shown(self, starts: Mapping[str, Walk]) -> None:
+        """Findings on answers behind a word such as `answer:`, in a state key, and in `info` before the end."""
+        places: dict[str, list[str]] = {}
+        for key, walk in starts.items():
+            answer = self.answers.get(key)
+            for place in () if answer is None else _places(walk, answer):
+                places.setdefault(place, []).append(key)
+        several = len(set(self.answers.values())) > 1
+        for place, keys in places.items():
+            if several and len(keys) > 1 and len(keys) == len(starts.keys() & self.answers.keys()):
+                self.findings["shown"].append(f"the right answer is {place} of each task, such as {keys[0]}")
+
+
+def _places(walk: Walk, answer: str) -> Iterator[str]:
+    """Where the right answer is shown while the episode still runs."""
+    running = [walk.observations[0], *(r.observation for r in walk.results if not (r.terminated or r.truncated))]
+    marked = re.compile(rf"(answer|solution|gold|target|expected)\W{{0,5}}{re.escape(answer)}(?!\w)", re.IGNORECASE)
+    if any(marked.search(f"{seen.task}\n{seen.text}") for seen in running):
+        yield "behind a word such as `answer` in an observation"
+    if any(seen.state_key == answer for seen in running):
+        yield "the state key"
+    if walk.task.key == answer:
+        yield "the key"
+    for result in walk.results:
+        if not (result.terminated or result.truncated):
+            yield from (f"`{name}` in the info of a step" for name, value in result.info.items() if value == answer)
+
+
+def _inside(action: str) -> str:
+    """The text between the tags, if the action is a text in a pair of tags; else the action."""
+    if not action.startswith("<"):
+        return action
+    found = first_tagged(action, [action[1:].partition(">")[0]])
+    return action if found is None else found.content
+
+
+def law(payments: Payments, name: str) -> Iterator[str]:
+    """The findings of the law `right`, `worthless`, `idle` or `shown`, after `measure`."""
+    if name in payments.untried:
+        raise Untried(payments.untried[name])
+    yield from payments.findings[name]
