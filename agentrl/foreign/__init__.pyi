@@ -1,4 +1,5 @@
 from .adapter_client import (
+    GLOBAL_SEED as GLOBAL_SEED,
     HASH_SEED as HASH_SEED,
     ForeignEnv as ForeignEnv,
     ForeignProgram as ForeignProgram,

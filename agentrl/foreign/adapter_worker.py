@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+GLOBAL_SEED = "AGENTRL_FOREIGN_GLOBAL_SEED"  # see adapter_client.py
 DEATH = 1  # PR_SET_PDEATHSIG: the kernel sends a signal to this process when its parent ends
 
 
@@ -108,9 +109,10 @@ def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]
     """(kind, content) of the answer to a call. A ValueError raised in the adapter's own file is a user's mistake."""
     try:
         if call["method"] == "reset":
-            random.seed(call["arguments"][0])
+            seed = call["arguments"][0] + int(os.environ.get(GLOBAL_SEED, "0"))
+            random.seed(seed)
             if "numpy" in sys.modules:
-                sys.modules["numpy"].random.seed(call["arguments"][0] % (1 << 32))
+                sys.modules["numpy"].random.seed(seed % (1 << 32))
         value = getattr(episode, call["method"])(*call["arguments"])
         json.dumps(value)
     except BaseException as error:  # noqa: BLE001  a package may raise anything, SystemExit too

@@ -358,7 +358,12 @@ def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Ite
         player = timed(functools.partial(make, walk.env, name, 0))
         player.reset(task)
         for _ in range(min(steps, 10)):
-            move = timed(lambda player=player, observation=observation: player.act(observation))  # type: ignore[misc]
+            try:
+                move = timed(lambda player=player, observation=observation: player.act(observation))  # type: ignore[misc]
+            except ValueError as error:
+                if not entry.hooks.adapts:
+                    raise
+                raise Untried(str(error)) from None  # the package has no answer that an expert could give
             result = walk.step(move.action)
             if _refused(result):
                 yield f"{name} plays {move.action!r}, which is refused"

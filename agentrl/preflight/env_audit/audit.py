@@ -25,12 +25,13 @@ PLACE = re.compile(r"\((\w+\.py):\d+, in [\w<>]+\)")  # how messages name the pl
 
 FURTHER: Mapping[str, str] = MappingProxyType(
     {
-        "processes": "Processes with other hash seeds (PYTHONHASHSEED) give the same results for the same actions.",
+        "processes": "Other processes, with another PYTHONHASHSEED or global random state, give the same results.",
         "instances": "Two instances that play in turn give what each of them gives alone.",
         "end": "Random walks end, and a step after the end of an episode is not rewarded.",
         "tasks": "Tasks differ in their start, or in what the same actions give.",
         "release": "Closed instances hold no open file, thread or process.",
         "right": "The environment's own right answers are a success.",
+        "graded": "The environment fails to read no answer.",
         "worthless": "Answers that solve nothing are not paid like right answers.",
         "idle": "Turns with a text that is no action are not paid better than every play of listed actions.",
         "shown": "No marked place has the right answer: not the words behind `answer:`, no key, and no info of a step.",
@@ -55,6 +56,7 @@ LIKELY: Mapping[str, Fault] = MappingProxyType(
         "tasks": "environment",
         "release": "adapter",
         "right": "environment",
+        "graded": "environment",
         "worthless": "environment",
         "idle": "adapter",
         "shown": "environment",
@@ -110,7 +112,7 @@ class EnvAudit:
 def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60, seed: int = 0) -> EnvAudit:
     """Try all laws on `tasks` tasks, spread over the list, with random walks of at most `steps` steps.
 
-    Three Python processes are started for the law `processes`. No file is written.
+    Four Python processes are started for the law `processes`. No file is written.
     """
     laws = check_laws(entry, tasks=tasks, steps=steps, seed=seed)
     if laws[0].state == "broken":  # nothing can be played
@@ -130,7 +132,7 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
     tried = _further(entry, chosen, spread(listed, COMPARED), steps, seed)
     tried["right"] = measure
     results = [*laws, *(try_law(one, FURTHER[one], "", check) for one, check in tried.items())]
-    for name in ("worthless", "idle", "shown"):
+    for name in ("graded", "worthless", "idle", "shown"):
         check = functools.partial(law, payments, name) if measured else functools.partial(_unmeasured, results[-1])
         results.append(try_law(name, FURTHER[name], "", check))
     return replace(

@@ -6,27 +6,40 @@ and `seed`. Standard output is JSON: a list with the transcript of the walk thro
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NamedTuple
+
+import numpy as np
 
 from agentrl.config import Entry, resolve
 from agentrl.env import EnvironmentFile
-from agentrl.foreign import HASH_SEED
+from agentrl.foreign import GLOBAL_SEED, HASH_SEED
 from agentrl.gym import Walk
 from agentrl.types import Task
 
 WAIT_S = 600.0  # seconds that one process may take
 
 
-def transcripts(
-    entry: Entry[EnvironmentFile], tasks: Sequence[Task], *, steps: int, seed: int, hash_seeds: Sequence[int]
-) -> list[list[list[str]]]:
-    """The transcripts of one process per hash seed, each with one transcript per task.
+class Conditions(NamedTuple):
+    """Under what a process plays; both hold in the Python of another package, too.
 
-    The processes run at the same time. `PYTHONHASHSEED` is the hash seed in each process and in the Python of another
-    package that it starts.
+    Attributes:
+        hash_seed: PYTHONHASHSEED.
+        global_seed: seed of Python's and NumPy's global random generators; for another package, what is added to it.
+    """
+
+    hash_seed: int
+    global_seed: int
+
+
+def transcripts(
+    entry: Entry[EnvironmentFile], tasks: Sequence[Task], *, steps: int, seed: int, under: Sequence[Conditions]
+) -> list[list[list[str]]]:
+    """The transcripts of one process per `under`, each with one transcript per task. The processes run at one time.
 
     Raises:
         ValueError: a process failed; the message is the last line that the process wrote.
@@ -41,9 +54,15 @@ def transcripts(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(one), HASH_SEED: str(one)},
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "PYTHONHASHSEED": str(one.hash_seed),
+                HASH_SEED: str(one.hash_seed),
+                GLOBAL_SEED: str(one.global_seed),
+            },
         )
-        for one in hash_seeds
+        for one in under
     ]
     try:
         return [_answer(process, order) for process in started]
@@ -70,6 +89,8 @@ def main() -> None:
     order = json.load(sys.stdin)
     out, sys.stdout = sys.stdout, sys.stderr  # what an environment prints must not get into the answer
     entry = resolve(EnvironmentFile, order["section"], "env")
+    random.seed(int(os.environ[GLOBAL_SEED]))
+    np.random.seed(int(os.environ[GLOBAL_SEED]))  # noqa: NPY002  the global generator is what is tested
     found = [Walk(entry, Task(**task), order["seed"], order["steps"]).run().transcript() for task in order["tasks"]]
     json.dump(found, out)
 

@@ -71,6 +71,7 @@ def _paid(payment: Payment | None) -> Iterator[str]:
         yield "if it earns more than an honest wrong answer."
     yield ""
     yield from _table("answer that solves nothing", "paid", [one for one in payment.attacks if one.count])
+    yield from _table("answer to something else", "a success", [payment.exchanged] if payment.exchanged.tried else [])
     yield from _table("the right answer, written", "still a success", payment.spellings)
     yield from _table("the first observation contains", "tasks", payment.shown)
 
@@ -80,7 +81,8 @@ def _table(head: str, column: str, rows: Sequence[Share]) -> Iterator[str]:
         yield f"| {head} | {column} |"
         yield "| --- | --- |"
         for one in rows:
-            yield f"| {one.name} | {one.count} of {one.tried} |"
+            name = f"{one.family}: {one.name}" if one.family else one.name
+        yield f"| {name} | {one.count} of {one.tried} |"
         yield ""
 
 

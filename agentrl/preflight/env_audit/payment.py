@@ -19,7 +19,7 @@ from agentrl.gym import Untried, Walk, timed
 from agentrl.preflight.attacks import ATTACKS
 from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools
 from agentrl.tool import action as tool_action
-from agentrl.types import Observation, Task
+from agentrl.types import Observation, Status, Task
 
 TURNS = 12  # largest number of turns in which an answer is played
 RANDOM_WALKS = 4  # random walks per task, to compare with texts that are no listed action
@@ -58,6 +58,7 @@ class Payment:
         smallest, largest: rewards of an episode, over all that was played; NaN if nothing was played.
         known: number of tasks with a right answer, and number of tasks tried.
         right: the tasks whose right answer is a success.
+        exchanged: the tasks on which the right answer of another task is a success.
         attacks: per answer that solves nothing, the tasks on which it is paid like a right answer.
         spellings: per spelling of the right answer, the tasks on which it is still a success.
         shown: the tasks whose first observation contains the right answer; and how often a right answer of another task
@@ -68,6 +69,7 @@ class Payment:
     largest: float
     known: tuple[int, int]
     right: Share
+    exchanged: Share
     attacks: Sequence[Share]
     spellings: Sequence[Share]
     shown: Sequence[Share]
@@ -89,6 +91,7 @@ class Payments:
     Attributes:
         findings: law -> its findings.
         untried: law -> why it could not be tried.
+        exchanged: per task, whether the right answer of another task is a success.
     """
 
     entry: Entry[EnvironmentFile]
@@ -97,9 +100,10 @@ class Payments:
     seed: int
     rewards: list[float] = field(default_factory=list)
     findings: dict[str, list[str]] = field(
-        default_factory=lambda: {name: [] for name in ("right", "worthless", "idle", "shown")}
+        default_factory=lambda: {name: [] for name in ("right", "graded", "worthless", "idle", "shown")}
     )
     untried: dict[str, str] = field(default_factory=dict)
+    exchanged: list[bool] = field(default_factory=list)
 
     def measure(self) -> Payment:
         """Play everything."""
@@ -109,6 +113,7 @@ class Payments:
         solved = {key: played for key, played in right.items() if played.success}
         self._check_right(right)
         wrong = {task.key: self._wrong(task) for task in self.tasks}
+        self._check_wrong(wrong)
         attacks = self._attacks(wrong, solved)
         self._check_idle(wrong)
         shown = self._shown(wrong)
@@ -118,6 +123,9 @@ class Payments:
             largest=max(self.rewards, default=math.nan),
             known=(len(right), len(self.tasks)),
             right=Share(name="the right answer", count=len(solved), tried=len(right)),
+            exchanged=Share(
+                name="the right answer of another task", count=sum(self.exchanged), tried=len(self.exchanged)
+            ),
             attacks=attacks,
             spellings=[one for one in spellings if one.tried],
             shown=shown,
@@ -194,29 +202,37 @@ class Payments:
     def _check_right(self, right: Mapping[str, Played]) -> None:
         if not right:
             self.untried["right"] = "no right answer is known: the environment has neither gold answers nor an expert"
-        for key, played in right.items():
-            if not played.success:
-                answer = self.answers.get(key, played.walk.actions[-1])
-                self.findings["right"].append(
-                    f"task {key}: the environment's own answer {shorten(answer, 60)!r} earns {played.total:g} and is "
-                    "no success"
-                )
+        lost = {key: played for key, played in right.items() if not played.success}
+        if lost:
+            key, played = next(iter(lost.items()))
+            answer = shorten(self.answers.get(key, played.walk.actions[-1]), 60)
+            self.findings["right"].append(
+                f"the environment's own answer is no success on {len(lost)} of {len(right)} tasks, such as {key}: "
+                f"{answer!r} earns {played.total:g}"
+            )
 
     def _wrong(self, task: Task) -> Played | None:
         """An episode with an honest wrong answer; None if each of them is a success."""
         own = self.answers.get(task.key)
         others = [text for text in self.answers.values() if text != own]
-        for text in dict.fromkeys([*others[:2], UNKNOWN]):
+        for number, text in enumerate(dict.fromkeys([*others[:2], UNKNOWN])):
             played = self.say(task, text)
+            if number == 0 and others:
+                self.exchanged.append(played.success)
             if not played.success:
                 return played
-        self.findings["worthless"].append(
-            f"task {task.key}: {UNKNOWN!r} is a success, as are {len(others[:2])} answers of other tasks"
-        )
         return None
 
+    def _check_wrong(self, wrong: Mapping[str, Played | None]) -> None:
+        paid = [key for key, played in wrong.items() if played is None]
+        if paid:
+            self.findings["worthless"].append(
+                f"every wrong answer that was tried is a success on {len(paid)} of {len(wrong)} tasks, such as "
+                f"{UNKNOWN!r} on {paid[0]}"
+            )
+
     def _attacks(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> list[Share]:
-        found = []
+        found, failed = [], dict[str, str]()
         for attack in ATTACKS:
             paid = tried = 0
             for task in self.tasks:
@@ -229,10 +245,19 @@ class Payments:
                     self.findings["worthless"].append(f"task {task.key}: the answer {attack.name!r} raised {raised}")
                     continue
                 tried += 1
+                last = played.walk.results[-1]
+                if last.info.get("status") == Status.TOOL_ERROR and not last.info.get("calls") and not first.tools:
+                    failed.setdefault(attack.name, last.observation.text)
                 best = right[task.key].total if task.key in right else math.nan
                 value = honest.total if honest else math.nan
                 paid += played.success or (honest is not None and fools(played.total, value, best))
             found.append(Share(family=attack.family, name=attack.name, count=paid, tried=tried))
+        if failed:
+            text = shorten(next(iter(failed.values())), 200)
+            self.findings["graded"].append(
+                f"the environment failed to read {len(failed)} of {len(ATTACKS)} answers, such as "
+                f"{next(iter(failed))!r}: {text}"
+            )
         self._say_paid(found)
         self._check_order(wrong, right)
         return found
@@ -252,8 +277,8 @@ class Payments:
     def _say_paid(self, found: Sequence[Share]) -> None:
         paid = [one for one in found if one.count]
         if paid:
-            listed = ", ".join(f"{one.name} ({one.count} of {one.tried} tasks)" for one in paid[:8])
-            more = f" and {len(paid) - 8} more" if paid[8:] else ""
+            listed = ", ".join(f"{one.family}: {one.name} ({one.count} of {one.tried} tasks)" for one in paid[:6])
+            more = f" and {len(paid) - 6} more" if paid[6:] else ""
             self.findings["worthless"].append(
                 f"{len(paid)} of {len(found)} answers that solve nothing are paid like a right answer: {listed}{more}"
             )
@@ -365,7 +390,7 @@ def _inside(action: str) -> str:
 
 
 def law(payments: Payments, name: str) -> Iterator[str]:
-    """The findings of the law `right`, `worthless`, `idle` or `shown`, after `measure`."""
+    """The findings of the law `right`, `graded`, `worthless`, `idle` or `shown`, after `measure`."""
     if name in payments.untried:
         raise Untried(payments.untried[name])
     yield from payments.findings[name]
