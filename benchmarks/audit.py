@@ -26,7 +26,8 @@ TASKS = 5
 LIMIT_S = 1800  # seconds that the check of one environment may take
 TOY_TEXT = ("Blackjack-v1", "CliffWalking-v1", "FrozenLake-v1", "Taxi-v4")
 LISTED = {  # package -> a program that prints the names of its environments
-    "reasoning_gym": "from reasoning_gym.factory import DATASETS as x; print(*sorted(set(x) - {'composite'}), sep='\\n')",
+    "reasoning_gym": "from reasoning_gym.factory import DATASETS as x; "
+    "print(*sorted(set(x) - {'composite'}), sep='\\n')",
     "textarena": "from textarena.envs.registration import ENV_REGISTRY as x; "
     "print(*sorted(n for n in x if not n.endswith(('-raw', '-train'))), sep='\\n')",
     "verifiers": "import pkgutil, verifiers.v1.tasksets as x; "

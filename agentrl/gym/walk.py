@@ -2,6 +2,7 @@
 
 import functools
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,9 +34,14 @@ def timed(call: Callable[[], Any]) -> Any:
         return call()
 
 
+EXAMPLE = re.compile(r"\[[^\[\]\n]{1,30}\]")  # how a text shows an action's form, such as [guess] or [3 4]
+SENDER = re.compile(r"\[(GAME|Player \d+)\]")  # the names of senders before messages of games are no actions
+EXAMPLES = 0.9  # share of the random actions that are such examples, if the observations so far show any
+
+
 @dataclass
 class Walk:
-    """A random walk through one task; equal seeds give equal walks."""
+    """A random walk through one task; equal seeds give equal walks. `errands` counts the errands since the reset."""
 
     entry: Entry[EnvironmentFile]
     task: Task
@@ -45,13 +51,14 @@ class Walk:
     observations: list[Observation] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     results: list[StepResult] = field(default_factory=list)
+    errands: int = 0
 
     def __post_init__(self) -> None:
         self.env = timed(lambda: self.entry.hooks.make(self.entry.config))
 
     def reset(self) -> Observation:
         """Start the task."""
-        self.observations, self.actions, self.results = [], [], []
+        self.observations, self.actions, self.results, self.errands = [], [], [], 0
         self.observations.append(checked_observation(timed(lambda: self.env.reset(self.task))))
         return self.observations[0]
 
@@ -67,6 +74,7 @@ class Walk:
                 raise EnvFault(
                     "the environment sends errands and has no method `returned(replies)` to take their replies"
                 )
+            self.errands += len(errands)
             replies = tuple(self._reply(errand) for errand in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)
@@ -77,8 +85,8 @@ class Walk:
     def run(self, steps: int | None = None) -> "Walk":
         """Reset, then take random actions until the episode ends, at most `steps`.
 
-        Each action is one of the listed actions. If the environment lists no actions, it is a random tool call; if
-        there are no tools either, it is a text of `GARBAGE`.
+        Each action is one of the listed actions. If the environment lists no actions, it is a random tool call. If
+        there are no tools either, it is a text in square brackets of the observations so far, or a text of `GARBAGE`.
         """
         self.reset()
         rng = random.Random(self.seed)
@@ -92,7 +100,10 @@ class Walk:
         observation = self.observations[-1]
         if observation.tools and not observation.actions:
             return random_action(observation, np.random.default_rng(rng.getrandbits(32)))
-        return rng.choice(observation.actions or GARBAGE)
+        return rng.choice(observation.actions) if observation.actions else self._random_text(rng)
+
+    def _random_text(self, rng: random.Random) -> str:
+        return _random_text("\n".join(f"{one.task}\n{one.text}" for one in self.observations), rng)
 
     def _reply(self, errand: AgentCall) -> AgentReply:
         """See `step`. The random action depends on the seed, the number of steps so far and what the agent sees."""
@@ -104,7 +115,7 @@ class Walk:
         env = timed(lambda: agent.hooks.make(agent.config))
         seen = checked_observation(timed(lambda: env.reset(errand.task)))
         rng = random.Random(f"{self.seed}/{len(self.actions)}/{seen.text}")
-        action = rng.choice(seen.actions or GARBAGE)
+        action = rng.choice(seen.actions) if seen.actions else _random_text(seen.text, rng)
         last = checked_result(timed(lambda: env.step(action)))
         said = last.info.get("answer")
         env.close()
@@ -120,6 +131,12 @@ class Walk:
     def transcript(self) -> list[str]:
         """The first observation and every result as texts, for comparisons."""
         return [repr(self.observations[0]), *map(line, self.results)]
+
+
+def _random_text(seen: str, rng: random.Random) -> str:
+    """A text in square brackets that was seen, or a text of `GARBAGE`."""
+    examples = sorted(set(EXAMPLE.findall(SENDER.sub("", seen))))
+    return rng.choice(examples) if examples and rng.random() < EXAMPLES else rng.choice(GARBAGE)
 
 
 def line(result: StepResult) -> str:

@@ -28,7 +28,8 @@ class Config(Options, frozen=True):
 
     Attributes:
         game: the package's id of a game, such as TicTacToe-v0.
-        players: number of players of the game; 0: two if the game can be started with two, else one.
+        players: number of players of the game; 0: two if the game can be started with two, else one, else the smallest
+            number up to eight.
         seat: which player the agent `main` is. first: Player 0; second: Player 1; both: Player 0 in one task, Player 1
             in the next.
         count: number of tasks of the split, one per seed.

@@ -11,6 +11,7 @@ PACKAGES = {"textarena": "textarena"}
 MOVES = re.compile(r"Available Moves: ([^\n]*)")
 MOVE = re.compile(r"\[[^\[\]]+\]")
 GAME = -1  # sender of the game's own messages
+MOST_PLAYERS = 8  # a game that needs more players is started if the option `players` gives their number
 WAIT = "The other player moves first. Write [ready]."
 
 
@@ -22,13 +23,13 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
     if game not in ENV_REGISTRY or game.endswith(("-raw", "-train")):
         raise ValueError(f"env.game: textarena has no game {game!r}{_near(game, ENV_REGISTRY)}")
     failures = []
-    for players in [options["players"]] if options["players"] else [2, 1]:
+    for players in [options["players"]] if options["players"] else [2, 1, *range(3, MOST_PLAYERS + 1)]:
         try:
             _begin(game, players, 0)
             return {**options, "players": players}
         except (Exception, SystemExit) as error:  # noqa: BLE001  a game may raise any error
             failures.append(f"with {players} player{'s' * (players > 1)}: {' '.join(str(error).split())[:200]}")
-    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(failures)}")
+    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(failures[:2])}")
 
 
 def _near(name: str, known: Any) -> str:

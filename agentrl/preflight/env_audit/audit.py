@@ -112,7 +112,7 @@ class EnvAudit:
 def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60, seed: int = 0) -> EnvAudit:
     """Try all laws on `tasks` tasks, spread over the list, with random walks of at most `steps` steps.
 
-    Four Python processes are started for the law `processes`. No file is written.
+    Two or four Python processes are started for the law `processes`. No file is written.
     """
     laws = check_laws(entry, tasks=tasks, steps=steps, seed=seed)
     if laws[0].state == "broken":  # nothing can be played

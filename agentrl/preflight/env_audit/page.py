@@ -67,8 +67,7 @@ def _paid(payment: Payment | None) -> Iterator[str]:
         successes = f"a success for {payment.right.count} of them"
         yield f"A right answer is known for {known} of {tried} tasks, and is {successes}."
     else:
-        yield f"No right answer is known for any of the {tried} tasks. So an answer that solves nothing counts as paid"
-        yield "if it earns more than an honest wrong answer."
+        yield f"No right answer is known for any of the {tried} tasks, so only successes count as paid."
     yield ""
     yield from _table("answer that solves nothing", "paid", [one for one in payment.attacks if one.count])
     yield from _table("answer to something else", "a success", [payment.exchanged] if payment.exchanged.tried else [])

@@ -1,8 +1,10 @@
 """What an environment pays: for right answers, in several spellings, and for answers that solve nothing.
 
 An answer is played in every turn of an episode, at most `TURNS` turns. The right answer of a task is the one of the
-hook `gold`, else what the first expert plays. As in `agentrl.preflight.reward_check`, an answer that solves nothing
-fools the reward if its reward is closer to that of the right answer than to that of a wrong answer.
+hook `gold`, else what the first expert plays. An answer that solves nothing is paid like a right answer if it is a
+success or, where a right answer is known, if it fools the reward as `agentrl.preflight.reward_check` defines it: its
+reward is closer to that of the right answer than to that of a wrong answer. If the environment calls other agents, the
+reward depends on their play, which is random here, so nothing is said about answers.
 """
 
 import math
@@ -91,6 +93,7 @@ class Payments:
     Attributes:
         findings: law -> its findings.
         untried: law -> why it could not be tried.
+        answers: key of a task -> the text of its right answer.
         exchanged: per task, whether the right answer of another task is a success.
     """
 
@@ -104,10 +107,15 @@ class Payments:
     )
     untried: dict[str, str] = field(default_factory=dict)
     exchanged: list[bool] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
 
     def measure(self) -> Payment:
         """Play everything."""
         self.prompt = prompt_of(self.entry)
+        if any(Walk(self.entry, task, self.seed, TURNS).run().errands for task in self.tasks):
+            why = "the reward depends on the agents that the environment calls, which play at random here"
+            self.untried = dict.fromkeys(self.findings, why)
+            return self._payment({}, {}, [], [])
         right = {task.key: played for task in self.tasks if (played := self._right(task)) is not None}
         self.answers = {key: text for key, played in right.items() if (text := self._answer(played)) is not None}
         solved = {key: played for key, played in right.items() if played.success}
@@ -116,7 +124,15 @@ class Payments:
         self._check_wrong(wrong)
         attacks = self._attacks(wrong, solved)
         self._check_idle(wrong)
-        shown = self._shown(wrong)
+        return self._payment(right, solved, attacks, self._shown(wrong))
+
+    def _payment(
+        self,
+        right: Mapping[str, Played],
+        solved: Mapping[str, Played],
+        attacks: Sequence[Share],
+        shown: Sequence[Share],
+    ) -> Payment:
         spellings = [self._spelled(name, spell, solved) for name, spell in SPELLINGS.items()] if self.answers else []
         return Payment(
             smallest=min(self.rewards, default=math.nan),
@@ -248,9 +264,7 @@ class Payments:
                 last = played.walk.results[-1]
                 if last.info.get("status") == Status.TOOL_ERROR and not last.info.get("calls") and not first.tools:
                     failed.setdefault(attack.name, last.observation.text)
-                best = right[task.key].total if task.key in right else math.nan
-                value = honest.total if honest else math.nan
-                paid += played.success or (honest is not None and fools(played.total, value, best))
+                paid += played.success or _fooled(played, honest, right.get(task.key))
             found.append(Share(family=attack.family, name=attack.name, count=paid, tried=tried))
         if failed:
             text = shorten(next(iter(failed.values())), 200)
@@ -364,6 +378,11 @@ class Payments:
         for place, keys in places.items():
             if several and len(keys) > 1 and len(keys) == len(starts.keys() & self.answers.keys()):
                 self.findings["shown"].append(f"the right answer is {place} of each task, such as {keys[0]}")
+
+
+def _fooled(attack: Played, wrong: Played | None, right: Played | None) -> bool:
+    """Is an attack that is no success paid nearly like the right answer? If this is not known: no."""
+    return wrong is not None and right is not None and fools(attack.total, wrong.total, right.total)
 
 
 def _places(walk: Walk, answer: str) -> Iterator[str]:
