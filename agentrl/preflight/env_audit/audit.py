@@ -21,6 +21,9 @@ from agentrl.types import Task
 Fault = Literal["environment", "adapter", "unknown"]
 COMPARED = 20  # number of tasks that are compared with each other
 DISTRIBUTION = "agentrl-stepgraph"
+RAISED = re.compile(
+    r".*\b([A-Z]\w*(?:Error|Exception|Exit): .*?\(\w+\.py:\d+, in [\w<>]+\))"
+)  # the last exception in a message
 PLACE = re.compile(r"\((\w+\.py):\d+, in [\w<>]+\)")  # how messages name the place where an exception was raised
 
 FURTHER: Mapping[str, str] = MappingProxyType(
@@ -84,7 +87,8 @@ class EnvAudit:
         compared: number of tasks that were compared with each other, and number of those that are as an earlier one.
         steps, seed: largest number of steps, and seed, of the random walks.
         walked: number of random walks that ended, and number of random walks.
-        laws: the result of each law; `findings` are their findings.
+        laws: the result of each law.
+        findings: their findings; of several that name the same exception, the first.
         payment: what was paid; None if nothing could be played.
         step_ms: median and largest wall time of a step, in milliseconds; None if nothing could be played.
     """
@@ -212,10 +216,24 @@ def _audit(entry: Entry[EnvironmentFile], laws: Sequence[LawResult], *, steps: i
         seed=seed,
         walked=(0, 0),
         laws=laws,
-        findings=findings,
+        findings=_joined(findings),
         payment=None,
         step_ms=None,
     )
+
+
+def _joined(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings. Of several that name the same exception, in any law, only the first stays."""
+    alike: dict[str, list[Finding]] = {}
+    for number, one in enumerate(findings):
+        raised = RAISED.search(one.text)
+        alike.setdefault(raised.group(1) if raised else f"finding {number}", []).append(one)
+    return [
+        replace(same[0], text=f"{same[0].text} (and {len(same) - 1} more findings with this exception)")
+        if same[1:]
+        else same[0]
+        for same in alike.values()
+    ]
 
 
 def _fault(entry: Entry[EnvironmentFile], law_name: str, finding: str) -> Fault:
