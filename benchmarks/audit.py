@@ -11,6 +11,7 @@ environment of the packages. `--page` writes the tables of the page again, and c
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ LISTED = {  # package -> a program that prints the names of its environments
     "textarena": "from textarena.envs.registration import ENV_REGISTRY as x; "
     "print(*sorted(n for n in x if not n.endswith(('-raw', '-train'))), sep='\\n')",
     "verifiers": "import pkgutil, verifiers.v1.tasksets as x; "
-    "print(*sorted('verifiers.v1.tasksets.' + m.name for m in pkgutil.iter_modules(x.__path__)), sep='\\n')",
+    "print(*sorted(m.name for m in pkgutil.iter_modules(x.__path__)), sep='\\n')",
 }
 MARKS = ("<!-- tables of benchmarks/audit.py -->", "<!-- end of the tables -->")
 PACKAGES = {
@@ -50,13 +51,16 @@ def names(package: str, python: str) -> list[str]:
     return listed.stdout.split()
 
 
+GIVEN = {"textarena": ["env.options.game=Wordle-v0"]}  # options that a taskset of verifiers needs
+
+
 def options(package: str, name: str) -> list[str]:
     """The environment that plays it, and its options, without the Python."""
     return {
         "toy_text": ["gymnasium_text", f"env.id={name}"],
         "reasoning_gym": ["reasoning_gym", f'env.datasets=["{name}"]', "env.trust=true"],
         "textarena": ["textarena", f"env.game={name}"],
-        "verifiers": ["verifiers", f"env.taskset={name}", "env.count=50", "env.split=all"],
+        "verifiers": ["verifiers", f"env.taskset={name}", "env.count=50", "env.split=all", *GIVEN.get(name, [])],
     }[package]
 
 
@@ -159,24 +163,36 @@ def _package(package: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[st
 
 
 def _found(played: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    lines = [(name, one) for name, row in played.items() for one in row["findings"]]
-    if lines:
-        yield "| environment | law | finding | likely at fault |"
+    """The findings; findings that differ only in the environment's name and in numbers of tasks stand in one row."""
+    by: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for name, row in played.items():
+        for one in row["findings"]:
+            text = _cell(one["text"])
+            by.setdefault((one["law"], one["fault"], masked(text, name)), []).append((name, text))
+    if by:
+        yield "| law | environments | finding | likely at fault |"
         yield "| --- | --- | --- | --- |"
-        for name, one in lines:
-            yield f"| `{name}` | {one['law']} | {_cell(one['text'])} | {one['fault']} |"
+        for (law, fault, _), alike in by.items():
+            names = ", ".join(f"`{name}`" for name, _ in alike)
+            yield f"| {law} | {names} | {alike[0][1]} | {fault} |"
         yield ""
+
+
+def masked(text: str, name: str) -> str:
+    """A finding without the environment's name and numbers, so that findings of variants of one game are equal."""
+    base = re.sub(r"-v\d.*", "", name)
+    return re.sub(r"\d+", "N", text.replace(name, "NAME").replace(base, "NAME"))
 
 
 def _refused(refused: Mapping[str, str]) -> Iterator[str]:
     by: dict[str, list[str]] = {}
     for name, why in refused.items():
-        by.setdefault(why.replace(name, "NAME"), []).append(name)
+        by.setdefault(masked(why, name), []).append(name)
     if by:
         yield "| not checked | why |"
         yield "| --- | --- |"
-        for why, of in by.items():
-            yield f"| {', '.join(f'`{name}`' for name in of)} | {_cell(why)} |"
+        for of in by.values():
+            yield f"| {', '.join(f'`{name}`' for name in of)} | {_cell(refused[of[0]])} |"
         yield ""
 
 

@@ -47,6 +47,17 @@ def _begin(game: str, players: int, seed: int) -> Any:
     return env
 
 
+class PackageError(Exception):
+    """The game breaks a promise of its package; the episode ends as a fault of the environment."""
+
+
+def _number(reward: Any) -> float:
+    """A reward; Countdown of 0.7.4 gives a text in its place."""
+    if not isinstance(reward, (int, float)):
+        raise PackageError(f"the game gives a reward that is no number: {reward!r:.100}")
+    return float(reward)
+
+
 class Episode:
     """One game, in which one player is the agent `main`."""
 
@@ -101,7 +112,7 @@ class Episode:
         return {**result, "observation": seen, "called": {**called, "text": "\n".join(self.heard[self._turn_of()])}}
 
     def _outcome(self, info: dict[str, Any]) -> dict[str, Any]:
-        rewards = {int(player): float(reward) for player, reward in (self.env.state.rewards or {}).items()}
+        rewards = {int(player): _number(reward) for player, reward in (self.env.state.rewards or {}).items()}
         mine = rewards.get(self.me, 0.0)
         others = [reward for player, reward in rewards.items() if player != self.me]
         won = mine > max(others) if others else mine >= 1.0

@@ -240,6 +240,8 @@ def _fault(entry: Entry[EnvironmentFile], law_name: str, finding: str) -> Fault:
     """Who is likely at fault; an environment of no other package is at fault itself."""
     if not entry.hooks.adapts:
         return "environment"
+    if "PackageError: " in finding:  # an adapter raises it for what its package did wrong
+        return "environment"
     place = PLACE.search(finding)
     if place is not None:
         return "adapter" if place.group(1) in ("adapter.py", "environment.py", "adapter_client.py") else "environment"
