@@ -8,7 +8,6 @@ reward depends on their play, which is random here, so nothing is said about ans
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from agentrl.env import EnvironmentFile, prompt_of, raised_at
 from agentrl.graph import success_of
 from agentrl.gym import Untried, Walk, timed
 from agentrl.preflight.attacks import ATTACKS
+from agentrl.preflight.env_audit.shown import marked, shown
 from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status, Task
@@ -124,7 +124,12 @@ class Payments:
         self._check_wrong(wrong)
         attacks = self._attacks(wrong, solved)
         self._check_idle(wrong)
-        return self._payment(right, solved, attacks, self._shown(wrong))
+        if not self.answers:
+            self.untried["shown"] = "no right answer in free text is known"
+        starts = {key: one.walk for key, one in wrong.items() if one is not None}
+        self.findings["shown"] += marked(starts, self.answers)
+        shares = [] if not self.answers else shown(starts, self.answers)
+        return self._payment(right, solved, attacks, [Share(name=name, count=n, tried=of) for name, n, of in shares])
 
     def _payment(
         self,
@@ -348,56 +353,10 @@ class Payments:
             won += self._done(walk).success
         return Share(name=name, count=won, tried=tried)
 
-    def _shown(self, wrong: Mapping[str, Played | None]) -> list[Share]:
-        """Is the right answer shown before it was given? A law looks at marked places; the shares are for readers."""
-        if not self.answers:
-            self.untried["shown"] = "no right answer in free text is known"
-            return []
-        starts = {task.key: one.walk for task in self.tasks if (one := wrong[task.key]) is not None}
-        own = other = others = 0
-        for key, walk in starts.items():
-            seen = walk.observations[0]
-            text = f"{seen.task}\n{seen.text}"
-            own += self.answers.get(key, "\x00") in text
-            rest = [one for name, one in self.answers.items() if name != key and one != self.answers.get(key)]
-            other, others = other + sum(one in text for one in rest), others + len(rest)
-        self._check_shown(starts)
-        return [
-            Share(name="its own right answer", count=own, tried=len(starts)),
-            Share(name="the right answer of another task", count=other, tried=others),
-        ]
-
-    def _check_shown(self, starts: Mapping[str, Walk]) -> None:
-        """Findings on answers behind a word such as `answer:`, in a state key, and in `info` before the end."""
-        places: dict[str, list[str]] = {}
-        for key, walk in starts.items():
-            answer = self.answers.get(key)
-            for place in () if answer is None else _places(walk, answer):
-                places.setdefault(place, []).append(key)
-        several = len(set(self.answers.values())) > 1
-        for place, keys in places.items():
-            if several and len(keys) > 1 and len(keys) == len(starts.keys() & self.answers.keys()):
-                self.findings["shown"].append(f"the right answer is {place} of each task, such as {keys[0]}")
-
 
 def _fooled(attack: Played, wrong: Played | None, right: Played | None) -> bool:
     """Is an attack that is no success paid nearly like the right answer? If this is not known: no."""
     return wrong is not None and right is not None and fools(attack.total, wrong.total, right.total)
-
-
-def _places(walk: Walk, answer: str) -> Iterator[str]:
-    """Where the right answer is shown while the episode still runs."""
-    running = [walk.observations[0], *(r.observation for r in walk.results if not (r.terminated or r.truncated))]
-    marked = re.compile(rf"(answer|solution|gold|target|expected)\W{{0,5}}{re.escape(answer)}(?!\w)", re.IGNORECASE)
-    if any(marked.search(f"{seen.task}\n{seen.text}") for seen in running):
-        yield "behind a word such as `answer` in an observation"
-    if any(seen.state_key == answer for seen in running):
-        yield "the state key"
-    if walk.task.key == answer:
-        yield "the key"
-    for result in walk.results:
-        if not (result.terminated or result.truncated):
-            yield from (f"`{name}` in the info of a step" for name, value in result.info.items() if value == answer)
 
 
 def _inside(action: str) -> str:
