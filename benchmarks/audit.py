@@ -77,7 +77,7 @@ def checked(package: str, name: str, python: str) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             return {"refused": f"the check took more than {LIMIT_S} s"}
         if not out.is_file():
-            return {"refused": done.stderr.strip().rpartition("\n")[2].replace(python or "\0", "PYTHON")}
+            return {"refused": without_paths(done.stderr.strip().rpartition("\n")[2], python)}
         return row(json.loads(out.read_text()), python)
 
 
@@ -90,9 +90,10 @@ def _variables() -> dict[str, str]:
 
 def row(report: Mapping[str, Any], python: str) -> dict[str, Any]:
     """What is stored of a report: everything but times and paths."""
-    findings = [{**one, "text": one["text"].replace(python or "\0", "PYTHON")} for one in report["findings"]]
+    findings = [{**one, "text": without_paths(one["text"], python)} for one in report["findings"]]
     if report["laws"][0]["state"] == "broken":
-        return {"refused": findings[0]["text"], "versions": report["versions"]}
+        sentence = re.sub(r"^the task list: raised \w+: | \(\w+\.py:\d+, in \w+\)$", "", findings[0]["text"])
+        return {"refused": sentence, "versions": report["versions"]}
     return {
         "versions": report["versions"],
         "tasks": report["keys"],
@@ -102,6 +103,11 @@ def row(report: Mapping[str, Any], python: str) -> dict[str, Any]:
         "findings": findings,
         "payment": report["payment"],
     }
+
+
+def without_paths(text: str, python: str) -> str:
+    """A message without the path of the Python and of its packages."""
+    return re.sub(r"/[^\s']*/site-packages/", "", text.replace(python or "\0", "PYTHON"))
 
 
 def store(file: Path, found: Mapping[str, Mapping[str, Any]]) -> None:

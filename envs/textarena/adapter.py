@@ -22,14 +22,17 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
     game = options["game"]
     if game not in ENV_REGISTRY or game.endswith(("-raw", "-train")):
         raise ValueError(f"env.game: textarena has no game {game!r}{_near(game, ENV_REGISTRY)}")
-    failures = []
+    failures = {}
     for players in [options["players"]] if options["players"] else [2, 1, *range(3, MOST_PLAYERS + 1)]:
         try:
             _begin(game, players, 0)
             return {**options, "players": players}
         except (Exception, SystemExit) as error:  # noqa: BLE001  a game may raise any error
-            failures.append(f"with {players} player{'s' * (players > 1)}: {' '.join(str(error).split())[:200]}")
-    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(failures[:2])}")
+            failures[players] = " ".join(re.sub(r"\*{4,}", "", str(error)).split())[:200]
+    if len(failures) > 1 and len(set(failures.values())) == 1:
+        raise ValueError(f"env.game = {game!r} cannot be started: {failures.popitem()[1]}")
+    told = [f"with {players} player{'s' * (players > 1)}: {text}" for players, text in failures.items()]
+    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(told[:2])}")
 
 
 def _near(name: str, known: Any) -> str:

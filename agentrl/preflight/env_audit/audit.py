@@ -21,6 +21,7 @@ from agentrl.types import Task
 Fault = Literal["environment", "adapter", "unknown"]
 COMPARED = 20  # number of tasks that are compared with each other
 DISTRIBUTION = "agentrl-stepgraph"
+ADVICE = "; return an observation instead"  # some messages of check_env have it before the place
 RAISED = re.compile(
     r".*\b([A-Z]\w*(?:Error|Exception|Exit): .*?\(\w+\.py:\d+, in [\w<>]+\))"
 )  # the last exception in a message
@@ -226,7 +227,7 @@ def _joined(findings: Sequence[Finding]) -> list[Finding]:
     """The findings. Of several that name the same exception, in any law, only the first stays."""
     alike: dict[str, list[Finding]] = {}
     for number, one in enumerate(findings):
-        raised = RAISED.search(one.text)
+        raised = RAISED.search(one.text.replace(ADVICE, ""))
         alike.setdefault(raised.group(1) if raised else f"finding {number}", []).append(one)
     return [
         replace(same[0], text=f"{same[0].text} (and {len(same) - 1} more findings with this exception)")

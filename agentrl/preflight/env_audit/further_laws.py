@@ -16,7 +16,7 @@ from agentrl.config import Entry
 from agentrl.env import EnvironmentFile
 from agentrl.gym import Untried, Walk, difference, timed
 from agentrl.preflight.env_audit.elsewhere import Conditions, transcripts
-from agentrl.types import Task
+from agentrl.types import EnvFault, Task
 
 PLAIN, OTHER = Conditions(0, 0), Conditions(1, 1)
 CAUSES: Mapping[str, Conditions] = MappingProxyType(
@@ -113,7 +113,11 @@ def repeated(entry: Entry[EnvironmentFile], tasks: Sequence[Task], *, seed: int)
     seen: dict[str, str] = {}
     repeats = []
     for task in tasks:
-        walk = Walk(entry, task, seed, STARTS).run()
+        walk = Walk(entry, task, seed, STARTS)
+        try:
+            walk.run()
+        except EnvFault as fault:
+            raise EnvFault(f"task {task.key}: {fault}") from None
         walk.env.close()
         told = "\n".join(walk.transcript()).replace(task.key, "KEY")
         if told in seen:

@@ -259,8 +259,11 @@ class Payments:
             for task in self.tasks:
                 honest = wrong[task.key]
                 first = honest.walk.observations[0] if honest else Walk(self.entry, task, self.seed, 1).reset()
+                text = attack.written(self._words(task, first))
+                if _is_number(text) and _is_number(self.answers.get(task.key, "0")):
+                    continue  # a number may be right, or nearly right, by chance
                 try:
-                    played = self.say(task, attack.written(self._words(task, first)))
+                    played = self.say(task, text)
                 except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
                     raised = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{raised_at(error)}"
                     self.findings["worthless"].append(f"task {task.key}: the answer {attack.name!r} raised {raised}")
@@ -298,8 +301,9 @@ class Payments:
         if paid:
             listed = ", ".join(f"{one.family}: {one.name} ({one.count} of {one.tried} tasks)" for one in paid[:6])
             more = f" and {len(paid) - 6} more" if paid[6:] else ""
+            tried = sum(one.tried > 0 for one in found)
             self.findings["worthless"].append(
-                f"{len(paid)} of {len(found)} answers that solve nothing are paid like a right answer: {listed}{more}"
+                f"{len(paid)} of {tried} answers that solve nothing are paid like a right answer: {listed}{more}"
             )
 
     def _check_order(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> None:
@@ -357,6 +361,14 @@ class Payments:
 def _fooled(attack: Played, wrong: Played | None, right: Played | None) -> bool:
     """Is an attack that is no success paid nearly like the right answer? If this is not known: no."""
     return wrong is not None and right is not None and fools(attack.total, wrong.total, right.total)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _inside(action: str) -> str:
