@@ -1,10 +1,10 @@
-from .audit import (
+from .all_laws import (
     FURTHER as FURTHER,
     EnvAudit as EnvAudit,
-    Finding as Finding,
+    EnvFinding as EnvFinding,
     audit_env as audit_env,
 )
-from .page import (
+from .audit_page import (
     as_json as as_json,
     page as page,
 )

@@ -43,7 +43,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class TaskShare:
     """In `count` of `tried` tasks something held for what `name` describes."""
 
     family: str = ""
@@ -70,15 +70,15 @@ class Payment:
     smallest: float
     largest: float
     known: tuple[int, int]
-    right: Share
-    exchanged: Share
-    attacks: Sequence[Share]
-    spellings: Sequence[Share]
-    shown: Sequence[Share]
+    right: TaskShare
+    exchanged: TaskShare
+    attacks: Sequence[TaskShare]
+    spellings: Sequence[TaskShare]
+    shown: Sequence[TaskShare]
 
 
 @dataclass
-class Played:
+class AnswerEpisode:
     """The sum of the rewards of one episode, whether it succeeded, and its steps."""
 
     total: float
@@ -129,22 +129,24 @@ class Payments:
         starts = {key: one.walk for key, one in wrong.items() if one is not None}
         self.findings["shown"] += marked(starts, self.answers)
         shares = [] if not self.answers else shown(starts, self.answers)
-        return self._payment(right, solved, attacks, [Share(name=name, count=n, tried=of) for name, n, of in shares])
+        return self._payment(
+            right, solved, attacks, [TaskShare(name=name, count=n, tried=of) for name, n, of in shares]
+        )
 
     def _payment(
         self,
-        right: Mapping[str, Played],
-        solved: Mapping[str, Played],
-        attacks: Sequence[Share],
-        shown: Sequence[Share],
+        right: Mapping[str, AnswerEpisode],
+        solved: Mapping[str, AnswerEpisode],
+        attacks: Sequence[TaskShare],
+        shown: Sequence[TaskShare],
     ) -> Payment:
         spellings = [self._spelled(name, spell, solved) for name, spell in SPELLINGS.items()] if self.answers else []
         return Payment(
             smallest=min(self.rewards, default=math.nan),
             largest=max(self.rewards, default=math.nan),
             known=(len(right), len(self.tasks)),
-            right=Share(name="the right answer", count=len(solved), tried=len(right)),
-            exchanged=Share(
+            right=TaskShare(name="the right answer", count=len(solved), tried=len(right)),
+            exchanged=TaskShare(
                 name="the right answer of another task", count=sum(self.exchanged), tried=len(self.exchanged)
             ),
             attacks=attacks,
@@ -152,7 +154,7 @@ class Payments:
             shown=shown,
         )
 
-    def _play(self, task: Task, choose: Callable[[Observation], str], turns: int = TURNS) -> Played:
+    def _play(self, task: Task, choose: Callable[[Observation], str], turns: int = TURNS) -> AnswerEpisode:
         walk = Walk(self.entry, task, self.seed, turns)
         observation = walk.reset()
         for _ in range(turns):
@@ -162,15 +164,15 @@ class Payments:
                 break
         return self._done(walk)
 
-    def _done(self, walk: Walk) -> Played:
+    def _done(self, walk: Walk) -> AnswerEpisode:
         timed(walk.env.close)
         total = float(sum(result.reward for result in walk.results))
         self.rewards.append(total)
         word = walk.results[-1].info.get("success")
         known = math.nan if word is None else float(word)
-        return Played(total, bool(success_of(known, total)), walk)
+        return AnswerEpisode(total, bool(success_of(known, total)), walk)
 
-    def say(self, task: Task, text: str) -> Played:
+    def say(self, task: Task, text: str) -> AnswerEpisode:
         """Give the text as the final answer in every turn."""
 
         def choose(observation: Observation) -> str:
@@ -186,7 +188,7 @@ class Payments:
         final = pattern.replace(inside, text) if inside != pattern else text
         return self.prompt.parse(self.prompt.answer(final), observation).action
 
-    def _right(self, task: Task) -> Played | None:
+    def _right(self, task: Task) -> AnswerEpisode | None:
         """An episode with the right answer: a successful one, if there is one; None if no right answer is known."""
         hooks, found = self.entry.hooks, None
         if hooks.expert is not None and hooks.experts:
@@ -196,7 +198,7 @@ class Payments:
             found = self._play(task, lambda o: self.prompt.parse(self.prompt.answer(gold), o).action)
         return found
 
-    def _expert(self, task: Task, name: str) -> Played | None:
+    def _expert(self, task: Task, name: str) -> AnswerEpisode | None:
         assert self.entry.hooks.expert is not None
         walk = Walk(self.entry, task, self.seed, self.steps)
         observation = walk.reset()
@@ -212,7 +214,7 @@ class Payments:
             return None
         return self._done(walk)
 
-    def _answer(self, played: Played) -> str | None:
+    def _answer(self, played: AnswerEpisode) -> str | None:
         """The text of the right answer, if the last action was an answer in free text."""
         walk = played.walk
         action = walk.actions[-1]
@@ -220,7 +222,7 @@ class Payments:
             return tool_action.read(action).answer
         return None if action in walk.observations[-2].actions else _inside(action)
 
-    def _check_right(self, right: Mapping[str, Played]) -> None:
+    def _check_right(self, right: Mapping[str, AnswerEpisode]) -> None:
         if not right:
             self.untried["right"] = "no right answer is known: the environment has neither gold answers nor an expert"
         lost = {key: played for key, played in right.items() if not played.success}
@@ -232,7 +234,7 @@ class Payments:
                 f"{answer!r} earns {played.total:g}"
             )
 
-    def _wrong(self, task: Task) -> Played | None:
+    def _wrong(self, task: Task) -> AnswerEpisode | None:
         """An episode with an honest wrong answer; None if each of them is a success."""
         own = self.answers.get(task.key)
         others = [text for text in self.answers.values() if text != own]
@@ -244,7 +246,7 @@ class Payments:
                 return played
         return None
 
-    def _check_wrong(self, wrong: Mapping[str, Played | None]) -> None:
+    def _check_wrong(self, wrong: Mapping[str, AnswerEpisode | None]) -> None:
         paid = [key for key, played in wrong.items() if played is None]
         if paid:
             self.findings["worthless"].append(
@@ -252,7 +254,9 @@ class Payments:
                 f"{UNKNOWN!r} on {paid[0]}"
             )
 
-    def _attacks(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> list[Share]:
+    def _attacks(
+        self, wrong: Mapping[str, AnswerEpisode | None], right: Mapping[str, AnswerEpisode]
+    ) -> list[TaskShare]:
         found, failed = [], dict[str, str]()
         for attack in ATTACKS:
             paid = tried = 0
@@ -273,7 +277,7 @@ class Payments:
                 if last.info.get("status") == Status.TOOL_ERROR and not last.info.get("calls") and not first.tools:
                     failed.setdefault(attack.name, last.observation.text)
                 paid += played.success or _fooled(played, honest, right.get(task.key))
-            found.append(Share(family=attack.family, name=attack.name, count=paid, tried=tried))
+            found.append(TaskShare(family=attack.family, name=attack.name, count=paid, tried=tried))
         if failed:
             text = shorten(next(iter(failed.values())), 200)
             self.findings["graded"].append(
@@ -296,7 +300,7 @@ class Payments:
             "MANY": ", ".join(listed),
         }
 
-    def _say_paid(self, found: Sequence[Share]) -> None:
+    def _say_paid(self, found: Sequence[TaskShare]) -> None:
         paid = [one for one in found if one.count]
         if paid:
             listed = ", ".join(f"{one.family}: {one.name} ({one.count} of {one.tried} tasks)" for one in paid[:6])
@@ -306,7 +310,7 @@ class Payments:
                 f"{len(paid)} of {tried} answers that solve nothing are paid like a right answer: {listed}{more}"
             )
 
-    def _check_order(self, wrong: Mapping[str, Played | None], right: Mapping[str, Played]) -> None:
+    def _check_order(self, wrong: Mapping[str, AnswerEpisode | None], right: Mapping[str, AnswerEpisode]) -> None:
         """Is a right answer paid more than a wrong one?"""
         for task in self.tasks:
             honest, best = wrong[task.key], right.get(task.key)
@@ -315,7 +319,7 @@ class Payments:
                     f"task {task.key}: the right answer earns {best.total:g}, a wrong answer {honest.total:g}"
                 )
 
-    def _check_idle(self, wrong: Mapping[str, Played | None]) -> None:
+    def _check_idle(self, wrong: Mapping[str, AnswerEpisode | None]) -> None:
         """Is some play of listed actions paid as well as turns with a text that is no action?"""
         played = [one for one in wrong.values() if one is not None]
         if not played or not all(one.walk.observations[0].actions for one in played):
@@ -344,7 +348,7 @@ class Payments:
 
                 yield self._play(task, choose).total
 
-    def _spelled(self, name: str, spell: Callable[[str], str], right: Mapping[str, Played]) -> Share:
+    def _spelled(self, name: str, spell: Callable[[str], str], right: Mapping[str, AnswerEpisode]) -> TaskShare:
         """The tasks on which the right answer is a success in another spelling, among those where it is one."""
         won = tried = 0
         for task in self.tasks:
@@ -355,10 +359,10 @@ class Payments:
             walk.step(self._action(task, spell(text), walk.observations[-1]))
             tried += 1
             won += self._done(walk).success
-        return Share(name=name, count=won, tried=tried)
+        return TaskShare(name=name, count=won, tried=tried)
 
 
-def _fooled(attack: Played, wrong: Played | None, right: Played | None) -> bool:
+def _fooled(attack: AnswerEpisode, wrong: AnswerEpisode | None, right: AnswerEpisode | None) -> bool:
     """Is an attack that is no success paid nearly like the right answer? If this is not known: no."""
     return wrong is not None and right is not None and fools(attack.total, wrong.total, right.total)
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from agentrl.env import ENDLESS
-from agentrl.preflight.env_audit.audit import EnvAudit
-from agentrl.preflight.env_audit.payment import Payment, Share
+from agentrl.preflight.env_audit.all_laws import EnvAudit
+from agentrl.preflight.env_audit.payment import Payment, TaskShare
 
 STATES = {"holds": "holds", "broken": "**does not hold**", "untried": "could not be tried"}
 
@@ -75,7 +75,7 @@ def _paid(payment: Payment | None) -> Iterator[str]:
     yield from _table("the first observation contains", "tasks", payment.shown)
 
 
-def _table(head: str, column: str, rows: Sequence[Share]) -> Iterator[str]:
+def _table(head: str, column: str, rows: Sequence[TaskShare]) -> Iterator[str]:
     if rows:
         yield f"| {head} | {column} |"
         yield "| --- | --- |"

@@ -69,7 +69,7 @@ LIKELY: Mapping[str, Fault] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class EnvFinding:
     """One way in which a law is broken, and who is likely at fault: the environment, or the adapter that plays it."""
 
     law: str
@@ -104,7 +104,7 @@ class EnvAudit:
     seed: int
     walked: tuple[int, int]
     laws: Sequence[LawResult]
-    findings: Sequence[Finding]
+    findings: Sequence[EnvFinding]
     payment: Payment | None
     step_ms: tuple[float, float] | None
 
@@ -203,7 +203,7 @@ class _Timed:
 def _audit(entry: Entry[EnvironmentFile], laws: Sequence[LawResult], *, steps: int, seed: int) -> EnvAudit:
     """An audit with these laws and without any measurement."""
     findings = [
-        Finding(law=one.law, text=text, fault=_fault(entry, one.law, text)) for one in laws for text in one.findings
+        EnvFinding(law=one.law, text=text, fault=_fault(entry, one.law, text)) for one in laws for text in one.findings
     ]
     options = {name: value for name, value in entry.dump().items() if name != "name"}
     return EnvAudit(
@@ -223,9 +223,9 @@ def _audit(entry: Entry[EnvironmentFile], laws: Sequence[LawResult], *, steps: i
     )
 
 
-def _joined(findings: Sequence[Finding]) -> list[Finding]:
+def _joined(findings: Sequence[EnvFinding]) -> list[EnvFinding]:
     """The findings. Of several that name the same exception, in any law, only the first stays."""
-    alike: dict[str, list[Finding]] = {}
+    alike: dict[str, list[EnvFinding]] = {}
     for number, one in enumerate(findings):
         raised = RAISED.search(one.text.replace(ADVICE, ""))
         alike.setdefault(raised.group(1) if raised else f"finding {number}", []).append(one)
