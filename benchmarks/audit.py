@@ -165,6 +165,7 @@ def _package(package: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[st
         yield f"| {law} | {states['holds']} | {states['broken']} | {states['untried']} |"
     yield ""
     yield from _found(played)
+    yield from _spellings([one["payment"] for one in played.values() if one["payment"]])
     yield from _refused({name: one["refused"] for name, one in rows.items() if "refused" in one})
 
 
@@ -181,6 +182,21 @@ def _found(played: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for (law, fault, _), alike in by.items():
             names = ", ".join(f"`{name}`" for name, _ in alike)
             yield f"| {law} | {names} | {alike[0][1]} | {fault} |"
+        yield ""
+
+
+def _spellings(payments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """In how many environments a right answer is a success in other spellings: on all tasks, on some, on none."""
+    counts: dict[str, Counter[str]] = {}
+    for payment in payments:
+        for one in payment["spellings"]:
+            share = "all" if one["count"] == one["tried"] else "some" if one["count"] else "none"
+            counts.setdefault(one["name"], Counter())[share] += 1
+    if counts:
+        yield "| the right answer, written | environments where it wins on all tasks | on some | on none |"
+        yield "| --- | --- | --- | --- |"
+        for name, of in counts.items():
+            yield f"| {name} | {of['all']} | {of['some']} | {of['none']} |"
         yield ""
 
 

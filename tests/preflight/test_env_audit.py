@@ -69,6 +69,7 @@ PAID = {
         "worthless",
         r"2 of 27 answers .*: copied: a list of answers \(3 of 3 tasks\), copied: all of it \(3 of 3",
     ),
+    "another": ("worthless", r"the right answer of another task is a success on each of 3 tasks, such as quiz/0"),
     "order": ("worthless", r"task quiz/0: the right answer earns -1, a wrong answer 0"),
     "right": ("right", r"own answer is no success on 3 of 3 tasks, such as quiz/0: '\d+' earns 0"),
     "graded": ("graded", r"failed to read 1 of 28 answers, such as 'a verdict': \d+ \+ 100 is another number"),

@@ -60,6 +60,8 @@ class Quiz:
     def _right(self, action: str) -> bool:
         if self.fault == "any text":
             return bool(action.strip())
+        if self.fault == "another":
+            return action.isdigit()
         if self.fault == "lists":
             return self.answer in re.findall(r"\d+", action)
         if self.fault == "right":

@@ -253,6 +253,11 @@ class Payments:
                 f"every wrong answer that was tried is a success on {len(paid)} of {len(wrong)} tasks, such as "
                 f"{UNKNOWN!r} on {paid[0]}"
             )
+        elif len(self.exchanged) > 2 and all(self.exchanged):
+            self.findings["worthless"].append(
+                f"the right answer of another task is a success on each of {len(self.exchanged)} tasks, such as "
+                f"{next(iter(wrong))}"
+            )
 
     def _attacks(
         self, wrong: Mapping[str, AnswerEpisode | None], right: Mapping[str, AnswerEpisode]
