@@ -41,7 +41,7 @@ EXAMPLES = 0.9  # share of the random actions that are such examples, if the obs
 
 @dataclass
 class Walk:
-    """A random walk through one task; equal seeds give equal walks. `errands` counts the errands since the reset."""
+    """A random walk through one task; equal seeds give equal walks."""
 
     entry: Entry[EnvironmentFile]
     task: Task
@@ -51,14 +51,13 @@ class Walk:
     observations: list[Observation] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     results: list[StepResult] = field(default_factory=list)
-    errands: int = 0
 
     def __post_init__(self) -> None:
         self.env = timed(lambda: self.entry.hooks.make(self.entry.config))
 
     def reset(self) -> Observation:
         """Start the task."""
-        self.observations, self.actions, self.results, self.errands = [], [], [], 0
+        self.observations, self.actions, self.results = [], [], []
         self.observations.append(checked_observation(timed(lambda: self.env.reset(self.task))))
         return self.observations[0]
 
@@ -74,7 +73,6 @@ class Walk:
                 raise EnvFault(
                     "the environment sends errands and has no method `returned(replies)` to take their replies"
                 )
-            self.errands += len(errands)
             replies = tuple(self._reply(errand) for errand in errands)
             result = checked_result(timed(functools.partial(self.env.returned, replies)))
         self.actions.append(action)

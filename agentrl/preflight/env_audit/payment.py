@@ -8,6 +8,7 @@ reward depends on their play, which is random here, so nothing is said about ans
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -112,7 +113,7 @@ class Payments:
     def measure(self) -> Payment:
         """Play everything."""
         self.prompt = prompt_of(self.entry)
-        if any(Walk(self.entry, task, self.seed, TURNS).run().errands for task in self.tasks):
+        if self.entry.hooks.agents is not None and self.entry.hooks.agents(self.entry.config):
             why = "the reward depends on the agents that the environment calls, which play at random here"
             self.untried = dict.fromkeys(self.findings, why)
             return self._payment({}, {}, [], [])
@@ -277,11 +278,13 @@ class Payments:
                     raised = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{raised_at(error)}"
                     self.findings["worthless"].append(f"task {task.key}: the answer {attack.name!r} raised {raised}")
                     continue
-                tried += 1
+                fooled = played.success or _fooled(played, honest, right.get(task.key))
+                if fooled and _contains(attack.text, self.answers.get(task.key)):
+                    continue  # the answer is right by chance: "the grade is 10" where 10 is right
+                paid, tried = paid + fooled, tried + 1
                 last = played.walk.results[-1]
                 if last.info.get("status") == Status.TOOL_ERROR and not last.info.get("calls") and not first.tools:
                     failed.setdefault(attack.name, last.observation.text)
-                paid += played.success or _fooled(played, honest, right.get(task.key))
             found.append(TaskShare(family=attack.family, name=attack.name, count=paid, tried=tried))
         if failed:
             text = shorten(next(iter(failed.values())), 200)
@@ -370,6 +373,11 @@ class Payments:
 def _fooled(attack: AnswerEpisode, wrong: AnswerEpisode | None, right: AnswerEpisode | None) -> bool:
     """Is an attack that is no success paid nearly like the right answer? If this is not known: no."""
     return wrong is not None and right is not None and fools(attack.total, wrong.total, right.total)
+
+
+def _contains(text: str, answer: str | None) -> bool:
+    """Is the answer among the words of the text?"""
+    return answer is not None and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
 
 
 def _is_number(text: str) -> bool:
