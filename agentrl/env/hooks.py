@@ -158,6 +158,12 @@ class EnvironmentFile(CatalogueFile):
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
     )
+    adapts: bool = hook(
+        "ADAPTS",
+        "the file plays environments of another package; `agentrl check --report` then says whether this package or "
+        "the file (the adapter) is likely at fault",
+        False,
+    )
     measures: tuple[str, ...] = hook(
         "MEASURES",
         "names of numbers in the last step's info (reports give the mean of each number over the episodes)",

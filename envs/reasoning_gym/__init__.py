@@ -19,6 +19,7 @@ from agentrl.types import Observation, Task
 
 ERRING = {"careless": 1}
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("score",)
 FOR_MODELS = {"prompt": "chat"}
