@@ -100,6 +100,8 @@ def content(result: Any) -> str:
             parts.append(str(getattr(item.resource, "text", f"[resource {item.resource.uri}]")))
         elif hasattr(item, "data"):
             parts.append(f"[{item.type} {item.mime_type}, {len(item.data)} base64 characters]")
+        elif hasattr(item, "uri"):
+            parts.append(f"[{item.type} {item.name}, {item.uri}]")
         else:
             parts.append(f"[{item.type}]")
     if not parts and result.structured_content is not None:
