@@ -32,6 +32,7 @@ MOST_REFERENCES = 5_000
 # Largest number of references followed inside each other. With about 15 frames of Python for each, more would come near
 # the recursion limit, at which the library under jsonschema (rpds) panics.
 MOST_INSIDE = 40
+SHOWN_CHARS = 400  # longer messages, which hold a long value, are shown without their middle
 DRAFTS = {
     "3": jsonschema.Draft3Validator,
     "4": jsonschema.Draft4Validator,
@@ -138,8 +139,13 @@ def _on_its_own_stack(validator: Any, value: Any) -> list[Any]:
 def _words(error: Any) -> str:
     place = ".".join(map(str, error.absolute_path))
     nearest = best_match([error])  # of the alternatives of anyOf or oneOf, the one that nearly fits
-    why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({nearest.message})"
-    return f"argument {place!r}: {error.message}{why}" if place else f"{error.message}{why}"
+    why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({_ends(nearest.message)})"
+    return f"argument {place!r:.{SHOWN_CHARS}}: {_ends(error.message)}{why}" if place else f"{_ends(error.message)}{why}"
+
+
+def _ends(message: str) -> str:
+    """The beginning and the end of a message: it begins with the value, and its end says what is wrong."""
+    return message if len(message) <= SHOWN_CHARS else f"{message[: SHOWN_CHARS // 2]}...{message[-SHOWN_CHARS // 2 :]}"
 
 
 @functools.lru_cache(maxsize=256)
