@@ -140,7 +140,9 @@ def _words(error: Any) -> str:
     place = ".".join(map(str, error.absolute_path))
     nearest = best_match([error])  # of the alternatives of anyOf or oneOf, the one that nearly fits
     why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({_ends(nearest.message)})"
-    return f"argument {place!r:.{SHOWN_CHARS}}: {_ends(error.message)}{why}" if place else f"{_ends(error.message)}{why}"
+    return (
+        f"argument {place!r:.{SHOWN_CHARS}}: {_ends(error.message)}{why}" if place else f"{_ends(error.message)}{why}"
+    )
 
 
 def _ends(message: str) -> str:
