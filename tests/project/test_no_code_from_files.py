@@ -8,7 +8,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
   `trust=true` (test_textworld.py) |
 | envs/code_math/problems.py, envs/code_repair/programs.py | `eval` of expressions of our own source | not from a file |
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
-| envs/code_repair/program.py, crossing.py | `exec` and `eval` of a row's tests, imports of listed modules | inside the sandbox |
+| envs/code_repair/program.py, crossing.py | `exec`, `eval` of the tests of a row, imports | inside the sandbox only |
 | envs/code_repair/two_sandboxes.py | `marshal.dumps` of our own modules, for a sandbox | nothing is read |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
