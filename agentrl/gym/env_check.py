@@ -62,6 +62,9 @@ class _Found(NamedTuple):
     why: str = ""
 
 
+NO_SNAPSHOTS = "the environment has no snapshots: branches carry out the recorded actions again (law `repeat`)"
+
+
 def check_env(
     entry: Entry[EnvironmentFile] | ModuleType | str,
     config: Any = None,
@@ -275,12 +278,14 @@ def _check_again(walk: Walk) -> Iterator[str]:
 
 def _check_snapshot(walk: Walk) -> Iterator[str]:
     """A snapshot restores the state in which it was taken, in any instance, more than once, and after pickling."""
+    if not isinstance(walk.env, Snapshots):
+        raise Untried(NO_SNAPSHOTS)
     walk.run()
     actions, transcript, half = list(walk.actions), walk.transcript(), len(walk.actions) // 2
     walk.again(actions[:half])
-    saved = timed(walk.env.snapshot) if isinstance(walk.env, Snapshots) else None
+    saved = timed(walk.env.snapshot)
     if saved is None:
-        raise Untried("the environment has no snapshots: branches carry out the recorded actions again (law `repeat`)")
+        raise Untried(NO_SNAPSHOTS)
     observation = walk.observations[-1]
     stored = pickle.dumps(saved)
     rest = [line(walk.step(action)) for action in actions[half:]]

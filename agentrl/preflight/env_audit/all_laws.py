@@ -134,7 +134,8 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
         measured.append(payments.measure())
         yield from law(payments, "right")
 
-    tried = _further(entry, chosen, spread(listed, COMPARED), steps, seed)
+    compared: list[tuple[int, int]] = []
+    tried = _further(entry, chosen, spread(listed, COMPARED), steps, seed, compared)
     tried["right"] = measure
     results = [*laws, *(try_law(one, FURTHER[one], "", check) for one, check in tried.items())]
     for name in ("graded", "worthless", "idle", "shown"):
@@ -144,7 +145,7 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
         _audit(entry, results, steps=steps, seed=seed),
         keys=[task.key for task in chosen],
         count=len(listed),
-        compared=_compared(entry, spread(listed, COMPARED), seed),
+        compared=compared[0] if compared else (0, 0),
         walked=timed.walked,
         payment=measured[0] if measured else None,
         step_ms=timed.step_ms,
@@ -152,13 +153,25 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
 
 
 def _further(
-    entry: Entry[EnvironmentFile], chosen: Sequence[Task], many: Sequence[Task], steps: int, seed: int
+    entry: Entry[EnvironmentFile],
+    chosen: Sequence[Task],
+    many: Sequence[Task],
+    steps: int,
+    seed: int,
+    compared: list[tuple[int, int]],
 ) -> dict[str, Callable[[], Iterator[str]]]:
+    """Law -> its check on the `chosen` tasks; `tasks` compares `many`, and puts `EnvAudit.compared` into `compared`."""
+
+    def differ() -> Iterator[str]:
+        repeats = further.repeated(entry, many, seed=seed)
+        compared.append((len(many), len(repeats)))
+        yield from further.differ(many, repeats)
+
     return {
         "processes": functools.partial(further.same_in_processes, entry, chosen, steps=steps, seed=seed),
         "instances": functools.partial(further.apart, entry, chosen, steps=steps, seed=seed),
         "end": functools.partial(further.ends, entry, chosen, steps=steps, seed=seed),
-        "tasks": functools.partial(further.differ, entry, many, seed=seed),
+        "tasks": differ,
         "release": functools.partial(further.released, entry, chosen[0], steps=steps, seed=seed),
     }
 
@@ -166,13 +179,6 @@ def _further(
 def _unmeasured(right: LawResult) -> Iterator[str]:
     raise Untried(f"answers could not be played: {'; '.join(right.findings)}")
     yield ""
-
-
-def _compared(entry: Entry[EnvironmentFile], tasks: Sequence[Task], seed: int) -> tuple[int, int]:
-    try:
-        return len(tasks), len(further.repeated(entry, tasks, seed=seed))
-    except Exception:  # noqa: BLE001  the law `tasks` reports the exception
-        return 0, 0
 
 
 class _Timed:

@@ -93,11 +93,15 @@ def ends(entry: Entry[EnvironmentFile], tasks: Sequence[Task], *, steps: int, se
         raise Untried(f"no random walk of {steps} steps ended")
 
 
-def differ(entry: Entry[EnvironmentFile], tasks: Sequence[Task], *, seed: int) -> Iterator[str]:
-    """Tasks differ: more than half of them, told apart by their start and by what the same few actions give."""
+def differ(tasks: Sequence[Task], repeats: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Tasks differ: more than half of them, told apart by their start and by what the same few actions give.
+
+    Args:
+        tasks: the tasks that were compared.
+        repeats: what `repeated` gives for them.
+    """
     if len(tasks) < 2:
         raise Untried("there is only one task")
-    repeats = repeated(entry, tasks, seed=seed)
     if len(repeats) == len(tasks) - 1:
         yield (
             f"all {len(tasks)} tasks are alike: they start alike, and the same {STARTS} actions give the same results; "
