@@ -18,6 +18,7 @@ from agentrl.env.hooks import (
     random_share,
     tasks_of,
 )
+from agentrl.env.labels import action_line, spoken
 from agentrl.env.limits import START_S, Limits, deadline
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
@@ -29,13 +30,11 @@ from agentrl.env.prompt import (
     Plain,
     Prompt,
     ShownTools,
-    action_line,
     continues,
     missing_thought_tags,
     native,
     read_answer,
     rewords,
-    spoken,
     stops,
 )
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes

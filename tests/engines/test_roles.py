@@ -37,7 +37,7 @@ def roles_of(body: dict[str, Any]) -> list[str]:
 
 
 def gemma(body: dict[str, Any]) -> Any:
-    """The template of Gemma 2 and 3 on vLLM."""
+    """The template of Gemma 2 on vLLM."""
     roles = roles_of(body)
     if "system" in roles or "developer" in roles:
         return words("System role not supported")
