@@ -78,13 +78,9 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        self.notes += filter(
-            None, [fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)]
-        )
+        found = fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)
         self._check_stages()
-        if self.tables.run.iterations and not (self.guide or self.replay or self.sampler.hooks.uneven):
-            leaves = self.rollout.hooks.leaves(self.rollout.config, self.tables.batch.copies)
-            self.notes += filter(None, [lone_note(self.credit, leaves, self.tables.batch.copies)])
+        self.notes += filter(None, (*found, lone_note(self)))
 
     @property
     def provision(self) -> float:
