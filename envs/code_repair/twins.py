@@ -63,6 +63,8 @@ class Twins:
         for name, one in self.peer.remote("state", value).items():
             if name.startswith("__"):
                 raise Refused(f"the agent's process tells an attribute {name!r:.40}")
+            if callable(getattr(trusted, name, None)) and one is not getattr(trusted, name):
+                raise Refused(f"an object of the agent's class {trusted.__name__} replaces its method {name!r:.40}")
             object.__setattr__(twin, name, self.of(one, known, depth + 1))
         return twin
 
