@@ -91,10 +91,11 @@ def carry_out(peer, program):
             continue
         try:
             space[name] = peer.by_value.get(name) or peer.remote("global", name)
+            check_kind(peer, name, kinds.get(name), space[name])
         except AttributeError:
             if name in program["names"]:
                 space[name] = missing(name)
-    sys.modules[program["module"]] = stand_in_module(peer, program, space)
+    sys.modules[program["module"]] = stand_in_module(peer, program, space, kinds)
     random.seed(0)
     source = program["source"]
     texts = guarded_texts(peer, source + "\n" + program["context"])
@@ -110,6 +111,15 @@ def carry_out(peer, program):
             value()
         elif unittest and own_class(value, "__main__") and issubclass(value, unittest.TestCase):
             run_case(unittest, value)
+
+
+def check_kind(peer, name, kind, found):
+    """Refuse what is no class, or no enumeration, where the task's own solution has one.
+
+    Else a function could give the tests one value for every object, and the answer would be equal to it.
+    """
+    if kind is not None and found is not peer.by_value.get(name) and (type(found) is not Meta or is_enumeration(kind)):
+        raise peer.refuse(f"{name} is no {'enumeration' if is_enumeration(kind) else 'class'} in the agent's code")
 
 
 def used_names(source):
@@ -207,7 +217,7 @@ def missing(name):
     return call
 
 
-def stand_in_module(peer, program, space):
+def stand_in_module(peer, program, space, kinds):
     """The agent's module as the tests may import it."""
 
     class Module(types.ModuleType):
@@ -216,7 +226,11 @@ def stand_in_module(peer, program, space):
                 return [name for name in program["names"] if name in space]
             if key.startswith("__"):
                 raise AttributeError(key)
-            return space[key] if key in space else peer.remote("global", key)
+            if key not in space:
+                found = peer.by_value.get(key) or peer.remote("global", key)
+                check_kind(peer, key, kinds.get(key), found)
+                return found
+            return space[key]
 
     return Module(program["module"])
 

@@ -61,7 +61,11 @@ class StandIns(References):
         if call is not None:
             object.__setattr__(value, "_peer_call", None)
             made = self.made_there(type(value), *call)
-            hid = object.__getattribute__(made, "_peer_hid") if is_standin(made) else None
+            if not is_standin(made):
+                raise self.refuse(
+                    f"the agent's class {type(value).__name__} makes no objects such as the task's own class makes"
+                )
+            hid = object.__getattribute__(made, "_peer_hid")
             object.__setattr__(value, "_peer_hid", hid)
             self.values[hid] = value
         object.__setattr__(value, "_peer_touched", True)
