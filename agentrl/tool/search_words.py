@@ -45,7 +45,8 @@ _SAME = str.maketrans(  # the dotless i; the Arabic alefs, ta marbuta and the tw
     "\u0131\u0622\u0623\u0625\u0671\u0629\u0649\u06cc\u06a9", "i\u0627\u0627\u0627\u0627\u0647\u064a\u064a\u0643"
 )
 _DIGIT = re.compile(r"[^\D0-9]")
-_WORDS = r"(?P<signed>WORD(?:\+\+(?=\d\d(?!\w))|(?:\+\+|\#)(?![\w+\#])))|(?<![\w.])(?P<dotted>\.(?!\d)WORD)|(?P<word>WORD)"
+_SIGNED = r"(?P<signed>WORD(?:\+\+(?=\d\d(?!\w))|(?:\+\+|\#)(?![\w+\#])))"
+_WORDS = _SIGNED + r"|(?<![\w.])(?P<dotted>\.(?!\d)WORD)|(?P<word>WORD)"
 _SIMPLE = _WORDS.replace("WORD", r"\w+")  # for texts without marks and without runs
 _ASCII, _LETTERS = re.compile(_SIMPLE, re.ASCII), re.compile(_SIMPLE)
 

@@ -80,7 +80,8 @@ def carry_out(peer, program):
     run_statements(program["context"], space)
     kinds = own_kinds(program["classes"])
     data = sorted(name for name, kind in kinds.items() if is_data(kind))
-    peer.by_value = {name: kinds[name] for name in peer.remote("kinds", {name: sort(kinds[name]) for name in data})} if data else {}
+    same = peer.remote("kinds", {name: sort(kinds[name]) for name in data}) if data else []
+    peer.by_value = {name: kinds[name] for name in same}
     for kind in peer.by_value.values():
         peer.delegate(kind, [name for name, value in vars(kind).items() if written(value) and not name.startswith("_")])
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}

@@ -300,4 +300,6 @@ def test_the_protocols_of_numpy_do_not_ask_the_agents_code():
     tests = ["np.allclose(f(), 5.0)", "np.float64(5) == f()", "np.array_equal(f(), [5])"]
     tests = [f"import numpy as np\nassert {one}" for one in tests]
     assert check_program(runner, {"solution.py": code}, Program("solution", ["f"]), tests, 10.0).passed == 0
-    assert check_program(runner, {"solution.py": "def f(): return 5.0"}, Program("solution", ["f"]), tests[:2], 10.0).solved
+    assert check_program(
+        runner, {"solution.py": "def f(): return 5.0"}, Program("solution", ["f"]), tests[:2], 10.0
+    ).solved
