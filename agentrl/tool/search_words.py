@@ -2,8 +2,8 @@
 
 A text is read in Unicode's form NFKC and without case, so that full-width and half-width forms, ligatures, and accents
 written as letters of their own make no difference. A word is a run of letters, digits and combining marks. Letters
-that are written in two ways (the Turkish i without a dot; the alefs, yehs and kafs of Arabic) are one letter. Signs that
-a text may leave out (the points of Arabic and Hebrew, soft hyphens, joiners) are left out.
+that are written in two ways (the Turkish i without a dot; the alefs, yehs and kafs of Arabic) are one letter. Signs
+that a text may leave out (the points of Arabic and Hebrew, soft hyphens, joiners) are left out.
 
 Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese and some smaller scripts have no blanks between words, or attach
 particles to them. A run of their letters is cut as Lucene's CJKAnalyzer cuts it: into all pairs of neighbours. A

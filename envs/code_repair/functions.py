@@ -91,7 +91,9 @@ def _hidden(
 def _kinds(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements that define classes (also by a call, as named tuples are) and what they may use; none if there
     are no classes."""
-    kept = [node for node in body if isinstance(node, (*DEFINITIONS, *IMPORTS, ast.Assign, ast.AnnAssign, ast.Try))]
+    kept: list[ast.stmt] = [
+        node for node in body if isinstance(node, (*DEFINITIONS, *IMPORTS, ast.Assign, ast.AnnAssign, ast.Try))
+    ]
     made = [node for node in kept if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
     called = {ast.unparse(node.value.func).rpartition(".")[2] for node in made}  # type: ignore[attr-defined]
     known = {"namedtuple", "NamedTuple", "Enum", "IntEnum", "Flag", "IntFlag", "StrEnum", "make_dataclass"}
@@ -151,7 +153,7 @@ def _names(body: Sequence[ast.stmt], kinds: tuple[type, ...]) -> list[str]:
 
 def _missing(source: str, test: str, given: Sequence[ast.stmt]) -> list[str]:
     """Names that the tests use, the solution defines, and the statements `given` to the agent do not."""
-    used = used_names(test)
+    used: set[str] = used_names(test)  # type: ignore[no-untyped-call]
     own = {*_names(given, (ast.stmt,)), *_names(_body(test), (ast.stmt,))}
     defined = _names(_body(source), (ast.stmt,))
     return [name for name in dict.fromkeys(defined) if name in used and name not in own]
