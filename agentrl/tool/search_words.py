@@ -1,14 +1,15 @@
 """The words of a text, in all scripts.
 
 A text is read in Unicode's form NFKC and without case, so that full-width and half-width forms, ligatures, and accents
-written as letters of their own make no difference. A word is a run of letters, digits and combining marks. Signs that
-a text may leave out (the points of Arabic and Hebrew, soft hyphens, joiners) are left out.
+written as letters of their own make no difference. A word is a run of letters, digits and combining marks. Letters
+that are written in two ways (the Turkish i without a dot; the alefs, yehs and kafs of Arabic) are one letter. Signs
+that a text may leave out (the points of Arabic and Hebrew, soft hyphens, joiners) are left out.
 
 Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese and some smaller scripts have no blanks between words, or attach
 particles to them. A run of their letters is cut as Lucene's CJKAnalyzer cuts it: into all pairs of neighbours. A
 document also gets the single letters, which a query of one letter needs.
 
-C++, C#, F# and the like are words of their own, and so is a name that begins with a dot, such as .NET.
+C++, C#, F# and the like are words of their own (also in C++17), and so is a name that begins with a dot, such as .NET.
 
 Limit: traditional and simplified characters are different letters.
 """
@@ -20,7 +21,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal
 
-WORD_RULE = 2  # number of the rule for words; an index that was made by another rule is built again
+WORD_RULE = 3  # number of the rule for words; an index that was made by another rule is built again
 Units = Literal["pairs", "letters"]
 
 WITHOUT_BLANKS = (  # Han, kana, Bopomofo, Hangul; Thai, Lao, Burmese, Khmer, Tai, Balinese, Javanese; without digits
@@ -40,8 +41,12 @@ LEFT_OUT = re.compile(  # Hebrew and Arabic points, tatweel, soft hyphen, joiner
 )
 
 
+_SAME = str.maketrans(  # the dotless i; the Arabic alefs, ta marbuta and the two forms of yeh and kaf, as in Lucene
+    "\u0131\u0622\u0623\u0625\u0671\u0629\u0649\u06cc\u06a9", "i\u0627\u0627\u0627\u0627\u0647\u064a\u064a\u0643"
+)
 _DIGIT = re.compile(r"[^\D0-9]")
-_WORDS = r"(?P<signed>WORD(?:\+\+|\#))(?![\w+\#])|(?<![\w.])(?P<dotted>\.(?!\d)WORD)|(?P<word>WORD)"
+_SIGNED = r"(?P<signed>WORD(?:\+\+(?=\d\d(?!\w))|(?:\+\+|\#)(?![\w+\#])))"
+_WORDS = _SIGNED + r"|(?<![\w.])(?P<dotted>\.(?!\d)WORD)|(?P<word>WORD)"
 _SIMPLE = _WORDS.replace("WORD", r"\w+")  # for texts without marks and without runs
 _ASCII, _LETTERS = re.compile(_SIMPLE, re.ASCII), re.compile(_SIMPLE)
 
@@ -97,6 +102,7 @@ def plain(text: str) -> str:
     """The text in the form NFKC, without case and without signs that may be left out; all digits are 0 to 9."""
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     text = LEFT_OUT.sub("", text).replace("i\u0307", "i")  # the small form of the Turkish letter for a dotted capital I
+    text = text.translate(_SAME)
     return _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
 
 

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agentrl.envs.code_repair.program import used_names
+
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -75,15 +77,27 @@ def _mbpp(row: Mapping[str, Any]) -> Function:
 def _hidden(
     names: Sequence[str], tests: Sequence[str], context: str, optional: Sequence[str], source: str
 ) -> dict[str, Any]:
-    kinds = [node for node in _body(source) if isinstance(node, ast.ClassDef)]
+    kinds = _kinds(_body(source))
     return {
         "module": "solution",
         "names": [*dict.fromkeys(names)],
         "tests": [*tests],
         "context": context,
         "optional": [*optional],
-        "classes": _text([*_imports(source), *kinds]) if kinds else "",
+        "classes": _text(kinds),
     }
+
+
+def _kinds(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements that define classes (also by a call, as named tuples are) and what they may use; none if there
+    are no classes."""
+    kept: list[ast.stmt] = [
+        node for node in body if isinstance(node, (*DEFINITIONS, *IMPORTS, ast.Assign, ast.AnnAssign, ast.Try))
+    ]
+    made = [node for node in kept if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
+    called = {ast.unparse(node.value.func).rpartition(".")[2] for node in made}  # type: ignore[attr-defined]
+    known = {"namedtuple", "NamedTuple", "Enum", "IntEnum", "Flag", "IntFlag", "StrEnum", "make_dataclass"}
+    return kept if called & known or any(isinstance(node, ast.ClassDef) for node in kept) else []
 
 
 def _setup(row: Mapping[str, Any]) -> list[str]:
@@ -139,7 +153,7 @@ def _names(body: Sequence[ast.stmt], kinds: tuple[type, ...]) -> list[str]:
 
 def _missing(source: str, test: str, given: Sequence[ast.stmt]) -> list[str]:
     """Names that the tests use, the solution defines, and the statements `given` to the agent do not."""
-    used = {node.id for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Name)}
+    used: set[str] = used_names(test)  # type: ignore[no-untyped-call]
     own = {*_names(given, (ast.stmt,)), *_names(_body(test), (ast.stmt,))}
     defined = _names(_body(source), (ast.stmt,))
     return [name for name in dict.fromkeys(defined) if name in used and name not in own]

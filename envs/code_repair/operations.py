@@ -15,8 +15,8 @@ def _listed(slots):
     return [slots] if isinstance(slots, str) else [name for name in slots if name not in ("__dict__", "__weakref__")]
 
 
-def do_kinds(peer, names):
-    peer.by_value = same_kinds(peer.module, names)
+def do_kinds(peer, sorts):
+    peer.by_value = same_kinds(peer.module, sorts)
     return sorted(peer.by_value)
 
 

@@ -5,13 +5,14 @@ import ast
 import builtins
 import json
 import random
+import re
 import sys
 import types
 
-from agentrl.envs.code_repair.crossing import DATA, Refused
-from agentrl.envs.code_repair.special import Meta
+from agentrl.envs.code_repair.crossing import BUILT, DATA, Refused
+from agentrl.envs.code_repair.special import CONTEXT, Meta
 
-TESTS, CONTEXT = "<tests>", "<context>"
+TESTS = "<tests>"
 PLAIN_CALLS = [
     "abs",
     "all",
@@ -34,6 +35,10 @@ PLAIN_CALLS = [
     "sum",
     "tuple",
 ]
+PICKLED = (  # of what is no value of `crossing.BUILT`
+    "builtins.set", "builtins.frozenset", "builtins.bytearray", "collections.Counter", "collections.OrderedDict",
+    "collections.deque", "datetime.timezone", "_codecs.encode",
+)  # fmt: skip
 PLAIN_NODES = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Constant, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Name, ast.Call, ast.Subscript, ast.Slice, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
@@ -75,24 +80,26 @@ def carry_out(peer, program):
     run_statements(program["context"], space)
     kinds = own_kinds(program["classes"])
     data = sorted(name for name, kind in kinds.items() if is_data(kind))
-    peer.by_value = {name: kinds[name] for name in peer.remote("kinds", data)} if data else {}
+    same = peer.remote("kinds", {name: sort(kinds[name]) for name in data}) if data else []
+    peer.by_value = {name: kinds[name] for name in same}
     for kind in peer.by_value.values():
         peer.delegate(kind, [name for name, value in vars(kind).items() if written(value) and not name.startswith("_")])
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
-    used = {getattr(node, "id", "") for node in ast.walk(ast.parse(program["source"] + "\n" + program["context"]))}
+    used = used_names(program["source"] + "\n" + program["context"])
     for name in [*program["optional"], *program["names"]]:
         if name not in used:
             continue
         try:
             space[name] = peer.by_value.get(name) or peer.remote("global", name)
+            check_kind(peer, name, kinds.get(name), space[name])
         except AttributeError:
             if name in program["names"]:
                 space[name] = missing(name)
-    sys.modules[program["module"]] = stand_in_module(peer, program, space)
+    sys.modules[program["module"]] = stand_in_module(peer, program, space, kinds)
     random.seed(0)
     source = program["source"]
-    texts = guarded_texts(peer, source + program["context"])
+    texts = guarded_texts(peer, source + "\n" + program["context"])
     space.update(texts)
     if "unittest" in source:
         import unittest
@@ -105,6 +112,25 @@ def carry_out(peer, program):
             value()
         elif unittest and own_class(value, "__main__") and issubclass(value, unittest.TestCase):
             run_case(unittest, value)
+
+
+def check_kind(peer, name, kind, found):
+    """Refuse what is no class, or no enumeration, where the task's own solution has one.
+
+    Else a function could give the tests one value for every object, and the answer would be equal to it.
+    """
+    if kind is not None and found is not peer.by_value.get(name) and (type(found) is not Meta or is_enumeration(kind)):
+        raise peer.refuse(f"{name} is no {'enumeration' if is_enumeration(kind) else 'class'} in the agent's code")
+
+
+def used_names(source):
+    """The names that a program uses, also in the texts that it evaluates or executes."""
+    nodes = list(ast.walk(ast.parse(source)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    if used & {"eval", "exec"}:
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        used.update(word for text in texts for word in re.findall(r"\w+", text))
+    return used
 
 
 def own_class(value, module):
@@ -168,10 +194,17 @@ def written(value):
     return type(value) is types.FunctionType and value.__code__.co_filename == CONTEXT
 
 
-def same_kinds(module, names):
-    """The classes of the agent's module that have one of these names and are data too."""
-    found = {name: getattr(module, name, None) for name in names}
-    found = {name: kind for name, kind in found.items() if isinstance(kind, type) and is_record(kind)}
+def sort(kind):
+    """What kind of a class of data this is; empty for another class."""
+    if not is_record(kind):
+        return ""
+    return "enum" if is_enumeration(kind) else "tuple" if issubclass(kind, tuple) else "dataclass"
+
+
+def same_kinds(module, sorts):
+    """The classes of the agent's module that have one of these names and are the same sort of data."""
+    found = {name: getattr(module, name, None) for name in sorts}
+    found = {name: kind for name, kind in found.items() if isinstance(kind, type) and sort(kind) == sorts[name]}
     DATA.update(kind for kind in found.values() if hasattr(kind, "__dataclass_fields__"))
     return found
 
@@ -185,7 +218,7 @@ def missing(name):
     return call
 
 
-def stand_in_module(peer, program, space):
+def stand_in_module(peer, program, space, kinds):
     """The agent's module as the tests may import it."""
 
     class Module(types.ModuleType):
@@ -194,21 +227,29 @@ def stand_in_module(peer, program, space):
                 return [name for name in program["names"] if name in space]
             if key.startswith("__"):
                 raise AttributeError(key)
-            return space[key] if key in space else peer.remote("global", key)
+            if key not in space:
+                found = peer.by_value.get(key) or peer.remote("global", key)
+                check_kind(peer, key, kinds.get(key), found)
+                return found
+            return space[key]
 
     return Module(program["module"])
 
 
 def guarded_texts(peer, source):
-    """`eval` and `exec` for the tests, which do not run what the agent's code may have written.
+    """`eval`, `exec` and `compile` for the tests, which do not run what the agent's code may have written.
 
-    A text that stands in the program runs as it is. Another text may be an expression of numbers, texts and containers.
+    A text that stands in a text of the program runs as it is. Another text may be an expression of numbers, texts and
+    containers. Pickles are read if they hold nothing but values of listed types and objects of the tests' own classes.
     """
+    nodes = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    texts = [one if type(one) is str else one.decode("utf-8", "replace") for one in nodes if type(one) in (str, bytes)]
 
     def allowed(text):
-        if not isinstance(text, (str, bytes)):
-            return not isinstance(text, types.CodeType) or text.co_filename != "<string>"
-        return str(text).strip() in source
+        if not isinstance(text, (str, bytes, bytearray, memoryview)):
+            return type(text) is types.CodeType or isinstance(text, ast.AST)  # `compile_text` and `parse` made it
+        text = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
+        return any(str(text).strip() in one for one in texts)
 
     def evaluate(text, *spaces):
         if allowed(text):
@@ -224,7 +265,32 @@ def guarded_texts(peer, source):
             raise peer.refuse("a test executes a text of the agent's code")
         return exec(text, *(spaces or (sys._getframe(1).f_globals, sys._getframe(1).f_locals)))
 
-    return {"eval": evaluate, "exec": execute}
+    def compile_text(text, *arguments, **named):
+        if isinstance(text, ast.AST) or not allowed(text):
+            raise peer.refuse("a test compiles a text of the agent's code")
+        return compile(text, *arguments, **named)
+
+    if "pickle" in source:
+        guard_pickles(peer)
+    return {"eval": evaluate, "exec": execute, "compile": compile_text}
+
+
+def guard_pickles(peer):
+    """Have `pickle` read no more than values of listed types and objects of the tests' own classes."""
+    import io
+    import pickle
+
+    class Unpickler(pickle._Unpickler):
+        def find_class(self, module, name):
+            found = getattr(sys.modules.get(module), name, None) if "." not in name else None
+            own = module == "__main__" and isinstance(found, type) and type(found) is not Meta
+            if own or f"{module}.{name}" in {*BUILT, *PICKLED}:
+                return super().find_class(module, name)
+            raise peer.refuse(f"a test reads a pickle with {module}.{name}"[:200])
+
+    pickle.Unpickler = Unpickler
+    pickle.load = lambda file, **options: Unpickler(file, **options).load()
+    pickle.loads = lambda data, **options: Unpickler(io.BytesIO(data), **options).load()
 
 
 __all__ = ["Refused", "main", "same_kinds"]

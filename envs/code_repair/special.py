@@ -5,6 +5,7 @@ import builtins
 import math
 import operator
 
+CONTEXT = "<context>"  # the file name of trusted code
 COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 BINARY = "add sub mul matmul truediv floordiv mod pow lshift rshift and or xor"
 PLAIN = "neg pos abs invert index getitem setitem delitem contains"
@@ -57,6 +58,7 @@ class Meta(type):
 
     def __getattr__(cls, name):
         peer = CLASSES[cls][0]
+        no_protocol(peer, name)
         value = peer.remote("getattr", cls, name)
         if is_standin(value) or not peer.waiting:
             return value
@@ -86,6 +88,16 @@ class Meta(type):
 
 
 CLASSES = {}
+PROTOCOLS = ("__array", "__torch", "__jax", "__dlpack", "__cuda", "__dataframe", "__arrow")
+
+
+def no_protocol(peer, name):
+    """AttributeError for the methods by which NumPy and the like have an object compute (and compare) in their place.
+
+    They look them up on classes too, and would hand the agent's code the value with which a test compares.
+    """
+    if peer.guarded and name.startswith(PROTOCOLS):
+        raise AttributeError(f"{name!r:.60} of the agent's code is not asked for")
 
 
 def ask(kind, what, value):

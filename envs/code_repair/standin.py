@@ -7,9 +7,34 @@ that compares stand-ins in another way gets a note, which the verdict shows.
 """
 
 # mypy: ignore-errors
+import sys
+import types
+
 from agentrl.envs.code_repair.references import References
-from agentrl.envs.code_repair.special import ARITHMETIC, COMPARED, SLOTS, Meta, is_standin
+from agentrl.envs.code_repair.special import ARITHMETIC, COMPARED, CONTEXT, SLOTS, Meta, is_standin, no_protocol
 from agentrl.envs.code_repair.twins import Twins
+
+
+class Delegated:
+    """A method or property of a trusted enumeration, which tests have carried out by the agent's enumeration."""
+
+    def __init__(self, peer, kind, name, own):
+        self.peer, self.kind, self.name, self.own = peer, kind, name, own
+
+    def __get__(self, one, kind=None):
+        if sys._getframe(1).f_code.co_filename == CONTEXT:
+            return self.own.__get__(one, kind)
+        if isinstance(self.own, property):
+            return self.own if one is None else self.peer.remote("getattr", one, self.name)
+        first = (self.kind,)
+        if isinstance(self.own, types.FunctionType):
+            first = () if one is None else (one,)
+
+        def call(*arguments, **named):
+            target, *others = (*first, *arguments)
+            return self.peer.remote("method", target, self.name, *others, **named)
+
+        return call
 
 
 class StandIns(References):
@@ -36,7 +61,11 @@ class StandIns(References):
         if call is not None:
             object.__setattr__(value, "_peer_call", None)
             made = self.made_there(type(value), *call)
-            hid = object.__getattribute__(made, "_peer_hid") if is_standin(made) else None
+            if not is_standin(made):
+                raise self.refuse(
+                    f"the agent's class {type(value).__name__} makes no objects such as the task's own class makes"
+                )
+            hid = object.__getattribute__(made, "_peer_hid")
             object.__setattr__(value, "_peer_hid", hid)
             self.values[hid] = value
         object.__setattr__(value, "_peer_touched", True)
@@ -115,7 +144,7 @@ class StandIns(References):
             "__slots__": tuple(SLOTS),
             "__module__": "solution",
             "__doc__": property(lambda self: peer.remote("getattr", self, "__doc__")),
-            "__getattr__": lambda self, name: peer.remote("getattr", self, name),
+            "__getattr__": lambda self, name: no_protocol(peer, name) or peer.remote("getattr", self, name),
             "__setattr__": lambda self, name, value: peer.remote("setattr", self, name, value),
             "__delattr__": lambda self, name: peer.remote("delattr", self, name),
             "__copy__": lambda self: peer.remote("copy", self, False),
@@ -152,15 +181,12 @@ class StandIns(References):
         return equal if name == "__eq__" else not equal
 
     def delegate(self, kind, names):
-        """Have the methods and properties of a trusted enumeration carried out by the agent's enumeration."""
+        """Have the methods and properties of a trusted enumeration carried out by the agent's enumeration.
+
+        Where the trusted code itself calls them, as a comparison may do, they are its own.
+        """
         for name in names:
-            value = vars(kind)[name]
-            if isinstance(value, property):
-                setattr(kind, name, property(lambda one, n=name: self.remote("getattr", one, n)))
-            elif isinstance(value, (classmethod, staticmethod)):
-                setattr(kind, name, staticmethod(lambda *a, n=name, **k: self.remote("method", kind, n, *a, **k)))
-            else:
-                setattr(kind, name, lambda one, *a, n=name, **k: self.remote("method", one, n, *a, **k))
+            setattr(kind, name, Delegated(self, kind, name, vars(kind)[name]))
 
     def note(self, sentence):
         """Keep a sentence for the verdict."""

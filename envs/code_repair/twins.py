@@ -37,21 +37,28 @@ class Twins:
         finally:
             sys.stdout = out
 
-    def of(self, value, known=None, depth=0):
+    def of(self, value, known=None, depth=0, told=False):
         """The twin of a value: stand-ins become objects of the trusted classes, also in containers.
 
+        Args:
+            value, known, depth: the value, the twins of this comparison by id, and the number of objects around it.
+            told: the value is from an object's attributes, as the agent's process names them.
+
         Raises:
-            LookupError: a stand-in's class has no trusted class.
+            LookupError: a stand-in's class has no trusted class, or an attribute is a function or a class, which the
+                trusted class might call to compare.
             Refused: the agent's process does not tell the attributes.
         """
         known = {} if known is None else known
         if depth > DEEP:
             raise Refused(f"objects are nested more than {DEEP} deep")
         if type(value) in (list, tuple, set, frozenset):
-            return type(value)([self.of(one, known, depth + 1) for one in value])
+            return type(value)([self.of(one, known, depth + 1, told) for one in value])
         if type(value) is dict:
-            return {key: self.of(one, known, depth + 1) for key, one in value.items()}
+            return {key: self.of(one, known, depth + 1, told) for key, one in value.items()}
         if not self.peer.is_standin(value) or isinstance(value, type):
+            if told and callable(value):
+                raise LookupError("a function or a class")
             return value
         if id(value) in known:
             return known[id(value)]
@@ -63,7 +70,9 @@ class Twins:
         for name, one in self.peer.remote("state", value).items():
             if name.startswith("__"):
                 raise Refused(f"the agent's process tells an attribute {name!r:.40}")
-            object.__setattr__(twin, name, self.of(one, known, depth + 1))
+            if callable(getattr(trusted, name, None)) and one is not getattr(trusted, name):
+                raise Refused(f"an object of the agent's class {trusted.__name__} replaces its method {name!r:.40}")
+            object.__setattr__(twin, name, self.of(one, known, depth + 1, told=True))
         return twin
 
     def compare(self, name, one, other):

@@ -96,6 +96,10 @@ ATTACKS = {
         "assert f(O().go) == 5"),
     "evaluated": ("def f(): return \"__import__('sys').modules\"", "assert eval(f())"),
     "evaluated names": ("def f(): return '(lambda: EXPECTED)()'", "EXPECTED = 5\nassert eval(f()) == 5"),
+    "evaluated as a name of the tests": ("def f(): return 'EXPECTED'", "EXPECTED = 5\nassert eval(f()) == EXPECTED"),
+    "compiled": ("def f(): return 'ok = True'", "exec(compile(f(), 'a', 'exec'))\nassert ok"),
+    "pickled": ("import pickle\nclass E:\n    def __reduce__(s): return eval, (\"type('Y', (), {'__eq__': lambda s, o: True})()\",)\n"
+        "def f(): return pickle.dumps(E())", "import pickle\nassert pickle.loads(f()) == 5"),
     "executed": ("def f(): return 'ok = True'", "exec(f())\nassert ok"),
     "the module's own names": ("def f(): return EXPECTED", "EXPECTED = 5\nassert f() == 5"),
     "what the tests import": ("def f():\n    import __main__\n    return __main__.EXPECTED",
@@ -257,3 +261,45 @@ def test_objects_of_the_agents_class_are_compared_by_the_tasks_class(runner, nam
     code = POINTS.get(name, POINT["code"])
     verdict = check_program(runner, {"solution.py": code}, program, hidden["tests"], 5.0)
     assert verdict.passed == (2 if name == "right" else 0), verdict.failures
+
+
+C = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\n    def rank(self): return self.value\n" \
+    "    def __eq__(self, other): return self.rank() == other.rank()\n    __hash__ = Enum.__hash__\n"  # fmt: skip
+P = "class P:\n    def __init__(self, x): self.x = x\n    def same(self, o): return self.x == o.x\n" \
+    "    def __eq__(self, o): return self.same(o)\n"  # fmt: skip
+LIAR = "class P:\n    def __init__(self, x): self.x = 0\n    __eq__ = lambda s, o: True\n"
+TUPLE = "from collections import namedtuple\nP = namedtuple('P', 'x')\n"
+REPLACED = {  # name -> (the task's classes, a test, the agent's code)
+    "a class by a function": (P, "assert f(1) == P(1)", "def P(x): return 0\ndef f(x): return 0\n"),
+    "an imported class": (P, "import solution\nassert f(1) == solution.P(1)", "def P(x): return 0\ndef f(x): return 0\n"),
+    "a named tuple by a function": (TUPLE, "assert f(1) == P(1)", "def P(x): return 0\ndef f(x): return 0\n"),
+    "a named tuple by one of its own": (TUPLE, "assert f(1) == P(1)", "class P(tuple):\n    _fields = ('x',)\n"
+        "    def __new__(cls, x): return tuple.__new__(cls, (0,))\ndef f(x): return P(0)\n"),
+    "an enumeration by a class": (C, "assert f(1) == C.B", "class C:\n    A = B = 7\ndef f(x): return 7\n"),
+    "a method of an enumeration": (C, "assert f(1) == C.B", C.replace("self.value", "0") + "def f(x): return C.A\n"),
+    "a method by an attribute": (P, "assert f(1) == P(1)", LIAR + "def f(x):\n    p = P(0)\n    p.same = bool\n    return p\n"),
+    "a method of an attribute": (P.replace("self.same(o)", "self.x.same(o.x)").replace("= x\n", "= P.of(x)\n")
+        + "    @classmethod\n    def of(cls, x):\n        p = object.__new__(cls)\n        p.x = x\n        return p\n",
+        "assert f(1) == P(1)", LIAR + "class Z:\n    same = bool\ndef f(x):\n    p = P(0)\n    p.x = Z\n    return p\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_class_of_the_task_cannot_be_replaced_to_be_paid(runner, name):
+    kinds, test, code = REPLACED[name]
+    right = f"{kinds}def f(x): return {'C.B' if kinds is C else 'P(x)'}\n"
+    hidden = read_function({"task_id": 1, "text": "?", "code": right, "test_list": [test]}).hidden
+    program = Program(**{field: hidden[field] for field in Program._fields})
+    assert check_program(runner, {"solution.py": right}, program, hidden["tests"], 5.0).solved
+    assert not check_program(runner, {"solution.py": code}, program, hidden["tests"], 5.0).solved
+
+
+def test_the_protocols_of_numpy_do_not_ask_the_agents_code():
+    code = "class Y:\n    def __array_function__(s, *a): return True\n    def __array_ufunc__(s, *a, **k): return True\ndef f(): return Y()\n"
+    runner = runner_of(Config(sandbox={"name": "python_sandbox", "packages": ["numpy"]}))
+    tests = ["np.allclose(f(), 5.0)", "np.float64(5) == f()", "np.array_equal(f(), [5])"]
+    tests = [f"import numpy as np\nassert {one}" for one in tests]
+    assert check_program(runner, {"solution.py": code}, Program("solution", ["f"]), tests, 10.0).passed == 0
+    assert check_program(
+        runner, {"solution.py": "def f(): return 5.0"}, Program("solution", ["f"]), tests[:2], 10.0
+    ).solved

@@ -167,6 +167,19 @@ def f(n):
  for i in range(n): yield i*i
 ---
 assert sum(f(5000))==sum(i*i for i in range(5000))
+=== class with a constant and a helper
+EPS=1e-9
+def near(a,b): return abs(a-b)<EPS
+class P:
+ def __init__(self,x): self.x=x
+ def __eq__(self,o): return near(self.x,o.x)
+def f(x): return P(x)
+---
+assert f(1)==P(1)
+=== evaluated call
+def f(x): return x+1
+---
+assert eval('f(1)')==2
 === namedtuple
 from collections import namedtuple
 P=namedtuple('P','x y')

@@ -54,6 +54,8 @@ QUERIES = [
     ("abc123", "wide"), ("テスト", "wide"), ("final", "wide"), ("cafe\u0301", "cafe"), ("CAFÉ", "cafe"), ("C", "c"),
     ("C++", "cpp"), ("What is C++?", "cpp"), ("C#", "csharp"), ("c＃", "csharp"), ("(C#)", "csharp"), ("F#", "fsharp"),
     (".NET", "net"), ("net", "network"), ("node.js", "node"), ("notepad", "notepad"), ("notepad++", "notepad"),
+    ("C++17", "cpp"), ("İSTANBUL", "istanbul"), ("ıstanbul", "istanbul"),
+    ("القاهره", "cairo"), ("تهران كتابخانه", "tehran"),
     ("𠮷野", "rare"), ("𠮷", "rare"), ("手机", "phone"), ("iphone", "phone"), ("苹果", "phone"),
 ]  # fmt: skip
 
