@@ -6,7 +6,7 @@ from typing import NamedTuple
 _TEXT = r"\\(?:text|textbf|textrm|mathbf|mathrm|mathsf|bold)\s?\{\s?"
 _CHOICE = re.compile(
     rf"[\s$]*(?:{_TEXT}){{0,2}}(?P<word>(?i:option|choice|answer)\s+)?"
-    r"(?:\((?P<round>[A-Ja-j])\)|(?P<bare>[A-J])(?P<mark>[).:](?!\d)|(?=\s*\}*[\s$.]*\Z)))"
+    r"(?:\((?P<round>[A-Ja-j])\)|(?P<bare>[A-J])(?P<mark>\)|[.:](?=[\s}}]|\Z)|(?=\s*\}*[\s$.]*\Z)))"
     r"(?P<rest>.*)\Z",
     re.S,
 )
@@ -36,4 +36,6 @@ def choice_of(text: str) -> Choice | None:
         return None
     if not content:
         return Choice((match["round"] or match["bare"]).upper(), "") if match["word"] else None
+    if len(content) == 1 and content.isalpha():  # A: B is a ratio
+        return None
     return None if _JOINED.match(match["rest"]) else Choice((match["round"] or match["bare"]).upper(), content)

@@ -104,7 +104,7 @@ def _compare(a: Form, b: Form, units: Units) -> Verdict:
         return _leaves(a, b, units)
     if a.kind == b.kind == "text":
         return "equal" if [w.casefold() for w in a.words] == [w.casefold() for w in b.words] else "different"
-    if {a.kind, b.kind} == {"text", "leaf"}:
+    if {a.kind, b.kind} in ({"text", "leaf"}, {"text", "list"}):
         return "equal" if _same_prose(a, b) else "different"
     if "relation" in (a.kind, b.kind) and (found := _stated(a, b, units)) != "different":
         return found
@@ -190,7 +190,7 @@ def _named(a: Form, b: Form, units: Units) -> Verdict:
     if a.kind == b.kind == "named":
         if a.name == b.name:
             return _chained(a, b.parts[-1], units)
-        if sorted((a.name[:1], b.name[:1])) in ([("f",), ("y",)], [("g",), ("y",)]) and "x" in b.parts[-1].tokens:
+        if ("y",) in (a.name, b.name) and {a.name[1:], b.name[1:]} == {(), ("(", "x", ")")}:
             return _chained(a, b.parts[-1], units)  # f(x) = 2x and y = 2x
         return _judged(a, b) if _letters(b.parts[-1]) else "different"
     if _is_solved(a) and len(b.parts) == 1 and _is_region(b.parts[0]):

@@ -252,6 +252,8 @@ class _Arguments:
             inside = self._argument(depth, behind=token)
             if token == "^" and inside in (["\\circ"], ["°"], ["o"]):
                 return ["°"]
+            if token == "^" and len(inside) == 1 and inside[0].removeprefix(TEXT).strip() in ("th", "st", "nd", "rd"):
+                return [f"{TEXT}th"]  # the 5^{th}
             if token == "^" and inside and all(one == "'" for one in inside):
                 return inside
             return [token, "{", *inside, "}"]
