@@ -169,11 +169,13 @@ def _worked(side: Form, last: Form) -> bool:
 def _is_quantity(form: Form, expected: bool) -> bool:
     """Does a side name a quantity: m+n, |AB|, a:b, dy/dx, \\tan A? In an expected answer, letters that may be
     unknowns name none, because the answer to "x+y = 10" (a line) is not 10."""
-    tokens = [token for i, token in enumerate(form.tokens) if not (token.isdigit() and form.tokens[i - 2 : i - 1] == ("_",))]
+    tokens = [
+        token for i, token in enumerate(form.tokens) if not (token.isdigit() and form.tokens[i - 2 : i - 1] == ("_",))
+    ]
     named = [token for token in tokens if is_name([token])]
     if not named or any(token not in _NAMING and token not in named for token in tokens):
         return False
-    points = all(not token.isascii() or not token.islower() or token in _DERIVED for token in named)
+    points = all(token[0] == "\\" or not token.islower() or token in _DERIVED for token in named)
     return not expected or ":" in tokens or (points and not {"+", "-"} & set(tokens))
 
 

@@ -5,6 +5,8 @@ what the text declares last: after `####` (GSM8K), in `<answer>` tags, or after 
 like, in bold or not, on the same line or the next one. If there is no declaration either, it is the content of a box
 that is not closed; else the whole text. What stands in a thought does not count.
 
+An answer that is declared as a sentence is what the sentence says: 34 in "Final answer: The largest n is 34".
+
 A declared answer ends with its line or its sentence ("The answer is 42. This is because ..."), or where a reason
 begins ("42, because", "$42$ since"). What makes it another answer stays: "5 or 6", "5, 6", "not 5".
 
@@ -32,7 +34,8 @@ _VERB = r"(?:is\s+equal\s+to|is\s+given\s+by|(?:is|are|equals|was|would\s+be|sho
 _DECLARED = re.compile(
     r"####[ \t]*"
     r"|<(?:final_?)?answer>\s*|\[answer\]\s*|<\|begin_of_box\|>\s*"
-    rf"|(?<![^\W_])(?:answers?|ans)(?![^\W_])\.?(?:\s(?:to|for|of|in)\s[^\n.:?!]{{0,80}}?)?{_MARK}(?:{_VERB}{_MARK}:?{_MARK}|[:：]{_MARK}|[ \t]*(?=\$|\\[(\[]))"
+    rf"|(?<![^\W_])(?:answers?|ans)(?![^\W_])\.?(?:\s(?:to|for|of|in)\s[^\n.:?!]{{0,80}}?)?{_MARK}"
+    rf"(?:{_VERB}{_MARK}:?{_MARK}|[:：]{_MARK}|[ \t]*(?=\$|\\[(\[]))"
     rf"|\b(?:correct|right)\s(?:option|choice)\sis\b{_MARK}:?{_MARK}"
     rf"|^[ \t]*(?:#{{1,6}}[ \t]*|\*\*|__)?(?:the\s)?(?:final\s)?answers?{_MARK}\n{_MARK}"
     rf"|答案{_MARK}(?:是|为|等于|：|:|=)+{_MARK}[：:]?{_MARK}"

@@ -113,9 +113,11 @@ class Expressions:
         return found.xreplace({i: sympy.I})
 
     def _bound(self, found: Any) -> None:
-        """Raises UnboundedError if an integer power or a factorial in the expression has more than BITS bits."""
+        """Raises UnboundedError if a power or a factorial in the expression has more than BITS bits."""
         sympy = self.sympy
-        for node in sympy.preorder_traversal(found):
+        for node in sympy.postorder_traversal(found):  # small powers before the powers of these
+            if isinstance(node, sympy.exp) and node.args[0].is_number and _approximate(node.args[0]) > BITS:
+                raise UnboundedError
             if isinstance(node, sympy.Pow) and node.exp.is_number and node.base.is_number:
                 exponent, base = _approximate(node.exp), _approximate(node.base)
                 if exponent * max(1.0, abs(math.log2(base)) if base else 1.0) > BITS:
@@ -155,7 +157,7 @@ class Expressions:
         for point in range(3):
             chosen = {one: self.sympy.Rational(7 * point + 5 * k + 11, 13 - 2 * point) for k, one in enumerate(names)}
             try:
-                x, y = (complex(self.sympy.N(one.subs(chosen), 30)) for one in (a, b))
+                x, y = (complex(one.evalf(30, subs=chosen)) for one in (a, b))
                 finite = math.isfinite(abs(x) + abs(y))
             except (TypeError, ValueError, ArithmeticError, AttributeError):
                 continue

@@ -36,13 +36,11 @@ MULTIPLIERS: Mapping[str, int] = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9,
     "trillion": 10**12, "dozen": 12,
 }  # fmt: skip
-NUMERALS: Mapping[str, int] = {  # an answer that is one of these words is the number
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split()
-    )
-}
+_NUMERALS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty
+"""
+NUMERALS: Mapping[str, int] = {word: value for value, word in enumerate(_NUMERALS.split())}  # words that are an answer
 _SIGNS = {"\\$": "dollar", "\\euro": "euro", "\\pounds": "pound", "\\yen": "yen", "\\rupee": "rupee", "%": "percent",
           "°": "degree"}  # fmt: skip
 # Words that change an answer. They are compared, also with an answer that has no words.
