@@ -9,7 +9,7 @@ rewards. If the sandbox that runs the code fails, the step gets the status `env_
 | problems, and the columns of files | `problems` |
 | the answer in a text; the comparison with the right answer | `extraction`; `answers` |
 | one spelling of an answer, its parts, units and value | `spelling`, `forms`, `units`, `values` |
-| the comparison of two answers; math-verify in a process | `equality`; `judge`, `judge_worker` |
+| the comparison of two answers; choices; math-verify in a process | `equality`; `choices`; `judge`, `judge_worker` |
 | right answers in other spellings, for checks | `rewritten` |
 | options, the tool, the rewards | `problem` |
 | environment, prompts, players | `environment` |

@@ -4,10 +4,14 @@
 math-verify (Hugging Face; the grader of Open R1 and of lighteval) in a process with limits (`judge`). Our own rules
 stand around it where the graders of the field differ, or where one of them pays for a wrong answer:
 
+- Choices: `(B) 42`, `B. 42` and "option B" are B, and `(B) 42` is 42. An answer that names two choices is none.
 - Order: pairs, intervals and matrices are compared part by part; a list without brackets and a set in any order. A
   pair is no list: `(1,2)` is not `1,2`. `1 \\pm 2` is a list of two.
 - Names: `x = 5` is 5, and not `y = 5`. An equation or inequality that is still to be solved (`2x = 4`) is not its
   solution. Everything in a chain `x = a = b` must be right.
+  An equation that states a value is the value (`m+n = 25`, `12*7 = 84`), but an expected equation of unknowns is not
+  (25 is no answer to the line `x+y = 25`). `f(x) = 2x` is `y = 2x`. `\\frac13 \\approx 0.33` is 1/3.
+- Inequalities: one with a name alone is the interval that it describes; `2x < 6` is not, because work is left.
 - Decimals are exact, apart from the rounding of doubles (1e-12) and from decimals of 6 places or more that round or
   cut a fraction or a constant: 0.333333 = 1/3, 0.33 is not. (math-verify rounds both sides to 6 places.)
 - Percent is a unit: 5% = 5, and not 0.05, as in the scorers of MATH and DAPO. (math-verify takes both.)
@@ -19,6 +23,7 @@ stand around it where the graders of the field differ, or where one of them pays
 - Words behind an answer: see Units. A word that changes the answer must be the same in both: "5 million", "10 south",
   "5 or 6", "not 5". Two answers with different words differ. Multipliers are worked out: 5 million = 5,000,000.
 - Blanks and braces: `2 3` is two numbers; `1 234` and `1\\,234` are one. Braces go only around one token.
+- Decimal commas: `3{,}14`, and `3,14` if the other answer is a decimal.
 - Thousands: `1,234` is 1234 outside brackets, and two numbers in them; it is two numbers too if the other answer is a
   list of these.
 
@@ -27,8 +32,6 @@ words of `units.UNIT_WORDS` and longer ones without it. An answer without a unit
 because data sets seldom agree on units: "5" = "5 km". With `units = "agree"`, "5 km" and "5 m" differ; nothing is
 converted, so "1 km" and "1000 m" differ too. With `units = "ignore"` they are equal, as in the released scorers of
 MATH (Hendrycks et al., arXiv:2103.03874, `remove_right_units`), which remove units without comparing them.
-
-math-verify is not symmetric: an interval is a right answer to an inequality, and not the other way. All else is.
 
 Every function takes time linear in its text, or looks at no more than LONGEST characters, because a model may write
 any text.

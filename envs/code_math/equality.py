@@ -1,11 +1,13 @@
 """The comparison of two answers: their parts by the rules of this module, expressions by math-verify (`judge`)."""
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal
 
 from agentrl.envs.code_math import judge
+from agentrl.envs.code_math.choices import choice_of
 from agentrl.envs.code_math.forms import FLIPPED, Form, form_of, is_name
 from agentrl.envs.code_math.judge import Verdict
 from agentrl.envs.code_math.judge_worker import approximates
@@ -33,6 +35,14 @@ _WORK = names(
     """
 )
 _FUNCTIONS = names(r"\sin \cos \tan \cot \sec \csc \arcsin \arccos \arctan \log \ln \exp")
+_NAMING = names(
+    r"""
+    : / | ( ) _ { } + - \frac \overline \angle \triangle \sin \cos \tan \cot \sec \csc \log \ln
+    """
+)
+_DERIVED = names("dx dy dt du dr d")  # the letters of dy/dx
+_SHORT = ("no", "ab")  # words of two letters whose case does not count
+_DECIMAL_COMMA = re.compile(r"[\s$]*(-?\d+),(\d{1,2}|\d{4,15}|(?<=\b0,)\d+)[\s$]*")
 _SIGNS = names(
     r"""
     + - / ^ _ ( ) [ ] { } | ! = < > , & :
@@ -44,6 +54,11 @@ def compare(given: str, expected: str, units: Units) -> Verdict:
     """The verdict on two answers of at most `answers.LONGEST` characters."""
     a, b = form_of(given), form_of(expected)
     verdict = _compare(a, b, units)
+    if verdict == "different":
+        verdict = _chosen(given, expected, units)
+    if verdict == "different":
+        x, y = (_with_point(text, other) for text, other in ((given, b), (expected, a)))
+        verdict = _compare(x or a, y or b, units) if x or y else verdict
     if verdict == "different" and "," in given + expected and "list" in (a.kind, b.kind) and a.kind != b.kind:
         # "100,200" is one number, or the list "100, 200"; with a list on the other side it is a list.
         x, y = (form_of(text, False) if form.kind == "leaf" else form for text, form in ((given, a), (expected, b)))
@@ -51,8 +66,30 @@ def compare(given: str, expected: str, units: Units) -> Verdict:
     return verdict
 
 
+def _chosen(given: str, expected: str, units: Units) -> Verdict:
+    """The verdict on two answers if one of them is a choice with its text: `(B) 42` is B, and it is 42."""
+    a, b = choice_of(given), choice_of(expected)
+    if a is None and b is None:
+        return "different"
+    letters = [found.letter if found else _letter(form_of(text)) for found, text in ((a, given), (b, expected))]
+    if all(letters):
+        both = a is not None and b is not None and a.content and b.content
+        agrees = compare(a.content, b.content, units) if both and a and b else "equal"
+        return agrees if letters[0].upper() == letters[1].upper() else "different"
+    x, y = (found.content if found else text for found, text in ((a, given), (b, expected)))
+    return compare(x, y, units) if x and y else "different"
+
+
+def _with_point(text: str, other: Form) -> Form | None:
+    """The form of a decimal with a comma (3,14), if the other answer is a decimal; else None."""
+    match = _DECIMAL_COMMA.fullmatch(text)
+    return form_of(f"{match[1]}.{match[2]}") if match and other.decimal else None
+
+
 def _compare(a: Form, b: Form, units: Units) -> Verdict:
     """`a` is the given answer, `b` the expected one."""
+    if "about" in (a.kind, b.kind):
+        return _about(a, b, units)
     if (not a.tokens and not a.parts) or (not b.tokens and not b.parts):
         return "different"
     if a.tokens == b.tokens and a.kind == b.kind and a.brackets != "row":
@@ -67,11 +104,12 @@ def _compare(a: Form, b: Form, units: Units) -> Verdict:
         return _leaves(a, b, units)
     if a.kind == b.kind == "text":
         return "equal" if [w.casefold() for w in a.words] == [w.casefold() for w in b.words] else "different"
-    if {a.kind, b.kind} == {"text", "leaf"}:
-        x, y = (form.words if form.kind == "text" else form.head + form.words for form in (a, b))
-        return (
-            "equal" if len(x) == len(y) == 1 and len(x[0]) > 2 and x[0].casefold() == y[0].casefold() else "different"
-        )
+    if {a.kind, b.kind} in ({"text", "leaf"}, {"text", "list"}):
+        return "equal" if _same_prose(a, b) else "different"
+    if "relation" in (a.kind, b.kind) and (found := _stated(a, b, units)) != "different":
+        return found
+    if _is_solved(a) and b.kind == "list" and _is_region(b):
+        return _judged(b, a)  # the order that math-verify takes
     if a.kind in ("list", "leaf") and b.kind in ("list", "leaf", "relation") and _is_region(a) and _is_region(b):
         return _judged(a, b)
     return "different"
@@ -87,18 +125,91 @@ def _all(verdicts: Iterable[Verdict]) -> Verdict:
     return found
 
 
+def _same_prose(a: Form, b: Form) -> bool:
+    """Are these the same words and numbers, whether or not they stand in text commands?"""
+    x, y = (" ".join(token.removeprefix(TEXT) for token in form.tokens).casefold() for form in (a, b))
+    if not all(one.isalnum() or one in " .,:" for one in x + y):
+        return False
+    words = [re.findall(r"\w+", text) for text in (x, y)]
+    return words[0] == words[1] and any(word.isalpha() and (len(word) > 2 or word in _SHORT) for word in words[0])
+
+
+def _about(a: Form, b: Form, units: Units) -> Verdict:
+    """`\\frac13 \\approx 0.33` is 1/3. It is 0.33 as well if that is the expected answer, and what 1/3 rounds to."""
+    exact = a.parts[0] if a.kind == "about" else a
+    right = b.parts if b.kind == "about" else (b,)
+    verdicts = [_compare(exact, one, units) for one in right]
+    if a.kind == "about" and b.kind != "about" and _rounds_to(exact, a.parts[1]):
+        verdicts.append(_compare(a.parts[1], b, units))
+    return next((one for one in ("equal", "unjudged") if one in verdicts), "different")  # type: ignore[return-value]
+
+
+def _rounds_to(exact: Form, decimal: Form) -> bool:
+    if exact.value is None or decimal.value is None or not decimal.decimal:
+        return False
+    return abs(exact.value - decimal.value) <= Fraction(1, 2 * 10 ** len(decimal.decimal.partition(".")[2]))
+
+
+def _stated(a: Form, b: Form, units: Units) -> Verdict:
+    """An equation that states a value: `m+n = 25`, `12*7 = 84` and `|AB| = 5` are 25, 84 and 5."""
+    said, right = (a, b) if a.kind == "relation" else (b, a)
+    if right.kind not in ("leaf", "list") or set(said.signs) != {"="}:
+        return "different"
+    *sides, last = said.parts
+    if not all(_is_quantity(side, expected=said is b) or (said is a and _worked(side, last)) for side in sides):
+        return "different"
+    return _compare(last, b, units) if said is a else _compare(a, last, units)
+
+
+def _worked(side: Form, last: Form) -> bool:
+    """Is a side of a chain a number that equals the last side?"""
+    return not _letters(side) and not _letters(last) and (side.tokens == last.tokens or _judged(side, last) == "equal")
+
+
+def _is_quantity(form: Form, expected: bool) -> bool:
+    """Does a side name a quantity: m+n, |AB|, a:b, dy/dx, \\tan A? In an expected answer, letters that may be
+    unknowns name none, because the answer to "x+y = 10" (a line) is not 10."""
+    tokens = [
+        token for i, token in enumerate(form.tokens) if not (token.isdigit() and form.tokens[i - 2 : i - 1] == ("_",))
+    ]
+    named = [token for token in tokens if is_name([token])]
+    if not named or any(token not in _NAMING and token not in named for token in tokens):
+        return False
+    points = all(token[0] == "\\" or not token.islower() or token in _DERIVED for token in named)
+    return not expected or ":" in tokens or (points and not {"+", "-"} & set(tokens))
+
+
+def _is_solved(form: Form) -> bool:
+    """Is this an inequality with nothing but a name on one of its sides, and numbers on the others?"""
+    if form.kind != "relation" or "=" in form.signs:
+        return False
+    others = [part for part in form.parts if not is_name(part.tokens)]
+    return len(others) == len(form.parts) - 1 and not any(map(_letters, others))
+
+
 def _named(a: Form, b: Form, units: Units) -> Verdict:
     """A name may be missing on one side. Everything that a name equals must be right: x = 5 = 7 is not 5."""
     if a.kind == b.kind == "named":
         if a.name == b.name:
-            return _all(_compare(x, b.parts[-1], units) for x in a.parts)
+            return _chained(a, b.parts[-1], units)
+        if ("y",) in (a.name, b.name) and {a.name[1:], b.name[1:]} == {(), ("(", "x", ")")}:
+            return _chained(a, b.parts[-1], units)  # f(x) = 2x and y = 2x
         return _judged(a, b) if _letters(b.parts[-1]) else "different"
+    if _is_solved(a) and len(b.parts) == 1 and _is_region(b.parts[0]):
+        return _compare(a, b.parts[0], units) if b.name in {part.tokens for part in a.parts} else "different"
     if a.kind == "relation" or b.kind == "relation":
         # y = 2x + 1 is 2x - y + 1 = 0. But x = 2 is not 2x = 4, which is still to be solved.
         return _judged(a, b) if b.kind == "relation" or _letters(b.parts[-1]) else "different"
-    said = a.parts if a.kind == "named" else (a,)
     right = b.parts[-1] if b.kind == "named" else b
-    return _all(_compare(x, right, units) for x in said)
+    return _chained(a, right, units) if a.kind == "named" else _compare(a, right, units)
+
+
+def _chained(a: Form, right: Form, units: Units) -> Verdict:
+    """The verdict on x = p = q: q must be right, and p too, but there may be work left in it."""
+    *others, last = a.parts
+    if len(others) > 0 and all(_worked(one, last) for one in others):
+        return _compare(last, right, units)
+    return _all(_compare(one, right, units) for one in a.parts)
 
 
 def _letters(form: Form) -> bool:
@@ -110,6 +221,8 @@ def _lists(a: Form, b: Form, units: Units) -> Verdict:
     """Bare lists and sets in any order; pairs, intervals and matrices in order. A part that occurs twice must occur
     twice in the other list."""
     loose = {a.brackets, b.brackets} <= {"", "{}"} or a.brackets == b.brackets == "union"
+    if {a.brackets, b.brackets} == {"", "union"}:  # x < 1 or x > 2
+        loose = all(part.kind == "relation" for form in (a, b) if not form.brackets for part in form.parts)
     if len(a.parts) != len(b.parts) or not (loose or a.brackets == b.brackets):
         return _judged(a, b) if _is_region(a) and _is_region(b) and "union" in (a.brackets, b.brackets) else "different"
     if not loose:
@@ -179,7 +292,7 @@ def _leaves(a: Form, b: Form, units: Units) -> Verdict:
         return "different"
     if a.value is not None and b.value is not None:
         return "equal" if _numbers(a, b) else "different"
-    if a.head == b.head:
+    if a.head == b.head or _same_prose(a, b):
         return "equal"
     letter = _letter(a), _letter(b)
     if all(letter):
@@ -187,7 +300,7 @@ def _leaves(a: Form, b: Form, units: Units) -> Verdict:
         return "equal" if letter[0] == letter[1] or (chosen and letter[0].lower() == letter[1].lower()) else "different"
     if len(a.head) == len(b.head) == 1 and a.head[0].isalpha() and b.head[0].isalpha():
         x, y = a.head[0].casefold(), b.head[0].casefold()
-        if x == y and (len(x) > 2 or x in ("no", "ab")):
+        if x == y and (len(x) > 2 or x in _SHORT):
             return "equal"
     if b.value is not None and _left_to_do(a.head):
         return "different"

@@ -5,6 +5,8 @@ what the text declares last: after `####` (GSM8K), in `<answer>` tags, or after 
 like, in bold or not, on the same line or the next one. If there is no declaration either, it is the content of a box
 that is not closed; else the whole text. What stands in a thought does not count.
 
+An answer that is declared as a sentence is what the sentence says: 34 in "Final answer: The largest n is 34".
+
 A declared answer ends with its line or its sentence ("The answer is 42. This is because ..."), or where a reason
 begins ("42, because", "$42$ since"). What makes it another answer stays: "5 or 6", "5, 6", "not 5".
 
@@ -31,21 +33,26 @@ _MARK = r"[*_`\s]*"
 _VERB = r"(?:is\s+equal\s+to|is\s+given\s+by|(?:is|are|equals|was|would\s+be|should\s+be|must\s+be|will\s+be)\b|=)"
 _DECLARED = re.compile(
     r"####[ \t]*"
-    r"|<answer>\s*"
-    rf"|(?<![^\W_])(?:answers?|ans)(?![^\W_])\.?(?:\s(?:to|for|of|in)\s[^\n.:?!]{{0,80}}?)?{_MARK}(?:{_VERB}{_MARK}:?{_MARK}|[:：]{_MARK})"
+    r"|<(?:final_?)?answer>\s*|\[answer\]\s*|<\|begin_of_box\|>\s*"
+    rf"|(?<![^\W_])(?:answers?|ans)(?![^\W_])\.?(?:\s(?:to|for|of|in)\s[^\n.:?!]{{0,80}}?)?{_MARK}"
+    rf"(?:{_VERB}{_MARK}:?{_MARK}|[:：]{_MARK}|[ \t]*(?=\$|\\[(\[]))"
     rf"|\b(?:correct|right)\s(?:option|choice)\sis\b{_MARK}:?{_MARK}"
-    rf"|^[ \t]*(?:#{{1,6}}[ \t]*|\*\*|__)(?:the\s)?(?:final\s)?answers?{_MARK}\n{_MARK}"
+    rf"|^[ \t]*(?:#{{1,6}}[ \t]*|\*\*|__)?(?:the\s)?(?:final\s)?answers?{_MARK}\n{_MARK}"
     rf"|答案{_MARK}(?:是|为|等于|：|:|=)+{_MARK}[：:]?{_MARK}"
-    rf"|\b(?:respuesta|réponse|antwort|risposta|resposta|ответ)\b[^\n:：]{{0,20}}[:：]{_MARK}",
+    rf"|(?:答え|正解){_MARK}(?:は|[:：]){_MARK}|정답{_MARK}(?:은|[:：]){_MARK}"
+    r"|\b(?:respuesta|réponse|antwort|risposta|resposta|ответ)\b[^\n:：.]{0,20}?"
+    rf"(?:\b(?:es|est|ist|lautet|è|é)\b{_MARK}:?|[:：]){_MARK}",
     re.I | re.M,
 )
-_TAG = re.compile(r"</answer>|<\||</?[a-zA-Z]+>|\*\*", re.I)
+_TAG = re.compile(r"</(?:final_?)?answer>|\[/answer\]|<\||</?[a-zA-Z]+>|\*\*", re.I)
 _REASON = re.compile(
     r",?\s(?:because|since|as\s(?:required|desired|shown|claimed|we)|which|so|so\sthat|by\sthe|due\sto|I\shope|therefore|"
-    r"hence|thus|and\s(?:we|this|that|it)|where\swe)\b",
+    r"hence|thus|and\s(?:we|this|that|it)|where\swe)\b|です|である|입니다",
     re.I,
 )
 _LEADING = re.compile(r"[\s*_`:}]*(?:(?:therefore|thus|hence|then|simply|option|choice)\b[\s*_`:]*)?", re.I)
+# "The largest n is 34": what a declared sentence says. A number or a formula must follow.
+_SUBJECT = re.compile(r"[A-Z][^\n]{0,200}?\s(?:is|are|equals)(?:\s(?:equal\sto|exactly))?\s+(?=[-+\d$(]|\\[a-zA-Z(\[])")
 _AROUND = (("**", "**"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("「", "」"))
 _SENTENCE = re.compile(r"[.．!?。](?=[\s\"'”’)*_]|$)")
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\$([^$\n]+)\$|\\\((.+?)\\\)", re.S)
@@ -127,7 +134,9 @@ def _said(text: str) -> str:
     rest = text[at:].partition("\n")[0]
     for end in (_TAG, _SENTENCE, _REASON):
         rest = end.split(rest, maxsplit=1)[0]
-    return _undressed((text[:at] + rest).strip(" \t\n*_`.．,;:"))
+    said = _undressed((text[:at] + rest).rstrip(" \t\n*_`.．,;:").lstrip(" \t\n*_`,;:"))
+    subject = None if at else _SUBJECT.match(said)
+    return said[subject.end() :] if subject else said
 
 
 def _undressed(text: str) -> str:

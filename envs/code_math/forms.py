@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from agentrl.envs.code_math.spelling import TEXT, UnreadableError, names, tokens_of
-from agentrl.envs.code_math.units import multiplied, parted
+from agentrl.envs.code_math.units import NUMERALS, multiplied, parted
 from agentrl.envs.code_math.values import CLOSING, OPENING, closes, plain, top_level, value_of
 
 DEEPEST = 12  # levels of lists inside lists; what lies below them is compared token by token
@@ -22,7 +22,7 @@ _GREEK = names(
     """
 )
 
-Kind = Literal["leaf", "text", "list", "named", "relation"]
+Kind = Literal["leaf", "text", "list", "named", "relation", "about"]
 
 
 class Form(NamedTuple):
@@ -35,7 +35,8 @@ class Form(NamedTuple):
         value: of a leaf: the exact value, if it is a number.
         decimal: of a leaf whose value is one decimal: its text.
         words: of a leaf or a text: the words, in one spelling.
-        parts: of a list its parts, of a name what it equals, of a relation its sides.
+        parts: of a list its parts, of a name what it equals, of a relation its sides, of
+            "about" the exact value and its approximation.
         brackets: of a list: "" or "{}" (in any order), "()", "[)" and so on, "union", "matrix", "row".
         signs: of a relation: the signs between its sides, with the smaller side in front.
         name: the tokens of the name.
@@ -62,10 +63,22 @@ def form_of(text: str, commas: bool = True) -> Form:
         commas: whether a comma before three digits may separate thousands.
     """
     try:
-        return _read(tokens_of(text, commas=commas), 0)
+        return _read(_without_domain(tokens_of(text, commas=commas)), 0)
     except UnreadableError:
         whole = f"{TEXT}{' '.join(text.split())}"
         return Form("text", (whole,), words=(whole,))
+
+
+def _without_domain(tokens: list[str]) -> list[str]:
+    """The tokens without the words behind them that a letter is any integer: 2k\\pi (k \\in \\mathbb{Z})."""
+    end = len(tokens) - (tokens[-1:] == [")"])
+    whole = next((n for n in (4, 1) if "".join(tokens[end - n : end]).strip() in ("\\mathbb{Z}", "Z")), 0)
+    at = end - whole - 2
+    if not whole or at < 2 or tokens[at + 1] != "\\in" or tokens[at].strip() not in map(str.strip, tokens[:at]):
+        return tokens
+    front = tokens[: at - (end < len(tokens) and tokens[at - 1] == "(")]
+    opened = end < len(tokens) and len(front) == at
+    return tokens if opened or not front else front
 
 
 def _read(tokens: Sequence[str], depth: int) -> Form:
@@ -140,6 +153,9 @@ def _related(tokens: list[str], depth: int) -> Form | None:
     ends = [-1, *at, len(tokens)]
     sides = [tokens[i + 1 : j] for i, j in itertools.pairwise(ends)]
     signs = [tokens[i] for i in at]
+    if signs[-1] == "\\approx" and at[-1] > 0 and sides[-1] and not (len(at) == 1 and is_name(sides[0])):
+        exact, decimal = _read(tokens[: at[-1]], depth + 1), _read(sides[-1], depth + 1)
+        return Form("about", _bare(tokens), parts=(exact, decimal))
     if not sides[0] and set(signs) <= {"=", "\\approx"}:
         return _read(tokens[1:], depth + 1)
     if any(not side for side in sides):
@@ -230,6 +246,11 @@ def _leaf(tokens: Sequence[str]) -> Form:
     """An expression with the words around it, or a text."""
     if len(tokens) == 1 and len(tokens[0]) == len(TEXT) + 1 and tokens[0].startswith(TEXT):
         tokens = [tokens[0].removeprefix(TEXT)]  # the letter of a choice
+    word = tokens[0].removeprefix(TEXT).strip().lower() if len(tokens) == 1 else ""
+    if word in NUMERALS:
+        tokens = [str(NUMERALS[word])]
+    if tokens[:1] == ["("] and tokens[2:4] == [")", "_"] and tokens[1].isdigit():  # (1011)_2 is 1011_2
+        tokens = [tokens[1], *tokens[3:]]
     head, words = parted(tokens)
     if not head:
         return Form("text", _bare(tokens), words=words)

@@ -51,6 +51,7 @@ _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _ABOVE = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ]+")
 _BELOW = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _VULGAR = re.compile("[¼½¾⅐-⅞]")
+_ESCAPED = re.compile(r"(?<!\\)\\\\begin|\A(?!.*\\begin).*\\\\[a-zA-Z{}$%]", re.S)
 
 _DROPPED = names(
     r"""
@@ -75,7 +76,7 @@ _SAME_AS = {
     "\\textdollar": "\\$", "\\percent": "%",
     "\\degrees": "\\degree", "\\textdegree": "\\degree", "\\bigcup": "\\cup",
     "\\backslash": "\\setminus", "\\smallsetminus": "\\setminus",
-    "\\infin": "\\infty", "\\R": "\\mathbb{R}",
+    "\\infin": "\\infty", "\\R": "\\mathbb{R}", "\\bar": "\\overline",
 }  # fmt: skip
 _WORDS_IN = names(
     r"""
@@ -105,13 +106,13 @@ _PLAIN_NAMES = {
     "atan": "\\arctan",
 }  # fmt: skip
 
-_GROUPS = r"(?:\{,\}|,\\!|\\,|\\ |~| |\{\\,\}|\\:|\\;|'(?=\d))"
+_GROUPS = r"(?:\{,\}|,\\!\s?|\\,|\\ |~| |\{\\,\}|\\:|\\;|'(?=\d))"
 _TOKEN = re.compile(
     rf"(?P<grouped>(?<![\d.,])\d{{1,3}}(?:{_GROUPS}\d{{3}})+(?!\d)(?:\.\d+)?)"
     r"|(?P<commas>(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d]|,\s?\d)(?:\.\d+)?)"
     r"|(?P<decimal_comma>\d+\{,\}\d+)"
     r"|(?P<number>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+(?![\w.]))?)"
-    r"|(?P<row>\\\\(?:\[[^\]\[]{0,20}\])?)|(?P<command>\\[a-zA-Z]+)|(?P<escaped>\\.)"
+    r"|(?P<row>\\\\(?:\[[^\]\[]{0,20}\])?)|(?P<command>\\q?quad|\\[a-zA-Z]+)|(?P<escaped>\\.)"
     r"|(?P<word>[^\W\d_]+)|(?P<blank>\s+|~)|(?P<sign>\*\*|<=|>=|!=|==|.)",
     re.S,
 )
@@ -138,6 +139,8 @@ def tokens_of(text: str, *, commas: bool = True) -> list[str]:
 
 def _ascii(text: str) -> str:
     """The text in ASCII as far as it is mathematics, with `\\$` for money and no other `$`."""
+    if _ESCAPED.search(text):  # copied from JSON, with two backslashes for each
+        text = text.replace("\\\\", "\\")
     text = _ABOVE.sub(lambda m: "^{" + m[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda m: "_{" + m[0].translate(_SUBSCRIPTS) + "}", text)
     text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", m[0]).split("⁄")), text)
@@ -181,6 +184,8 @@ def _cut(text: str, commas: bool) -> list[str]:
             token = "\\\\"
         elif kind == "word":
             token = _PLAIN_NAMES.get(token, (" " if blank else "") + token)
+        elif token == "!=" and text[at - 3 : at - 2].isdigit():
+            token, at = "!", at - 1  # 5!=120
         elif kind == "sign":
             token = _SIGNS.get(token, token)
         else:
@@ -247,6 +252,8 @@ class _Arguments:
             inside = self._argument(depth, behind=token)
             if token == "^" and inside in (["\\circ"], ["°"], ["o"]):
                 return ["°"]
+            if token == "^" and len(inside) == 1 and inside[0].removeprefix(TEXT).strip() in ("th", "st", "nd", "rd"):
+                return [f"{TEXT}th"]  # the 5^{th}
             if token == "^" and inside and all(one == "'" for one in inside):
                 return inside
             return [token, "{", *inside, "}"]

@@ -13,7 +13,7 @@ from agentrl.envs.code_math.spelling import TEXT, names
 
 _UNIT_WORDS = """
     dollar:dollar,dollars,usd,USD cent:cent,cents euro:euro,euros pound:pound,pounds yen:yen rupee:rupee,rupees
-    percent:percent,percents,pct degree:degree,degrees,deg radian:radian,radians,rad
+    percent:percent,percents,percentage,pct degree:degree,degrees,deg radian:radian,radians,rad
     inch:inch,inches,in foot:foot,feet,ft yard:yard,yards,yd mile:mile,miles,mi
     hour:hour,hours,hr,hrs,h minute:minute,minutes,min,mins second:second,seconds,sec,secs,s
     day:day,days week:week,weeks month:month,months year:year,years,yr,yrs
@@ -24,7 +24,7 @@ _UNIT_WORDS = """
     liter:liter,liters,litre,litres,l ml:ml,milliliter,milliliters,millilitre,millilitres
     gallon:gallon,gallons,gal cup:cup,cups person:person,persons,people,student,students,child,children
     newton:newton,newtons,N joule:joule,joules,J watt:watt,watts,W volt:volt,volts,V kelvin:kelvin,K
-    celsius:celsius,C fahrenheit:fahrenheit,F hertz:hertz,Hz :unit,units
+    celsius:celsius,C fahrenheit:fahrenheit,F hertz:hertz,Hz :unit,units,th
     mile/hour:mph km/hour:kph,kmh m^2:sqm cm^2:sqcm m^3:cc
 """
 UNIT_WORDS: Mapping[str, str] = {  # word -> unit; "" is equal to every unit
@@ -36,6 +36,11 @@ MULTIPLIERS: Mapping[str, int] = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9,
     "trillion": 10**12, "dozen": 12,
 }  # fmt: skip
+_NUMERALS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty
+"""
+NUMERALS: Mapping[str, int] = {word: value for value, word in enumerate(_NUMERALS.split())}  # words that are an answer
 _SIGNS = {"\\$": "dollar", "\\euro": "euro", "\\pounds": "pound", "\\yen": "yen", "\\rupee": "rupee", "%": "percent",
           "°": "degree"}  # fmt: skip
 # Words that change an answer. They are compared, also with an answer that has no words.
@@ -121,9 +126,9 @@ def _is_word(tokens: Sequence[str], at: int) -> bool:
     word = token.strip()
     if not word.isalpha() or at == 0:
         return False
-    if word in (*_AREA, *_VOLUME, "per"):
-        return True
     before = tokens[at - 1]
+    if word in (*_AREA, *_VOLUME, "per") or (word.lower() in ("am", "pm") and before[-1].isdigit()):
+        return True
     if before[-1].isdigit() or before == "°":  # "5 m" has a unit, "5m" a variable; "5cm" has a unit
         return (word in UNIT_WORDS and (len(word) > 1 or token != word or before == "°")) or (
             token != word and len(word) > 3

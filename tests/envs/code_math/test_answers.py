@@ -126,6 +126,9 @@ def test_dress_changes_no_verdict():
 def test_a_pair_without_an_end_is_unjudged_and_not_paid():
     assert compare("9^{9^{9^{9}}}", "1") == "unjudged" and not same("9^{9^{9^{9}}}", "1")
     assert compare("(10^{9})!", "x") == "unjudged"
+    assert compare("e^{e^{e^{e^{e^{e}}}}}", "x") == "unjudged"
+    # Values at three points refute these at once.
+    assert compare("(x+1)^{1000}", "x^2+1") == compare("x^{99999999999}", "5") == "different"
     assert compare("9^{9^{9^{9}}}", "9^{9^{9^{9}}}") == "equal"  # without working it out
 
 
@@ -158,6 +161,13 @@ def test_a_pair_without_an_end_is_unjudged_and_not_paid():
         ("[THINK]\\boxed{7}[/THINK]\\boxed{5}", "5"), ("Answer: \\frac{1}{2}", "0.5"), ("The answer is $\\$5$.", "5"),
         ("The answer is therefore 42.", "42"), ('The answer is "42".', "42"), ("**42**", "42"),
         ("The answer is option B.", "B"),
+        ("The answer is B) 42", "B"), ("The answer is **(B) 42**.", "B"), ("La respuesta es 42", "42"),
+        ("Die Antwort lautet: 42", "42"), ("答えは 42 です。", "42"), ("정답은 42입니다.", "42"),
+        ("Answer \\( 9 \\)", "9"),
+        ("Final Answer\n\n42", "42"), ("Final Answer: The largest $n$ is 34.", "34"), ("The answer is .5.", "0.5"),
+        ("Final Answer: The final answer is $42$. I hope it is correct.", "42"), ("[ANSWER] 42 [/ANSWER]", "42"),
+        ("Answer: The probability is \\frac{3}{4}.", "3/4"), ("<|begin_of_box|>42<|end_of_box|>", "42"),
+        ("Answer: The solutions are 5 and 6", "5,6"), ("<final_answer>42</final_answer>", "42"),
         ("Ans: 42", "42"), ("The answer is 42, which is even.", "42"), ("The answer would be 42", "42"),
     ],
 )  # fmt: skip
@@ -178,6 +188,8 @@ def test_the_answer_of_a_text(text, answer):
         "<answer>5</answer> <answer>6</answer>",
         "I know the answer: it is not 5", "The answer is 5 or so", "The answer is about 5", "The answer is at least 5",
         "The answer is five minus 0: 5 - 0", "The answer is 4 + 1", "5 is not the answer", "\\boxed{5}{6} \\boxed{6}",
+        "Final Answer: The number is not 5", "Answer: It is either 5 or 6", "Answer: The value of 5 is 6",
+        "Answer: If n is 5 then 6", "Answer: The options are 5, 6", "Final Answer\nThe answer is 6",
     ],
 )  # fmt: skip
 def test_no_text_is_paid_for_five_that_does_not_say_five(text):
