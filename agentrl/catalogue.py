@@ -20,6 +20,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, overload
 
+from agentrl.user_code import imported, loaded
+
 
 class Kind(NamedTuple):
     """A catalogue.
@@ -230,16 +232,18 @@ def read(module: ModuleType, kind: type[File], name: str = "") -> File:
 
 
 def _fits(value: Any, declared: Any) -> bool:
-    """Does the value of a hook have the type of the hook's field? For type Any (`config`), a class fits."""
+    """Does the value of a hook have the type of the hook's field? For type Any (`config`), a pydantic model fits."""
     base = get_origin(declared) or declared
     if base in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(declared))
     if base is Literal:
         return value in get_args(declared)
+    if base is Any:
+        return isinstance(value, type) and hasattr(value, "model_validate")
     if base is tuple:
         names = isinstance(value, Collection) and not isinstance(value, str | Mapping)
         return names and all(isinstance(name, str) for name in value)
-    return isinstance(value, type if base is Any else base)
+    return isinstance(value, base)
 
 
 def _expected(declared: Any) -> str:
@@ -289,17 +293,14 @@ def _import(kind: str, name: str) -> ModuleType:
     word = KINDS[kind].word
     for point in points(kind):
         if point.name == name:
-            module: ModuleType = point.load()
+            module: ModuleType = loaded(point.load, f"{word} {name!r}")
             return module
     if name in names(kind):
-        return importlib.import_module(f"{KINDS[kind].package}.{name}")
+        return imported(f"{KINDS[kind].package}.{name}", f"{word} {name!r}")
     if name.endswith(".py"):
         return _import_file(word, Path(name))
     if "." in name or _is_module(name):
-        try:
-            return importlib.import_module(name)
-        except (ImportError, TypeError, ValueError) as error:  # TypeError, ValueError: ".", "../file", "a..b"
-            raise ValueError(f"{word} {name!r} cannot be imported: {error}") from None
+        return imported(name, f"{word} {name!r}")
     known = [*names(kind), *aliases(kind)]
     files = [path.stem for path in Path.cwd().glob("*.py")]  # users keep their own entries in the working folder
     raise ValueError(f"unknown {word} {name!r}{nearest(name, known, besides=files)}")
@@ -313,12 +314,10 @@ def _import_file(word: str, path: Path) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        module = importlib.import_module(path.stem)
-    except (ImportError, ValueError) as error:
-        raise ValueError(
-            f"{word} {str(path)!r} cannot be imported as a file by itself ({error}): if it belongs to a package, name "
-            "it by its dotted path, such as package.module"
-        ) from None
+        module = imported(path.stem, f"{word} {str(path)!r}")
+    except ValueError as error:
+        hint = "; if it belongs to a package, name it by its dotted path, such as package.module"
+        raise ValueError(f"{error}{hint if 'relative import' in str(error) else ''}") from error.__cause__
     if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
         raise ValueError(f"{path}: Python finds another module with the name {path.stem!r}: rename the file")
     return module

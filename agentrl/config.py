@@ -8,13 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, File
+from agentrl.option_words import option_at, wanted
 from agentrl.secret import redacted, scrubbed
+from agentrl.user_code import defined_at
 
 Model = TypeVar("Model", bound=BaseModel)
+MOST_MISTAKES = 3  # largest number of unknown and missing keys that an error message names
 MOST_CHARS = 200  # largest number of characters of a wrong value that an error message shows
 
 
@@ -106,22 +109,38 @@ def validate(model: type[Model], values: Mapping[str, Any], where: str = "", bes
         return model.model_validate(dict(values))
     except ValidationError as error:
         raise ValueError(_sentence(model, error, where, beside)) from None
+    except PydanticUserError as error:  # the class itself is wrong
+        words = " ".join(str(error).partition("\n")[0].split())
+        raise ValueError(f"[{where}] cannot be read: {words}{defined_at(model)}") from None
 
 
 def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside: Iterable[str]) -> str:
-    first = error.errors()[0]
-    parts = [str(part) for part in first["loc"]]
-    key = ".".join(part for part in [where, *parts] if part)
-    if first["type"] == "extra_forbidden":
-        known = [*_fields(model, parts[:-1]), *(beside if len(parts) == 1 else ())]
-        return f"unknown key {key}{catalogue.nearest(parts[-1], known)}"
-    if first["type"] == "missing":
-        return f"{key} is missing: give it a value"
-    message = first["msg"].removeprefix("Value error, ")
+    """The mistakes in a table: all unknown keys and missing keys, else the first wrong value."""
+    errors = error.errors()
+    found = [
+        *(_unknown(model, one["loc"], where, beside) for one in errors if one["type"] == "extra_forbidden"),
+        *(f"{_key(where, one['loc'])} is missing: give it a value" for one in errors if one["type"] == "missing"),
+    ]
+    if found:
+        more = f"; and {len(found) - MOST_MISTAKES} more mistakes" if len(found) > MOST_MISTAKES else ""
+        return "; ".join(found[:MOST_MISTAKES]) + more
+    first = errors[0]
+    place = option_at(model, first["loc"])
+    key = _key(where, first["loc"] if place is None else place[1])
     shown = redacted(first["input"], tuple(key.split(".")))
+    message = wanted(first, None if place is None else place[0])
     if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # a section; its message names its keys
-        return scrubbed(f"[{key}]: {message[:1].lower() + message[1:]}")
-    return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message[:1].lower() + message[1:]}")
+        return scrubbed(f"[{key}]: {message}")
+    return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message}")
+
+
+def _key(where: str, path: Iterable[Any]) -> str:
+    return ".".join(part for part in [where, *map(str, path)] if part)
+
+
+def _unknown(model: type[BaseModel], path: Sequence[Any], where: str, beside: Iterable[str]) -> str:
+    known = [*_fields(model, [str(part) for part in path[:-1]]), *(beside if len(path) == 1 else ())]
+    return f"unknown key {_key(where, path)}{catalogue.nearest(str(path[-1]), known)}"
 
 
 def _fields(model: Any, path: Sequence[str]) -> Iterable[str]:

@@ -30,6 +30,7 @@ from agentrl.envs.search_qa.prompts import read
 from agentrl.envs.search_qa.questions import ask, questions, understand
 from agentrl.types import AgentCall, AgentReply, Observation, Status, StepResult, Task
 
+ERRING = {"careless": 1}
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("em", "f1", "delegations", "failed")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}

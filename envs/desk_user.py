@@ -17,6 +17,7 @@ from agentrl.envs.desk.customer import STOP, Mood, opening, reply
 from agentrl.envs.desk.environment import case_of, row
 from agentrl.types import Observation, Status, StepResult, Task
 
+ERRING: dict[str, int] = {}
 EXPERTS = ("expert",)
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 HELLO = "Hello. How can I help you?"

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from agentrl.env import Env, Move
 from agentrl.types import Observation, Status, StepResult, Task
 
+ERRING: dict[str, int] = {}
 EXPERTS = ("expert", "forgetful")
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Notes-v0": {}}
 ENDLESS = 1 << 40

@@ -68,7 +68,13 @@ def complaint(result: Any, output: Any) -> str:
     except TooDeep as error:
         return str(error)
     wrong = [(".".join(map(str, error.absolute_path)), error.message) for error in errors[:1]]
-    return "".join(f"{place}: {why:.{SAID_CHARS}}".removeprefix(": ") for place, why in wrong)
+    return "".join(f"{place}: {_ends(why)}".removeprefix(": ") for place, why in wrong)
+
+
+def _ends(words: str) -> str:
+    """The beginning and the end of a message: it begins with the value, and its end says what is wrong."""
+    half = SAID_CHARS // 2
+    return words if len(words) <= SAID_CHARS else f"{words[:half]}...{words[-half:]}"
 
 
 def _http(config: "Config") -> Any:
@@ -100,6 +106,8 @@ def content(result: Any) -> str:
             parts.append(str(getattr(item.resource, "text", f"[resource {item.resource.uri}]")))
         elif hasattr(item, "data"):
             parts.append(f"[{item.type} {item.mime_type}, {len(item.data)} base64 characters]")
+        elif hasattr(item, "uri"):
+            parts.append(f"[{item.type} {item.name}, {item.uri}]")
         else:
             parts.append(f"[{item.type}]")
     if not parts and result.structured_content is not None:

@@ -3,7 +3,7 @@
 from agentrl.chat.arguments import check_arguments, set_template
 from agentrl.chat.content import text_of_content
 from agentrl.chat.notes import rewritten, template_report
-from agentrl.chat.rendering import call_as_json, date_of
+from agentrl.chat.rendering import call_as_json, date_of, with_calls_as_text
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
 from agentrl.chat.template import Chat
 from agentrl.chat.thoughts import answer_start, opened_thought, without_thoughts
@@ -31,5 +31,6 @@ __all__ = [
     "tagged",
     "template_report",
     "text_of_content",
+    "with_calls_as_text",
     "without_thoughts",
 ]

@@ -75,6 +75,7 @@ class Chat:
         self._opening = self._pieces.piece(plain.opening, plain.before.removesuffix(plain.opening)).tolist()
         self._lead_ids = self._pieces.piece(plain.lead, plain.before)
         self._delta = lru_cache(maxsize=CACHED_TURNS)(self._encode_turn)
+        self._taught = lru_cache(self._find_marks)
         self._answer = lru_cache(maxsize=CACHED_ANSWERS)(self._encode_answer)
 
     def _id(self, text: str) -> int:
@@ -96,12 +97,19 @@ class Chat:
         """The template's text of messages and of the schemas `tools`; see `Writer.chat`."""
         return self._writer.chat(messages, reply=reply, tools=tools, for_tools=for_tools)
 
-    def teaches(self, marks: Sequence[str]) -> bool:
-        """Does the template describe tools, and a format of calls that contains all `marks`? False without marks."""
-        if not marks:
-            return False
+    def teaches(self, marks: Sequence[str], *, system: bool = False) -> bool:
+        """Does the template describe tools, and a format of calls that contains all `marks`? False without marks.
+
+        Args:
+            marks: see above.
+            system: the chat has a system message. Some templates then leave out the tools.
+        """
+        return bool(marks) and self._taught(tuple(marks), system)
+
+    def _find_marks(self, marks: tuple[str, ...], system: bool) -> bool:
+        messages = [*([Message("system", "s")] if system else []), Message("user", "u")]
         try:
-            text = self.render([Message("user", "u")], reply=True, tools=[PROBE_TOOL])
+            text = self.render(messages, reply=True, tools=[PROBE_TOOL])
         except Exception:  # noqa: BLE001  a template may raise anything at what it does not support
             return False
         return all(mark in text for mark in (PROBE_TOOL["function"]["name"], *marks))

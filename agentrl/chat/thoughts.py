@@ -43,6 +43,7 @@ MESSAGE = "<|message|>"
 CLOSING = {tags.opening.lower(): re.compile(re.escape(tags.closing), re.I) for tags in SPELLINGS}
 UNOPENED = re.compile("|".join(re.escape(t.closing) for t in SPELLINGS if t.closing[1] == "/"), re.I)
 PREFACE = re.compile(r"[^<{\[`\u25c1]*")  # words that are neither a tag nor a call
+QUOTES = "\"'(\u201c\u2018\u00ab"  # a tag behind one of these is quoted
 BLANKS = re.compile(r"\s*")
 
 
@@ -111,6 +112,8 @@ def _begun(text: str, at: int) -> "re.Match[str] | None":
         preface = PREFACE.match(text, here.end())
         assert preface is not None
         found = OPENING.match(text, preface.end())
+        if found is not None and (text[found.start() - 1] in QUOTES or preface[0].count('"') % 2):
+            return None
     return found
 
 

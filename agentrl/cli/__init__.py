@@ -14,6 +14,7 @@ from agentrl import __version__, catalogue
 from agentrl.cli import _completion, _stop
 from agentrl.cli._parser import Parser, positive, seed
 from agentrl.cli._stop import sentence
+from agentrl.user_code import placed, spoken, written_by_user
 
 # `Parser`, `positive` and `seed` are exported for verbs that environments define.
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
@@ -76,7 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        if isinstance(error, ValueError | OSError):
+        if isinstance(error, ValueError | OSError) or _of_user(error, words):
             return complain(error)
         raise
     return code
@@ -109,12 +110,22 @@ def _one_line(
     return f"agentrl: {sentence(message)}\n"
 
 
-def complain(error: Exception) -> int:
+def _of_user(error: BaseException, words: Sequence[str] | None) -> bool:
+    """Did code of the user raise the error? A command that an environment defines may end the process itself."""
+    if isinstance(error, SystemExit):
+        return (sys.argv[1:] if words is None else words)[:1] != ["envs"] and written_by_user(error)
+    return isinstance(error, Exception) and written_by_user(error)
+
+
+def complain(error: BaseException) -> int:
     """Print an error as one sentence on standard error; returns the exit code 2.
 
-    If the environment variable AGENTRL_TRACEBACK is set, the error is raised, and Python shows the traceback.
+    If code of the user raised the error, the sentence names the place. If the environment variable AGENTRL_TRACEBACK is
+    set, the error is raised, and Python shows the traceback.
     """
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
-    print(f"agentrl: {sentence(error)}", file=sys.stderr)
+    known = isinstance(error, ValueError | OSError)
+    words = placed(error) if known else f"{spoken(error)}; AGENTRL_TRACEBACK=1 shows the traceback"
+    print(f"agentrl: {sentence(words)}", file=sys.stderr)
     return 2

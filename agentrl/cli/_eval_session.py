@@ -28,7 +28,7 @@ from agentrl.rollout import EpisodeRecord, Player
 from agentrl.run import EpisodeCounts, Loop, Progress
 from agentrl.secret import hidden_values, redacted
 from agentrl.settings.sections import PoolSection
-from agentrl.tool_env import template_fit
+from agentrl.tool_env import program_fit, template_fit
 from agentrl.types import LEFT_OUT, Task
 
 LOOK_S = 1.0  # time between two checks of the traffic
@@ -104,9 +104,8 @@ class Session:
                     entry, pool, seed=arguments.seed, temperature=arguments.temperature, limits=limits, probe=True
                 )
                 self.facts = self._facts(player)
-                if player.actor.chat is not None and self.contestant.kind == "model":
-                    for line in template_fit(player.actor.chat, player.prompt).splitlines():
-                        progress.say(f"note: {line}")
+                for line in self._template_notes(player):
+                    progress.say(f"note: {line}")
                 known = self._stored(limits)
                 if self.early:
                     print(self.facts["played"], flush=True)
@@ -117,6 +116,13 @@ class Session:
         finally:
             pool.close()
             self.contestant.close()
+
+    def _template_notes(self, player: Player) -> list[str]:
+        """Remarks on the chat template. A run without a program printed its remarks when it began."""
+        chat = player.actor.chat
+        if chat is not None and player.program is not None:
+            return program_fit(chat).splitlines()
+        return template_fit(chat, player.prompt).splitlines() if chat and self.contestant.kind == "model" else []
 
     def _play(self, player: Player, known: dict[tuple[int, int], Outcome], progress: Progress, loop: Loop) -> Report:
         """Play the episodes that are not in `known`, with a progress bar."""
@@ -260,6 +266,5 @@ class Session:
         if self.arguments.out is None:
             return "no episode was stored: with --out REPORT.json episodes are stored, and --resume continues from them"
         total = len(self.tasks) * self.arguments.samples
-        return (
-            f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(words)}"
-        )
+        kept = [word for word in words if word != "--force"]  # it would play the stored episodes again
+        return f"{self.done} of {total} episodes are stored in {self.folder}; continue with: agentrl eval {again(kept)}"

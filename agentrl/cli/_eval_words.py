@@ -128,20 +128,24 @@ def _options(entry: Entry[EnvironmentFile]) -> dict[str, Any]:
     return {key: value for key, value in entry.dump().items() if key != "name"}
 
 
-def check_out(path: Path, *, again: bool = True) -> None:
+OF_EVAL = (
+    "add --resume to play only the missing episodes, or --force to play all episodes again and overwrite the report"
+)
+
+
+def check_out(path: Path, *, again: bool = True, option: str = "--out", advice: str = OF_EVAL) -> None:
     """Raises ValueError if the report cannot be written to `path`; called before any request costs money.
 
     Args:
         path: path of the report.
         again: True if an existing report may be overwritten.
+        option: the option that names the path.
+        advice: what to do if the report exists.
     """
     if path.is_dir():
-        raise ValueError(f"--out {path} is a folder: name a file in it")
+        raise ValueError(f"{option} {path} is a folder: name a file in it")
     if path.exists() and not again:
-        raise ValueError(
-            f"{path} exists: name another file, or add --resume to play only the missing episodes, or --force to "
-            "play all episodes again and overwrite the report"
-        )
+        raise ValueError(f"{path} exists: name another file, or {advice}")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}."):

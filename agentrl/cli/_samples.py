@@ -57,6 +57,8 @@ def lines(name: str, values: dict[str, Any]) -> list[str]:
             low, high = at["majority_interval"]
             line += f", majority@{k} {at['majority']:.1%} [{low:.1%}, {high:.1%}]"
         told.append(line)
+    if max(map(int, values["at_k"]), default=1) == 1:
+        told.append("  each task has one episode; pass@2 and more need several: agentrl eval --samples K")
     for cost, curve in values["costs"].items():
         points = ", ".join(f"{at['success']:.0%} at {at['budget']:.4g}" for at in curve)
         told.append(f"  success within a budget of {COSTS[cost]} per episode: {points}")

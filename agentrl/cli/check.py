@@ -1,12 +1,16 @@
 """`agentrl check ENV|RECIPE|ROWS [key=value ...] [--json]`: look for mistakes before a run.
 
-agentrl check ENV [key=value ...] [--tasks N] [--games DIR --walks N]
-agentrl check RECIPE [section.key=value ...] [--tasks N]
+agentrl check ENV [key=value ...] [--tasks N] [--report FILE] [--games DIR --walks N]
+agentrl check RECIPE [section.key=value ...] [--tasks N] [--report FILE]
 checks the promises of an environment, of a recipe the environment with the options of the recipe: seeds, determinism,
 snapshots, pickling and parsing. It also runs Gymnasium's checker. Notes name things that break no promise and may still
 be mistakes: an environment without a reward, a tool that always raises, a column that divides rows into train and test.
 With --games, an environment with a reference engine (ALFWorld) is compared with that engine on N walks in each game
 under DIR.
+With --report, further laws are tried: other processes, instances that play in turn, the end of episodes, tasks that
+repeat, right answers, answers that solve nothing, right answers that are shown, open files. FILE says what was tried,
+for each law whether it holds, does not hold, or could not be tried and why, and what was paid. It is JSON if its name
+ends with .json, Markdown if it ends with .md. --force overwrites an existing FILE.
 
 agentrl check RECIPE --reward [section.key=value ...] [--tasks N] [--allow SHARE]
 plays the recipe's first tasks with attacks (empty, repeated, copied, injected and degenerate answers). An attack fools
@@ -40,6 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrl import catalogue
+from agentrl.cli._eval_words import check_out
 from agentrl.cli._parser import Parser, count, positive, seed, share
 from agentrl.config import Entry, override, resolve
 from agentrl.env import ENDLESS, EnvironmentFile
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 TASKS = 4  # number of tasks to try without --tasks
 BELONGS = {  # what is checked -> its words in messages, and its options
     "env": ("an environment: agentrl check ENV", ("games", "walks", "seed")),
+    "promises": ("an environment or a recipe: agentrl check ENV --report FILE", ("report",)),
     "rows": ("rows: agentrl check ROWS", ("env", "held_out", "play")),
     "reward": ("the rewards of a recipe: agentrl check RECIPE --reward", ("allow",)),
 }
@@ -97,6 +103,8 @@ def _parser() -> Parser:
     parser.add_argument("--games", type=Path)
     parser.add_argument("--walks", type=positive)
     parser.add_argument("--seed", type=seed)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="try further laws, and write what was found here")
+    parser.add_argument("--force", action="store_true", help="overwrite the file of --report if it exists")
     parser.add_argument("--reward", action="store_true", help="attack the scores and rewards of a recipe")
     parser.add_argument("--allow", type=share, metavar="SHARE", help="share of attacks that may fool the reward")
     parser.add_argument("--env", metavar="NAME", help="the environment that reads the rows")
@@ -134,12 +142,17 @@ def _refuse(arguments: Namespace, kind: str) -> None:
     """Raises ValueError if an option does not belong to what is checked."""
     if arguments.reward and kind != "recipe":
         raise ValueError("--reward attacks the rewards of a recipe: write agentrl check RECIPE --reward")
+    checked = {"reward"} if arguments.reward else {kind, *({"promises"} if kind != "rows" else ())}
     for other, (words, options) in BELONGS.items():
         wrong = next((name for name in options if getattr(arguments, name) is not None), None)
-        if wrong is not None and other != ("reward" if arguments.reward else kind):
+        if wrong is not None and other not in checked:
             raise ValueError(f"--{wrong.replace('_', '-')} is for {words}; leave it out")
     if arguments.tasks is not None and kind == "rows":
         raise ValueError("--tasks is for environments and recipes, and rows are all checked: leave it out")
+    if arguments.report is not None and arguments.games is not None:
+        raise ValueError("--games compares with a reference engine and writes no report: leave out --games or --report")
+    if arguments.force and arguments.report is None:
+        raise ValueError("--force overwrites the file of --report: add --report FILE, or leave --force out")
 
 
 def promises(subject: str, entry: Entry[EnvironmentFile], arguments: Namespace) -> int:
@@ -147,7 +160,10 @@ def promises(subject: str, entry: Entry[EnvironmentFile], arguments: Namespace) 
     from agentrl.gym import branches_by, check_env
 
     asked = arguments.tasks or TASKS
-    findings = check_env(entry, tasks=asked)
+    if arguments.report is None:
+        findings = check_env(entry, tasks=asked)
+    else:
+        findings = _reported(entry, asked, arguments.report, force=arguments.force)
     played, of = _played(entry, asked)
     branches = None if findings else branches_by(entry)
     notes = _notes(entry, broken=bool(findings), tasks=asked)
@@ -159,8 +175,26 @@ def promises(subject: str, entry: Entry[EnvironmentFile], arguments: Namespace) 
         print(line, file=sys.stderr)
     replayed = "; it has no snapshots, so branches carry out its actions again" if branches == "replay" else ""
     verdict = f"{len(findings)} findings on {of}" if findings else f"all holds on {of}{replayed}"
-    print(f"{subject}: {verdict}")
+    written = f"; {arguments.report} says what was tried" if arguments.report else ""
+    print(f"{subject}: {verdict}{written}")
     return 1 if findings else 0
+
+
+def _reported(entry: Entry[EnvironmentFile], tasks: int, file: Path, *, force: bool) -> list[str]:
+    """Write the report on an environment; its findings.
+
+    Raises:
+        ValueError: the report cannot be written to this file. Nothing is played then.
+    """
+    if file.suffix not in (".md", ".json"):
+        raise ValueError(f"--report {file}: end the name with .md for a page, or with .json for data")
+    check_out(file, again=force, option="--report", advice="add --force to overwrite it")
+    from agentrl.preflight.env_audit import as_json, audit_env, page
+
+    found = audit_env(entry, tasks=tasks)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(as_json(found) if file.suffix == ".json" else page(found), encoding="utf-8")
+    return [f"{one.law}: {one.text}" for one in found.findings]
 
 
 def _played(entry: Entry[EnvironmentFile], asked: int) -> tuple[int, str]:
@@ -194,8 +228,12 @@ def attack(settings: Settings, arguments: Namespace) -> int:
     same value on every task, or if it refuses a right answer in another spelling; else 0.
     """
     from agentrl.preflight import check_reward
+    from agentrl.rollout import TooManyFaults
 
-    found = check_reward(settings, arguments.tasks or TASKS)
+    try:
+        found = check_reward(settings, arguments.tasks or TASKS)
+    except TooManyFaults as error:
+        raise ValueError(str(error)) from error
     fooled = found.share("reward")
     holds = fooled <= (arguments.allow or 0.0) and found.separates.get("reward", 1.0) > 0 and not found.refused
     if arguments.json:

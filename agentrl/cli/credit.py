@@ -17,9 +17,9 @@ from agentrl.cli._parser import Parser, positive
 from agentrl.cli._stop import sentence
 from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
-from agentrl.env import raised_at
-from agentrl.exchange import NamedColumns, read_any
+from agentrl.exchange import NamedColumns, in_file, read_any
 from agentrl.graph import DEMO, PROBE, StepGraph
+from agentrl.user_code import placed, raised_at
 
 UNIT = (
     "columns: the advantage by each of the two methods, and how far these are apart: their absolute difference, after "
@@ -39,7 +39,7 @@ def run(method: str, steps: Path, options: Sequence[str], as_json: bool, named: 
         graph = read_any(steps, named)
         credit = _assigned(entry, graph)
     except (ValueError, OSError) as error:
-        return complain(error)
+        return complain(error, steps)
     print("\n".join(json_lines(graph, credit)) if as_json else table(graph, credit, method))
     return 0
 
@@ -60,7 +60,7 @@ def run_compare(
         graph = read_any(steps, named)
         pairs = agreement(graph, {name: _assigned(entry, graph) for name, entry in entries.items()}, top)
     except (ValueError, OSError) as error:
-        return complain(error)
+        return complain(error, steps)
     print("\n".join(map(json.dumps, pairs)) if as_json else compared(pairs))
     return 0
 
@@ -101,7 +101,7 @@ def run_page(
         size = write_credit_page(data, out)
         pairs = agreement(graph, credits, top) if len(credits) > 1 else []
     except (ValueError, OSError) as error:
-        return complain(error)
+        return complain(error, steps)
     if pairs:
         print("\n".join(map(json.dumps, pairs)) if as_json else f"{compared(pairs)}\n")
     print(
@@ -157,9 +157,10 @@ def run_list(as_json: bool) -> int:
     return 0
 
 
-def complain(error: Exception) -> int:
-    """Print an error as one sentence on standard error; exit code 2."""
-    print(f"agentrl credit: {sentence(error)}", file=sys.stderr)
+def complain(error: Exception, steps: Path | None = None) -> int:
+    """Print an error as one sentence on standard error; exit code 2. `steps` is the file whose lines it may name."""
+    words = placed(error) if steps is None else in_file(placed(error), steps)
+    print(f"agentrl credit: {sentence(words)}", file=sys.stderr)
     return 2
 
 

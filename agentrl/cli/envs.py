@@ -47,7 +47,7 @@ def listing(*, as_json: bool) -> int:
         try:
             about = catalogue.load(EnvironmentFile, name).about.splitlines()[0]
         except Exception as error:  # noqa: BLE001  one broken file must not hide the other environments
-            about = f"cannot be used here: {error!r}"
+            about = f"cannot be used here: {error}"
         rows.append({"name": name, "about": about})
     for alias, (name, meant) in catalogue.aliases("envs").items():
         options = ", ".join(f"{key} = {value!r}" for key, value in meant.items())

@@ -28,6 +28,10 @@ def main(words: Sequence[str]) -> int:
     """See the module."""
     arguments = parse(words, __doc__)
     if arguments.out is not None:
+        if arguments.resume and arguments.force:
+            raise ValueError(
+                "--resume keeps the stored episodes, and --force plays all again: leave one of the two out"
+            )
         check_out(arguments.out, again=arguments.resume or arguments.force)
     options = options_of(arguments)
     from agentrl.cli._eval_session import Session

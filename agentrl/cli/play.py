@@ -42,6 +42,8 @@ def main(words: Sequence[str]) -> int:
     if arguments.actions is not None and "max_steps" in file.config.model_fields:
         options = {"max_steps": None, **options}
     actions = None if arguments.actions is None else read_actions(arguments.actions)
+    if actions == []:
+        print(f"note: {arguments.actions} has no actions, so only the beginning of the task is shown", file=sys.stderr)
     entry = resolve(EnvironmentFile, options, "env")
     task = panel_tasks(entry, [arguments.task])[0] if arguments.task else tasks_of(entry)[0]
     with PlayedEnv(entry) as env:

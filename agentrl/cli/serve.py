@@ -22,6 +22,7 @@ from agentrl.programs import EvaluatedPolicy, Guests
 from agentrl.run import Loop
 from agentrl.serve import serve_retriever
 from agentrl.tool import Retriever, ToolFile
+from agentrl.tool_env import program_fit
 
 LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 
@@ -83,6 +84,9 @@ def policy(words: Sequence[str]) -> int:
             f"{arguments.options[0]!r} is no option: serve policy takes model.template and model.template_file"
         )
     actor = EvaluatedPolicy.model(arguments.model, arguments.temperature, template.get("model", {}))
+    assert actor.chat is not None, "a model folder has a tokenizer"
+    for line in program_fit(actor.chat).splitlines():
+        print(f"note: {line}", file=sys.stderr)
     guests = Guests(actor, Limits(turns=arguments.turns, turn_tokens=arguments.turn_tokens))
     try:
         with Loop() as loop:

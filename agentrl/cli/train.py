@@ -47,10 +47,13 @@ def main(words: Sequence[str]) -> int:
     if arguments.dry_run:
         _dry_run(settings, arguments.memory, as_json=arguments.json)
         return 0
-    from agentrl.run import check_beginning
+    from agentrl.run import check_beginning, check_folder
 
+    check_folder(settings.folder)
     stored = (settings.folder / "config.toml").is_file()
     launcher = os.environ.pop("AGENTRL_LAUNCHER", "")
+    if arguments.resume and not stored and not launcher and os.environ.get("RANK", "0") == "0":
+        print(f"note: there is no run to resume in {settings.folder}, so the run begins", file=sys.stderr)
     if launcher:
         stop_with(int(launcher))
     elif os.environ.get("RANK", "0") == "0":  # the other ranks of torchrun have no engine

@@ -2,6 +2,7 @@
 
 from agentrl.credit.assignment import assign, require, shown_only, where, with_imitation
 from agentrl.credit.compare_methods import agreement
+from agentrl.credit.filled_columns import FILLED_BY
 from agentrl.credit.gold_answer import GoldAnswer
 from agentrl.credit.method import Credit, CreditMethod, Options, PathCredit, parse_options
 from agentrl.credit.prompt_values import PromptTracker, PromptValues
@@ -52,6 +53,7 @@ from agentrl.graph import (
 )
 
 __all__ = [
+    "FILLED_BY",
     "OWN",
     "SIGNAL",
     "Credit",

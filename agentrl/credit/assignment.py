@@ -8,6 +8,7 @@ import numpy as np
 
 from agentrl.config import Entry
 from agentrl.credit.charge import charged
+from agentrl.credit.filled_columns import FILLED_BY
 from agentrl.credit.method import Credit, CreditMethod, PathCredit
 from agentrl.graph import CANDIDATE, DEMO, PLAYED, Paths, StepGraph, expand, forked, keys, moments, paths, select
 
@@ -224,10 +225,11 @@ def require(method: CreditMethod, graph: StepGraph) -> None:
             absent = np.isnan(column) if column.dtype.kind == "f" else (column.dtype.kind == "i") & (column < 0)
             known = not len(column) or not absent.all()
         if not known:
+            of_run = f" ({FILLED_BY[name]})" if name in FILLED_BY else ""
             at = f"{where(graph, 0)}: {name}: " if len(graph) and graph.has("line") else ""
             raise ValueError(
-                f"{at}{method.label} needs the column {name!r}, which these steps do not have: "
-                "give it on each step, or choose an annotation that computes it"
+                f"{at}{method.label} needs the column {name!r}, which these steps do not have: write it on each step, "
+                f"or take the steps of a run that fills it{of_run}"
             )
         if name in method.needs and absent.any():
             at = where(graph, int(np.argmax(absent)))

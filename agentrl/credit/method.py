@@ -21,6 +21,7 @@ from agentrl import catalogue
 from agentrl.catalogue import CatalogueFile, hook
 from agentrl.config import parse_value
 from agentrl.graph import Filler, Paths, StepGraph
+from agentrl.option_words import option_at, wanted
 
 
 def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) -> Any:
@@ -45,7 +46,8 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
         first = error.errors()[0]
         name = first["loc"][0] if first["loc"] else "its options"
         value = f"={values[name]}" if name in values else ""
-        raise ValueError(f"{method}: {name}{value}: {first['msg'].removeprefix('Value error, ')}") from None
+        place = option_at(config, first["loc"])
+        raise ValueError(f"{method}: {name}{value}: {wanted(first, None if place is None else place[0])}") from None
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -1,7 +1,7 @@
 """Environments: their protocol, their prompts, and the pools that run their instances."""
 
 from agentrl.env.channel import read_frame, write_frame
-from agentrl.env.checked import checked_observation, checked_result, clipped, raised_at
+from agentrl.env.checked import checked_observation, checked_result, clipped
 from agentrl.env.hooks import (
     ENDLESS,
     RANDOM,
@@ -18,6 +18,7 @@ from agentrl.env.hooks import (
     random_share,
     tasks_of,
 )
+from agentrl.env.labels import action_line, spoken
 from agentrl.env.limits import START_S, Limits, deadline
 from agentrl.env.panels import panel_hash, panel_tasks, read_panel
 from agentrl.env.places import make_pool, place_of, pool_within
@@ -29,19 +30,18 @@ from agentrl.env.prompt import (
     Plain,
     Prompt,
     ShownTools,
-    action_line,
     continues,
     missing_thought_tags,
     native,
     read_answer,
     rewords,
-    spoken,
     stops,
 )
 from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots, Verdict, Writes
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
 from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
+from agentrl.user_code import raised_at
 
 __all__ = [
     "ENDLESS",

@@ -120,6 +120,12 @@ class EnvironmentFile(CatalogueFile):
         "names that `expert` accepts (a recipe that names none gets 'expert' if it is listed, else the first name)",
         None,
     )
+    erring: Mapping[str, int] | None = hook(
+        "ERRING",
+        "expert -> how many probabilities its name takes after a colon, such as {'careless': 1} for `careless:0.3`; "
+        "other experts then take none (if not set: the text after a colon is not checked before the first episode)",
+        None,
+    )
     heavy: bool = hook("HEAVY", "the environment's episodes run in worker processes", False)
     waits: bool | Callable[[Any], bool] | None = hook(
         "WAITS",
@@ -151,6 +157,12 @@ class EnvironmentFile(CatalogueFile):
     )
     facts: Callable[[Any], Mapping[str, str]] | None = hook(
         "", "(config) -> further facts for reports, such as the sandbox that ran code", None
+    )
+    adapts: bool = hook(
+        "ADAPTS",
+        "the file plays environments of another package; `agentrl check --report` then says whether this package or "
+        "the file (the adapter) is likely at fault",
+        False,
     )
     measures: tuple[str, ...] = hook(
         "MEASURES",
@@ -224,6 +236,7 @@ class EnvironmentFile(CatalogueFile):
             if self.expert is None and self.make.experts:
                 object.__setattr__(self, "expert", self.make.expert)
                 object.__setattr__(self, "experts", self.make.experts)
+                object.__setattr__(self, "erring", {"careless": 1})
             if not self.small_model:
                 object.__setattr__(self, "small_model", self.make.small_model)
             if self.read_row is None:
@@ -258,6 +271,9 @@ def prompt_of(entry: Entry[EnvironmentFile]) -> Prompt:
 def tasks_of(entry: Entry[EnvironmentFile]) -> Sequence[Task]:
     """The environment's tasks under its configuration; ValueError if there are none."""
     tasks = entry.hooks.tasks(entry.config)
+    if not hasattr(tasks, "__len__") or not hasattr(tasks, "__getitem__"):
+        what = f"environment {entry.name}: its tasks(config) returned {type(tasks).__name__}"
+        raise ValueError(f"{what}: return a sequence of tasks, with len() and [i]")
     if not len(tasks):
         raise ValueError(f"environment {entry.name} has no tasks under this configuration: check its data and split")
     return tasks
@@ -295,8 +311,12 @@ def plays_at_random(file: EnvironmentFile, name: str) -> bool:
 
 
 def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
-    """ValueError if the environment has no expert of this name; text after a colon in the name is not checked."""
+    """ValueError if the environment has no expert of this name.
+
+    Text after a colon in the name is checked if the environment's file has the hook `ERRING`.
+    """
     if plays_at_random(entry.hooks, name) or entry.hooks.knows_expert(name):
+        _check_argument(entry.hooks, name, where)
         return
     if entry.hooks.expert is None:
         raise ValueError(
@@ -305,3 +325,21 @@ def check_expert(entry: Entry[EnvironmentFile], name: str, where: str) -> None:
         )
     known = (*(entry.hooks.experts or ()), RANDOM)
     raise ValueError(f"{where} = {name!r} is no expert of {entry.name}{nearest(name.partition(':')[0], known)}")
+
+
+def _check_argument(file: EnvironmentFile, name: str, where: str) -> None:
+    """ValueError if the text after the colon in an expert's name is not what the file's hook `ERRING` allows."""
+    base, colon, text = name.partition(":")
+    if not colon or file.erring is None:
+        return
+    count = file.erring.get(base, 0)
+    if not count:
+        raise ValueError(f"{where} = {name!r}: {base} takes nothing after its name: write {base}")
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if len(shares) != count or not all(0 <= share <= 1 for share in shares):
+        example = ",".join([str(CARELESS)] * count)
+        numbers = "a probability" if count == 1 else f"{count} probabilities"
+        raise ValueError(f"{where} = {name!r}: write {base}:{example}, with {numbers} from 0 to 1")

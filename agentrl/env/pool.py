@@ -20,11 +20,11 @@ from agentrl.env.checked import (
     checked_result,
     checked_reward,
     clipped,
-    raised_at,
 )
 from agentrl.env.limits import START_S, Expired, deadline
 from agentrl.env.protocol import Env, Judges, Move, Snapshots, Verdict
 from agentrl.types import Action, EnvFault, Observation, Rewrite, StepResult, Task
+from agentrl.user_code import raised_at
 
 BEGINNINGS = ("reset", "restore")  # an episode begins with one of these calls, which makes the instance if needed
 

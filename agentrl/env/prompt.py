@@ -1,10 +1,10 @@
 """Prompts turn observations into messages for a model, and the model's answers into actions."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agentrl.chat import answer_start, without_thoughts
+from agentrl.env.labels import spoken
 from agentrl.types import AgentReply, Observation, Status
 
 
@@ -135,58 +135,13 @@ def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
     return parsed._replace(valid=False, status=Status.PARSE_ERROR, calls=0, missing="", thought=True)
 
 
-def spoken(text: str) -> str:
-    """The words of an answer that mean its action, for prompts that ask for the action alone.
-
-    Thoughts in tags are left out, see `agentrl.chat.without_thoughts`. Of a pair `Thought: ... Action: ...` (ReAct,
-    arXiv:2210.03629) this is the text behind the first `Action:`, up to an `Observation:` or a further `Thought:` that
-    the model made up; a `Thought:` without `Action:` holds no action. If the words end with a pair of tags <answer> or
-    <action>, this is the text inside the tags.
-    """
-    words = without_thoughts(text).strip()
-    label = _THOUGHT.match(words)
-    found = _ACTION.match(words) if label is None else _ACTION.search(words, label.end()) or _INLINE.search(words)
-    if found is not None:
-        words = words[found.end() :].strip()
-        if made_up := _MADE_UP.search(words):
-            words = words[: made_up.start()].strip()
-    elif label is not None and label["alone"]:
-        return ""
-    return _inside_tags(words)
-
-
-def _inside_tags(words: str) -> str:
-    """The text inside the only pair of tags <answer> or <action> at the end of the words; else the words."""
-    folded = words.lower()
-    for tag in ("answer", "action"):
-        opening, closing = f"<{tag}>", f"</{tag}>"
-        if folded.endswith(closing) and folded.count(opening) == folded.count(closing) == 1:
-            return words[folded.index(opening) + len(opening) : -len(closing)].strip()
-    return words
-
-
-_SIGNS = r"[\s>*_#`-]{0,20}"  # marks of Markdown around a label
-_THOUGHT = re.compile(
-    _SIGNS + r"(?:(?P<alone>thoughts?|think|thinking)|reasoning|rationale|analysis|plan)[*_`]{0,3}\s?:", re.I
-)
-_ACTION = re.compile(
-    r"(?:^|\n)" + _SIGNS + r"(?:my |next |final )?(?:action|answer)(?: to take)?[*_`]{0,3}\s?:[*_`]{0,3}", re.I
-)
-_INLINE = re.compile(r"\b(?:next |final )?action:", re.I)
-_MADE_UP = re.compile(r"\n" + _SIGNS + r"(?:observation|thought)[*_`]{0,3}\s?:", re.I)
-
-
-def action_line(text: str) -> str:
-    """The first line of `spoken`, without the marks that language models often write around an action.
-
-    These marks are a leading ">", "-", "*" or "Action:", quotation marks around the line, and a full stop at its end.
-    """
-    line = spoken(text).partition("\n")[0].lstrip(">-* ")
-    return line.strip("`'\" ").removesuffix(".").rstrip("`'\" ")
-
-
 class Plain:
-    """A prompt with the observation as the user message, and with the stripped answer as the action."""
+    """A prompt with the observation as the user message, and with the stripped answer as the action.
+
+    If the observation lists actions, the answer is one of them, and labels and tags around it are left out (`spoken`).
+    Other environments read the answer themselves, and may ask for such labels and tags, so that only thoughts are left
+    out.
+    """
 
     system = ""
 
@@ -210,8 +165,9 @@ class Plain:
         return action
 
     def parse(self, text: str, observation: Observation) -> Parsed:
-        """The words of the answer (`spoken`) as the action; an answer without words is invalid."""
-        action = spoken(text)
+        """The words of the answer as the action, see the class; an answer without words is invalid."""
+        words = without_thoughts(text).strip()
+        action = spoken(text) if observation.actions and words not in observation.actions else words
         return Parsed(action, bool(action), Status.OK if action else Status.PARSE_ERROR)
 
 

@@ -22,6 +22,7 @@ from .parquet import (
     write_tables as write_tables,
 )
 from .sources import (
+    in_file as in_file,
     newest_graph as newest_graph,
     read_any as read_any,
 )

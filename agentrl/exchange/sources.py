@@ -1,5 +1,6 @@
 """Reads a step graph from a path that a user names: steps, another tool's log, a stored graph or a run folder."""
 
+import re
 from pathlib import Path
 
 from agentrl.exchange.converters import read_log, refuse_columns
@@ -24,9 +25,17 @@ def read_any(steps: Path, named: NamedColumns | None = None) -> StepGraph:
     if steps.is_dir():
         steps = _in_folder(steps)
     if steps.suffix != ".safetensors":
-        return read_log(steps, named)
+        try:
+            return read_log(steps, named)
+        except ValueError as error:
+            raise ValueError(in_file(str(error), steps)) from error
     refuse_columns(steps, named or NamedColumns())
     return read_graph(steps)
+
+
+def in_file(text: str, path: Path) -> str:
+    """An error's text that begins with the number of a line (`line 3: ...`), with the name of the file."""
+    return re.sub(r"^(line \d+): ", lambda found: f"{found[1]} of {path}: ", text)
 
 
 def _in_folder(folder: Path) -> Path:

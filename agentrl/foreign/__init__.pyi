@@ -1,4 +1,6 @@
 from .adapter_client import (
+    GLOBAL_SEED as GLOBAL_SEED,
+    HASH_SEED as HASH_SEED,
     ForeignEnv as ForeignEnv,
     ForeignProgram as ForeignProgram,
     start_python as start_python,

@@ -40,6 +40,9 @@ WORKER = Path(__file__).with_name("adapter_worker.py")
 LOOK_S = 0.5  # longest wait inside C code: the interrupt of a pool takes effect only when Python code runs
 CRASH_S = 5.0  # longest wait for the exit code of a crashed process, whose channel closes before the code is known
 FORK_S = 60.0  # longest time that a host may take to answer a request to open or end an episode's process
+# Environment variables that `agentrl check --report` sets: PYTHONHASHSEED of the other Python (default 0), and a number
+# that is added to the seed of its global random generators (adapter_worker.py reads it).
+HASH_SEED, GLOBAL_SEED = "AGENTRL_FOREIGN_HASH_SEED", "AGENTRL_FOREIGN_GLOBAL_SEED"
 # Environment variables that would mislead another Python.
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 STATUS = {"ok": Status.OK, "parse_error": Status.PARSE_ERROR, "tool_error": Status.TOOL_ERROR}
@@ -115,7 +118,8 @@ def start_python(
     """
     hidden = HIDDEN if python else ()
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": "0"}  # so sets iterate in the same order
+    # With one hash seed, sets iterate in the same order each time.
+    variables = {"OMP_NUM_THREADS": "1", **variables, "PYTHONHASHSEED": os.environ.get(HASH_SEED, "0")}
     command = [interpreter(python, option), *words]
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True, **popen)

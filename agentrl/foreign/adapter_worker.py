@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+GLOBAL_SEED = "AGENTRL_FOREIGN_GLOBAL_SEED"  # see adapter_client.py
 DEATH = 1  # PR_SET_PDEATHSIG: the kernel sends a signal to this process when its parent ends
 
 
@@ -108,9 +109,10 @@ def _answer(episode: Any, call: dict[str, Any], adapter: Any) -> tuple[str, Any]
     """(kind, content) of the answer to a call. A ValueError raised in the adapter's own file is a user's mistake."""
     try:
         if call["method"] == "reset":
-            random.seed(call["arguments"][0])
+            seed = call["arguments"][0] + int(os.environ.get(GLOBAL_SEED, "0"))
+            random.seed(seed)
             if "numpy" in sys.modules:
-                sys.modules["numpy"].random.seed(call["arguments"][0] % (1 << 32))
+                sys.modules["numpy"].random.seed(seed % (1 << 32))
         value = getattr(episode, call["method"])(*call["arguments"])
         json.dumps(value)
     except BaseException as error:  # noqa: BLE001  a package may raise anything, SystemExit too
@@ -156,20 +158,30 @@ def _fork(end: socket.socket, control: socket.socket, adapter: Any, world: Any) 
         os._exit(code)  # without the exit handlers of the packages, which belong to the parent
 
 
-def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
+def _reap(living: dict[int, int | None]) -> None:
+    """Note the exit status of each process that has ended by itself; else it would stay as a zombie until its end."""
+    for child, status in living.items():
+        if status is None:
+            ended, found = os.waitpid(child, os.WNOHANG)
+            living[child] = found if ended else None
+
+
+def _end(child: int, living: dict[int, int | None], patience_s: float = 0.0) -> str:
     """Wait at most `patience_s` seconds for an episode's process to end, then kill it and the processes it started.
+
+    `living` maps each process that agentrl has not ended to its exit status, or to None while it runs.
 
     Returns "signal N" or "exit code N" if the process ended by itself, else "was ended".
     """
     if child not in living:
         return "was ended"
-    living.discard(child)
     ends_at = time.monotonic() + patience_s
-    ended, status = os.waitpid(child, os.WNOHANG)
-    while not ended and time.monotonic() < ends_at:
+    _reap(living)
+    while living[child] is None and time.monotonic() < ends_at:
         time.sleep(0.01)
-        ended, status = os.waitpid(child, os.WNOHANG)
-    if ended:
+        _reap(living)
+    status = living.pop(child)
+    if status is not None:
         signalled = os.WIFSIGNALED(status)
         return f"signal {os.WTERMSIG(status)}" if signalled else f"exit code {os.WEXITSTATUS(status)}"
     for kill in (os.killpg, os.kill):
@@ -181,15 +193,16 @@ def _end(child: int, living: set[int], patience_s: float = 0.0) -> str:
 
 def _serve(control: socket.socket, adapter: Any, world: Any) -> None:
     """Fork and end the processes of episodes until agentrl closes the channel."""
-    living: set[int] = set()
+    living: dict[int, int | None] = {}
     with suppress(EOFError, OSError):
         while True:
             call = _receive(control)
             if call["method"] == "open":
+                _reap(living)
                 _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
                 with socket.socket(fileno=descriptors[0]) as end:
                     child = _fork(end, control, adapter, world)
-                living.add(child)
+                living[child] = None
                 _send(control, "value", child)
             else:
                 _send(control, "value", _end(call["id"], living, call["patience_s"]))

@@ -120,7 +120,7 @@ def group_norm(
     eps: float = 1e-6,
     singleton: Singleton = "zero",
     weight: np.ndarray | None = None,
-    outside: np.ndarray | None = None,
+    outside: np.ndarray | bool = False,
 ) -> np.ndarray:
     """(x - mean) / (std + eps) inside each group; `std="none"` only subtracts the mean.
 
@@ -138,9 +138,8 @@ def group_norm(
             the sign of x (`sign`).
         weight: [N] frequency of each row in the statistics; a row of weight 0 is left out of the statistics and still
             normalised by them. A group whose rows all have weight 0 gets 0.
-        outside: [N] bool, the rows whose value no counted row has, such as the rows of a stored rollout that joined.
-            Beside one counted row, such a row gets its difference from that row, as beside a constant group. (Where an
-            episode counts by its first row, its other rows have weight 0 and are not outside.)
+        outside: [N] bool, rows whose episode does not count, such as a stored rollout's. Beside one counted row they
+            get their difference from it. (Where an episode counts by its first row, its other rows are not outside.)
 
     Returns:
         [N] float64.
@@ -151,8 +150,7 @@ def group_norm(
     m = moments(x, key, weight, std)
     scale = m.std + eps if std != "none" else m.std  # [N]
     lone = alone(x, singleton) / (1.0 + eps if singleton == "pass" and std != "none" else 1.0)  # [N]
-    single = (m.n <= 1) & ~_rows(outside, x)  # [N]
-    return np.select([m.n <= 0, single], [0.0, lone], centred(x, m) / scale)
+    return np.select([m.n <= 0, (m.n <= 1) & ~np.asarray(outside)], [0.0, lone], centred(x, m) / scale)
 
 
 def leave_one_out(
@@ -161,25 +159,20 @@ def leave_one_out(
     *,
     singleton: Singleton = "zero",
     weight: np.ndarray | None = None,
-    outside: np.ndarray | None = None,
+    outside: np.ndarray | bool = False,
 ) -> np.ndarray:
-    """[N] x minus the mean of the *other* rows of its group (RLOO), as (x - mean) * n / (n - 1).
+    """[N] x minus the mean of the *other* rows of its group (RLOO): (x - mean) * n / (n - 1), n the sum of its weights.
 
-    n is the sum of the weights of the group. For the rows of `outside`, all counted rows are other rows, so they get
-    x - mean. `weight`, `singleton` and `outside` mean the same as in `group_norm`.
+    A row of weight 3 counts as three rows with this x, of which 2 are among the n - 1 others. To a row of `outside` all
+    counted rows are others: it gets x - mean. `weight`, `singleton` and `outside` mean the same as in `group_norm`.
     """
     x = np.asarray(x, np.float64)
     if not len(x):
         return x
     m = moments(x, key, weight, "none")
     factor = m.n / np.where(m.n > 1, m.n - 1, 1.0)  # [N]
-    apart, away = _rows(outside, x), centred(x, m)  # [N]
+    away, apart = centred(x, m), np.broadcast_to(outside, x.shape)  # [N]
     return np.select([m.n <= 0, apart, m.n <= 1], [0.0, away, alone(x, singleton)], away * factor)
-
-
-def _rows(chosen: np.ndarray | None, x: np.ndarray) -> np.ndarray:
-    """[N] bool; no row if `chosen` is None."""
-    return np.zeros(len(x), bool) if chosen is None else np.asarray(chosen, bool)
 
 
 def depth(parent: np.ndarray) -> np.ndarray:

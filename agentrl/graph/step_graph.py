@@ -268,8 +268,8 @@ def _absent(name: str, needed_by: str, other_kind: str) -> ValueError:
     if other_kind:
         return ValueError(f"{needed_by} needs the column {name!r}: it is a column {other_kind}")
     return ValueError(
-        f"{needed_by} needs the column {name!r}, which these steps do not have: give it on each "
-        "step, or choose an annotation that computes it"
+        f"{needed_by} needs the column {name!r}, which these steps do not have: write it on each step, or take the "
+        "steps of a run that fills it"
     )
 
 

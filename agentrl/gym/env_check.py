@@ -12,47 +12,57 @@ import pickle
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
-from agentrl.env import (
-    Delegates,
-    Env,
-    EnvironmentFile,
-    PastTurn,
-    Snapshots,
-    checked_observation,
-    checked_result,
-    deadline,
-    prompt_of,
-    raised_at,
-    tasks_of,
-)
+from agentrl.env import EnvironmentFile, PastTurn, Snapshots, prompt_of, raised_at, tasks_of
 from agentrl.gym.environment import GymEnv
-from agentrl.tool import random_action
-from agentrl.types import AgentReply, EnvFault, Observation, Status, StepResult, Task
+from agentrl.gym.walk import GARBAGE, Walk, difference, line, timed
+from agentrl.types import EnvFault, Status, StepResult, Task
 
 # The parts in which findings about the same exception differ.
 PLACE_OR_ADVICE = re.compile(r"; return an observation instead| \(passive_env_checker\.py:\d+, in \w+\)")
-CALL_S = 30.0  # seconds; a call of the environment that takes longer counts as hanging
-GARBAGE = (
-    "",
-    " ",
-    "\n",
-    "no such action",
-    "go to \x00",
-    "Ünïcode 漢字 \N{SLIGHTLY SMILING FACE}",
-    '{"tool": ',
-    "<action>look</action>",
-    "a" * 10_000,
-)
+
+
+class Untried(Exception):
+    """A law cannot be tried on an environment; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawResult:
+    """Does an environment keep one law?
+
+    Attributes:
+        law: a name of the law, such as `repeat`.
+        text: the law, one sentence.
+        state: `untried` if the law could not be tried on any task.
+        findings: how the law is broken, one sentence each.
+        why: why the law could not be tried; empty in the other states.
+    """
+
+    law: str
+    text: str
+    state: Literal["holds", "broken", "untried"]
+    findings: Sequence[str] = ()
+    why: str = ""
+
+
+class _Found(NamedTuple):
+    """One finding, or the reason why a law could not be tried; with both texts empty, the law was tried."""
+
+    law: str
+    finding: str = ""
+    why: str = ""
+
+
+NO_SNAPSHOTS = "the environment has no snapshots: branches carry out the recorded actions again (law `repeat`)"
 
 
 def check_env(
@@ -72,26 +82,66 @@ def check_env(
         steps: largest number of steps of each walk.
         seed: seed of the walks.
     """
-    subject = _entry(entry, config)
-    findings = list(_guarded("the task list", lambda: _check_list(subject)))
+    found = _try_all(_entry(entry, config), tasks, steps, seed)
+    return _joined(list(dict.fromkeys(one.finding for one in found if one.finding)))
+
+
+def check_laws(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60, seed: int = 0) -> list[LawResult]:
+    """The result of each law of `check_env`, whose arguments these are.
+
+    If the task list breaks its law, the other laws are not tried.
+    """
+    found = list(_try_all(entry, tasks, steps, seed))
+    return [_result(law, text, [one for one in found if one.law == law]) for law, text in LAWS.items()]
+
+
+def try_law(law: str, text: str, where: str, check: Callable[[], Iterator[str]]) -> LawResult:
+    """The result of a law: `check` yields its findings, and raises `Untried` if the law cannot be tried.
+
+    An exception of any other kind is one more finding. Each finding begins with `where`, if this is not empty.
+    """
+    return _result(law, text, list(_tried(law, where, check)))
+
+
+def _result(law: str, text: str, found: Sequence[_Found]) -> LawResult:
+    findings = _joined(list(dict.fromkeys(one.finding for one in found if one.finding)))
     if findings:
-        return findings
+        return LawResult(law=law, text=text, state="broken", findings=findings)
+    if any(not one.why for one in found):
+        return LawResult(law=law, text=text, state="holds")
+    why = found[0].why if found else "the tasks cannot be listed"
+    return LawResult(law=law, text=text, state="untried", why=why)
+
+
+def spread(listed: Sequence[Task], count: int) -> list[Task]:
+    """At most `count` tasks, spread over the list; of an endless list, over its beginning."""
+    last = min(len(listed), 1 << 20) - 1
+    return [listed[i] for i in sorted({round(i * last / max(1, count - 1)) for i in range(count)})]
+
+
+def _try_all(subject: Entry[EnvironmentFile], tasks: int, steps: int, seed: int) -> Iterator[_Found]:
+    broken = False
+    for found in _tried("list", "the task list", lambda: _check_list(subject)):
+        broken |= bool(found.finding)
+        yield found
+    if broken:
+        return
     listed = tasks_of(subject)
-    indices = sorted({round(i * (min(len(listed), 1 << 20) - 1) / max(1, tasks - 1)) for i in range(tasks)})
-    for task in [listed[i] for i in indices]:
-        for check in (
-            _check_walk,
-            _check_again,
-            _check_snapshot,
-            _check_pickle,
-            _check_words,
-            _check_garbage,
-        ):
+    for task in spread(listed, tasks):
+        for law, check in _OF_A_TASK.items():
             walk = Walk(subject, task, seed, steps)
-            findings += _guarded(f"task {task.key}", lambda check=check, walk=walk: check(walk))  # type: ignore[misc]
-    findings += _guarded("an expert", lambda: _check_experts(subject, listed[0], steps))
-    findings += _guarded("Gymnasium's checker", lambda: _check_gymnasium(subject))
-    return _joined(list(dict.fromkeys(findings)))
+            yield from _tried(law, f"task {task.key}", functools.partial(check, walk))
+    yield from _tried("experts", "an expert", lambda: _check_experts(subject, listed[0], steps))
+    yield from _tried("gymnasium", "Gymnasium's checker", lambda: _check_gymnasium(subject))
+
+
+def _tried(law: str, where: str, check: Callable[[], Iterator[str]]) -> Iterator[_Found]:
+    try:
+        for finding in _guarded(where, check):
+            yield _Found(law, finding)
+        yield _Found(law)
+    except Untried as reason:
+        yield _Found(law, why=str(reason))
 
 
 def _joined(findings: Sequence[str]) -> list[str]:
@@ -116,14 +166,17 @@ def _entry(entry: Entry[EnvironmentFile] | ModuleType | str, config: Any) -> Ent
 
 
 def _guarded(where: str, check: Callable[[], Iterator[str]]) -> Iterator[str]:
-    """The findings of a check; an exception that the check raises is one more finding."""
+    """The findings of a check; an exception that the check raises is one more finding. Only `Untried` goes through."""
+    head = f"{where}: " if where else ""
     try:
         for finding in check():
-            yield f"{where}: {finding}"
+            yield f"{head}{finding}"
+    except Untried:
+        raise
     except EnvFault as fault:
-        yield f"{where}: {fault}"
+        yield f"{head}{fault}"
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a finding
-        yield f"{where}: raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
+        yield f"{head}raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{raised_at(error)}"
 
 
 def difference_when_repeated(entry: Entry[EnvironmentFile], steps: int = 6, walks: int = 3) -> str:
@@ -147,96 +200,6 @@ def branches_by(entry: Entry[EnvironmentFile]) -> Literal["snapshot", "replay"]:
         return "replay" if kept is None else "snapshot"
     finally:
         walk.env.close()
-
-
-def timed(call: Callable[[], Any]) -> Any:
-    """The value of a call, or EnvFault if the call hangs."""
-    with deadline(CALL_S):
-        return call()
-
-
-@dataclass
-class Walk:
-    """A random walk through one task; equal seeds give equal walks."""
-
-    entry: Entry[EnvironmentFile]
-    task: Task
-    seed: int
-    steps: int
-    env: Env = field(init=False)
-    observations: list[Observation] = field(default_factory=list)
-    actions: list[str] = field(default_factory=list)
-    results: list[StepResult] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.env = timed(lambda: self.entry.hooks.make(self.entry.config))
-
-    def reset(self) -> Observation:
-        """Start the task."""
-        self.observations, self.actions, self.results = [], [], []
-        self.observations.append(checked_observation(timed(lambda: self.env.reset(self.task))))
-        return self.observations[0]
-
-    def step(self, action: str) -> StepResult:
-        """Carry out one action.
-
-        No agent plays here, so each errand gets the reply of a failed episode (`ENV_ERROR`).
-        """
-        result = checked_result(timed(lambda: self.env.step(action)))
-        while errands := result.info.get("errands"):
-            if not isinstance(self.env, Delegates):
-                raise EnvFault(
-                    "the environment sends errands and has no method `returned(replies)` to take their replies"
-                )
-            replies = tuple(AgentReply("", Status.ENV_ERROR) for _ in errands)
-            result = checked_result(timed(functools.partial(self.env.returned, replies)))
-        self.actions.append(action)
-        self.results.append(result)
-        self.observations.append(result.observation)
-        return result
-
-    def run(self, steps: int | None = None) -> "Walk":
-        """Reset, then take random actions until the episode ends, at most `steps`.
-
-        Each action is one of the listed actions. If the environment lists no actions, it is a random tool call; if
-        there are no tools either, it is a text of `GARBAGE`.
-        """
-        self.reset()
-        rng = random.Random(self.seed)
-        for _ in range(self.steps if steps is None else steps):
-            result = self.step(self._random_action(rng))
-            if result.terminated or result.truncated:
-                break
-        return self
-
-    def _random_action(self, rng: random.Random) -> str:
-        observation = self.observations[-1]
-        if observation.tools and not observation.actions:
-            return random_action(observation, np.random.default_rng(rng.getrandbits(32)))
-        return rng.choice(observation.actions or GARBAGE)
-
-    def again(self, actions: Sequence[str]) -> "Walk":
-        """Reset, then carry out these actions."""
-        self.reset()
-        for action in actions:
-            self.step(action)
-        return self
-
-    def transcript(self) -> list[str]:
-        """The first observation and every result as texts, for comparisons."""
-        return [repr(self.observations[0]), *map(line, self.results)]
-
-
-def line(result: StepResult) -> str:
-    """A result as a text for comparisons; the order of the entries of `info` does not matter."""
-    return repr((*result[:4], sorted(result.info.items())))
-
-
-def difference(a: Sequence[str], b: Sequence[str]) -> str:
-    """The first step at which two transcripts differ, and both texts, shortened."""
-    step, x, y = next((i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-    at = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
-    return f"at step {step}: ...{x[max(0, at - 20) : at + 40]!r} and ...{y[max(0, at - 20) : at + 40]!r}"
 
 
 def _check_list(entry: Entry[EnvironmentFile]) -> Iterator[str]:
@@ -315,14 +278,15 @@ def _check_again(walk: Walk) -> Iterator[str]:
 
 def _check_snapshot(walk: Walk) -> Iterator[str]:
     """A snapshot restores the state in which it was taken, in any instance, more than once, and after pickling."""
+    if not isinstance(walk.env, Snapshots):
+        raise Untried(NO_SNAPSHOTS)
     walk.run()
     actions, transcript, half = list(walk.actions), walk.transcript(), len(walk.actions) // 2
     walk.again(actions[:half])
-    if not isinstance(walk.env, Snapshots):
-        return
-    saved, observation = timed(walk.env.snapshot), walk.observations[-1]
-    if saved is None:  # branches carry out the recorded actions again, which `_check_again` tries
-        return
+    saved = timed(walk.env.snapshot)
+    if saved is None:
+        raise Untried(NO_SNAPSHOTS)
+    observation = walk.observations[-1]
     stored = pickle.dumps(saved)
     rest = [line(walk.step(action)) for action in actions[half:]]
     if walk.transcript() != transcript:
@@ -391,15 +355,20 @@ def _check_garbage(walk: Walk) -> Iterator[str]:
 def _check_experts(entry: Entry[EnvironmentFile], task: Task, steps: int) -> Iterator[str]:
     """The first moves of every expert in `EXPERTS` are accepted."""
     make = entry.hooks.expert
-    if make is None:
-        return
-    for name in entry.hooks.experts or ():
+    if make is None or not entry.hooks.experts:
+        raise Untried("the environment has no expert")
+    for name in entry.hooks.experts:
         walk = Walk(entry, task, 0, steps)
         observation = walk.reset()
         player = timed(functools.partial(make, walk.env, name, 0))
         player.reset(task)
         for _ in range(min(steps, 10)):
-            move = timed(lambda player=player, observation=observation: player.act(observation))  # type: ignore[misc]
+            try:
+                move = timed(lambda player=player, observation=observation: player.act(observation))  # type: ignore[misc]
+            except ValueError as error:
+                if not entry.hooks.adapts:
+                    raise
+                raise Untried(str(error)) from None  # the package has no answer that an expert could give
             result = walk.step(move.action)
             if _refused(result):
                 yield f"{name} plays {move.action!r}, which is refused"
@@ -419,3 +388,28 @@ def _check_gymnasium(entry: Entry[EnvironmentFile]) -> Iterator[str]:
             yield str(error).partition("\n")[0]
         finally:
             env.close()
+
+
+LAWS: Mapping[str, str] = MappingProxyType(
+    {
+        "list": "The task list is the same each time; keys are unique; tasks survive pickling and JSON.",
+        "listed actions": "Listed actions are accepted, and a step after the end of an episode raises nothing.",
+        "repeat": "The same task and actions give the same results: in one instance, and in a new instance.",
+        "snapshot": "A snapshot restores the state in which it was taken, in any instance, more than once.",
+        "pickle": "An instance can be pickled at any moment, and its copy goes on as the original would.",
+        "words": "Prompts are texts, a listed action is read from its own text, and no text makes the parser raise.",
+        "any text": "No text makes the environment raise, and the same text gives the same result each time.",
+        "experts": "The first moves of each expert are accepted.",
+        "gymnasium": "Gymnasium's own checker finds nothing.",
+    }
+)
+_OF_A_TASK: Mapping[str, Callable[[Walk], Iterator[str]]] = MappingProxyType(
+    {
+        "listed actions": _check_walk,
+        "repeat": _check_again,
+        "snapshot": _check_snapshot,
+        "pickle": _check_pickle,
+        "words": _check_words,
+        "any text": _check_garbage,
+    }
+)

@@ -22,7 +22,7 @@ class Lora(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     r: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
+    alpha: float = Field(32.0, gt=0, allow_inf_nan=False)
     dropout: float = Field(0.0, ge=0, lt=1)
     target_modules: tuple[str, ...] = ()
     last_layers: int = Field(0, ge=0)
@@ -58,7 +58,7 @@ class NewModel(BaseModel):
     intermediate: int = Field(384, ge=1, le=1_000_000)
     max_positions: int = Field(1024, ge=1)
     tied: bool = True
-    rope_theta: float = Field(10_000.0, gt=0)
+    rope_theta: float = Field(10_000.0, gt=0, allow_inf_nan=False)
     entity_pattern: str = ENTITY
     compose_entities: bool = True
     vocabulary: Literal["closed", "open"] = "closed"

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,11 +21,20 @@ from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, deadline, tasks_of
 from agentrl.model import FETCHABLE, check_path, device_named, faster_note, precision_note
 from agentrl.model.sections import ModelConfig
-from agentrl.run import first_prompt_notes, held_out_tasks, model_chat
+from agentrl.run import (
+    check_disjoint,
+    check_folder,
+    check_player,
+    first_prompt_notes,
+    held_out_tasks,
+    model_chat,
+    program_notes,
+)
 from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
+from agentrl.user_code import placed, spoken
 
 CONNECT_S = 3.0  # seconds that an endpoint may take to accept a connection
 RESET_S = 30.0  # seconds that an environment may take to be made and to begin one task
@@ -80,9 +88,11 @@ def _data(settings: Settings) -> Iterator[TrialResult]:
 
 
 def _first_prompts(settings: Settings) -> Iterator[TrialResult]:
-    """Rows whose first prompts do not fit the model's context."""
+    """Held-out tasks among the training tasks, an expert that cannot play, and rows that do not fit the context."""
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
+        check_disjoint(tasks, held_out)
+        check_player(settings, tasks)
         for text in first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings)):
             yield TrialResult("data", "note", text)
     except ValueError as error:
@@ -104,8 +114,8 @@ def _tasks(entry: Entry[EnvironmentFile]) -> TrialResult:
     except EnvFault:
         return TrialResult("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
-        name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
-        return TrialResult("data", "missing", f"{entry.name}: {name}{error}")
+        known = isinstance(error, ValueError | OSError)
+        return TrialResult("data", "missing", f"{entry.name}: {placed(error) if known else spoken(error)}")
 
 
 def _models(settings: Settings) -> Iterator[TrialResult]:
@@ -116,6 +126,8 @@ def _models(settings: Settings) -> Iterator[TrialResult]:
         elif plan.model.path not in seen:
             seen.add(plan.model.path)
             yield _model(plan.model)
+    for text in program_notes(settings):
+        yield TrialResult("model", "note", text)
 
 
 def _model(config: ModelConfig) -> TrialResult:
@@ -325,16 +337,12 @@ def _packages(settings: Settings) -> Iterator[TrialResult]:
 
 def _folder(settings: Settings) -> Iterator[TrialResult]:
     folder = settings.folder
+    try:
+        check_folder(folder)
+    except ValueError as error:
+        yield TrialResult("folder", "missing", str(error))
+        return
     if (folder / "config.toml").is_file():
         yield TrialResult(
             "folder", "note", f"{folder} already holds a run: add --resume, or choose another run.name=..."
         )
-        return
-    there = next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())
-    try:
-        # A file mode does not suffice: by its mode, a superuser could write to /proc, where no file can be made.
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        text = f"{folder} cannot be written: {there}: {error.strerror}; choose another run.folder=..."
-        yield TrialResult("folder", "missing", text)

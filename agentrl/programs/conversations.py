@@ -18,6 +18,8 @@ import numpy as np
 from agentrl.chat import Chat, call_as_json
 from agentrl.programs.chains import AnsweredRequest
 from agentrl.rollout import StepRecord
+from agentrl.tool import Format
+from agentrl.tool_env import tool_request
 from agentrl.types import Generation, Message, Observation, Status
 
 Tools = Sequence[Mapping[str, Any]]
@@ -37,6 +39,7 @@ class Prompted(NamedTuple):
         messages: the whole prompt.
         new: the messages that the prompt adds.
         digest: digest of the prompt's messages and tools.
+        form: the format of tool calls in the answer; None if the prompt has no tools.
     """
 
     token_ids: np.ndarray
@@ -46,6 +49,7 @@ class Prompted(NamedTuple):
     messages: tuple[Message, ...]
     new: tuple[Message, ...]
     digest: bytes
+    form: Format | None = None
 
 
 class _End(NamedTuple):
@@ -96,6 +100,7 @@ class Conversations:
             ValueError: the chat template cannot write the messages.
         """
         digests = _digests(messages, tools)
+        asked = tool_request(self.chat, messages, tools)
         extends: StepRecord | None = None
         for size in range(len(messages) - 1, 0, -1):
             new = tuple(messages[size:])
@@ -106,13 +111,13 @@ class Conversations:
             if any(message.role in ("assistant", "system") for message in new):
                 continue  # the program itself wrote a message of this role, so the step's tokens are not continued
             try:
-                added = self.chat.after(end.path, *new, tools=bool(tools))
+                added = self.chat.after(end.path, *new, tools=bool(asked.schemas))
             except ValueError:  # the template rewrites earlier turns: the prompt is a new context
                 break
             ids = np.concatenate([end.path, added])
-            return Prompted(ids, len(added), end.step, extends, tuple(messages), new, digests[-1])
-        ids = self.chat.start(messages, tools)
-        return Prompted(ids, len(ids), None, extends, tuple(messages), tuple(messages), digests[-1])
+            return Prompted(ids, len(added), end.step, extends, tuple(messages), new, digests[-1], asked.form)
+        ids = self.chat.start(asked.messages, asked.schemas)
+        return Prompted(ids, len(ids), None, extends, tuple(messages), tuple(messages), digests[-1], asked.form)
 
     def times(self, prompt: Prompted) -> int:
         """How often this prompt was asked before. Each call of this method counts the prompt once more."""

@@ -1,6 +1,5 @@
 """Programs that play episodes: a command, or a function of this process with an `AgentTask` as its argument."""
 
-import importlib
 import os
 import shlex
 import shutil
@@ -9,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from agentrl.user_code import imported
 
 if TYPE_CHECKING:
     from agentrl.env import Handle
@@ -130,10 +131,7 @@ def _function(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     if not name:
         raise ValueError(f"{where}: write it as package.module:function")
-    try:
-        found = importlib.import_module(module)
-    except (ImportError, TypeError, ValueError) as error:  # ".", "a..b" raise the last two
-        raise ValueError(f"{where} cannot be imported: {error}") from None
+    found = imported(module, where)
     function = getattr(found, name, None)
     if not callable(function):
         raise ValueError(f"{where}: the module {module} has no function {name}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from agentrl import catalogue
 from agentrl.config import Entry, merge, resolve, validate
 from agentrl.engines import EngineFile, Serving, stopping
 from agentrl.engines.openai import endpoint_of
-from agentrl.env import EnvironmentFile, Limits, Pool, pool_within
+from agentrl.env import EnvironmentFile, Limits, Pool, check_expert, pool_within
 from agentrl.files import read_toml
 from agentrl.rollout import (
     Actor,
@@ -74,20 +75,28 @@ class EvaluatedPolicy:
         if word.startswith("openai:"):
             return cls(word=word, kind="openai")
         if word.startswith("scripted:"):
+            if not word.removeprefix("scripted:").strip():
+                raise ValueError(f"{word!r} names no file: write scripted:FILE, a file of actions, one per line")
             return cls(word=word, kind="scripted")
         if word == "random":
             return cls(word=word, kind="random")
         experts = catalogue.load(EnvironmentFile, env).experts or ()
         if word in experts or word.partition(":")[0] in experts:
+            check_expert(Entry(env, catalogue.load(EnvironmentFile, env), None), word, "--policy")
             return cls(word=word, kind="expert")
         path = Path(word)
         if (path / "config.toml").is_file():
             return cls._of_run(path, env, options)
         if (path / "config.json").is_file():
             return cls(word=word, kind="model")
-        known = dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE"))
+        known = list(dict.fromkeys(("random", *experts, "openai:MODEL", "scripted:FILE")))
+        base = word.partition(":")[0]
+        close = get_close_matches(base, ["random", *experts, "openai", "scripted"], n=1)
+        what = "is empty" if not word.strip() else "is no policy"
+        if close:
+            raise ValueError(f"{word!r} {what}: did you mean {close[0]}{word[len(base) :]}?")
         raise ValueError(
-            f"{word!r} is no policy: it is no run folder (config.toml), no model folder (config.json), and not one of "
+            f"{word!r} {what}: name a run folder (config.toml), a model folder (config.json), or one of "
             f"{', '.join(known)}"
         )
 

@@ -181,7 +181,7 @@ class Recorder:
             self.reason = generation.refusal
             raise self._end(NO_ANSWER[generation.finish], "the model gave no answer")
         heard = self.conversations.chat.with_opened_thought(generation.text, generation.token_ids, prompt.token_ids)
-        reply = replied(generation, asked.tools, heard)
+        reply = replied(generation, prompt.form, heard)
         step = self.conversations.add(prompt, generation, reply.message, number, begun)
         return reply._replace(step=step, prompt_tokens=len(prompt.token_ids))
 

@@ -16,7 +16,7 @@ import numpy as np
 from agentrl.chat import text_of_content
 from agentrl.http import Refusal
 from agentrl.rollout import StepRecord
-from agentrl.tool import load_format
+from agentrl.tool import Format
 from agentrl.types import Generation, Message, ToolCall
 
 MOST_CHOICES = 128
@@ -64,19 +64,19 @@ class Replied(NamedTuple):
     prompt_tokens: int = 0
 
 
-def replied(generation: Generation, tools: Sequence[Mapping[str, Any]], heard: str | None = None) -> Replied:
-    """A generation as a reply; if the request has tools, tool calls in the text become `Message.calls`.
+def replied(generation: Generation, form: Format | None, heard: str | None = None) -> Replied:
+    """A generation as a reply; tool calls in the text become `Message.calls`.
 
     Args:
         generation: the answer.
-        tools: the tools of the request.
+        form: the format of the calls; None if the request has no tools.
         heard: the answer's text behind the tag of a thought that the prompt has opened
             (`Chat.with_opened_thought`); None for the text itself.
     """
-    if not tools:
+    if form is None:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
     heard = generation.text if heard is None else heard
-    found = load_format("hermes", tools).parse(heard)
+    found = form.parse(heard)
     if not found.calls:
         return Replied(Message("assistant", generation.text), generation, _finish(generation))
     text, at = "", len(heard) - len(generation.text)

@@ -298,8 +298,7 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     that a token limit cut off) and `constant_groups` (over groups).
 
     Chains that a guide helped count in `guided_share` and `guided_success`, and not in `success` and `reward`. If a
-    guide helped all chains, the batch has neither `success` nor `reward`. `hints_kept` counts those that are trained
-    with their hint although the recipe says without, because a memory would come in other turns.
+    guide helped all chains, the batch has neither `success` nor `reward`. `hints_kept`: `EpisodeRecord.keeps_words`.
     `steps` is the mean length of an episode. `tokens`, `invalid_share` and `cut_share` count a step once, even if
     episodes share it.
     """
@@ -317,8 +316,7 @@ def batch_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float]:
         rates |= {"success": sum(r.success for r in alone) * own, "reward": sum(r.score for r in alone) * own}
     if helped:
         rates |= {"guided_share": len(helped) * share, "guided_success": sum(r.success for r in helped) / len(helped)}
-    if kept := sum(r.keeps_words for r in helped):
-        rates |= {"hints_kept": kept}
+    rates |= {"hints_kept": kept} if (kept := sum(r.keeps_words for r in helped)) else {}
     return {
         **rates,
         "steps": sum(len(r.steps) for r in scored) * share,

@@ -1,8 +1,10 @@
 from .checkpoint import StoredState as StoredState
 from .event_loop import Loop as Loop
+from .expert_check import check_player as check_player
 from .folder import (
     TASK_KINDS as TASK_KINDS,
     RunFolder as RunFolder,
+    check_folder as check_folder,
     versions as versions,
 )
 from .health import (
@@ -13,7 +15,11 @@ from .health import (
 )
 from .holder import is_alive as is_alive, read_holder as read_holder
 from .iteration import Learned as Learned, Played as Played, learn as learn, settle as settle
-from .known_rows import first_prompt_notes as first_prompt_notes, model_chat as model_chat
+from .known_rows import (
+    first_prompt_notes as first_prompt_notes,
+    model_chat as model_chat,
+    program_notes as program_notes,
+)
 from .metrics import (
     Metrics as Metrics,
     MetricsSink as MetricsSink,
@@ -40,6 +46,7 @@ from .run import (
 from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
 from .start_checks import (
     check_beginning as check_beginning,
+    check_disjoint as check_disjoint,
     dry_run_notes as dry_run_notes,
     held_out_tasks as held_out_tasks,
     leak_note as leak_note,

@@ -5,12 +5,14 @@ line: the metrics, the timings and the paid answers of scores. A crash during a 
 file.
 """
 
+import errno
 import fcntl
 import json
 import os
 import platform
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -56,6 +58,32 @@ FREE_TO_DIFFER = (  # options that may differ from the stored configuration when
     "log.entropies",
     "log.durations",
 )
+
+
+def check_folder(folder: Path) -> None:
+    """Can the folder of a run be made, and can files be written into it? Nothing is left behind.
+
+    Raises:
+        ValueError: it cannot; the sentence names run.folder and run.name.
+    """
+    advice = "choose another run.folder=... or run.name=..."
+    if "\0" in str(folder):
+        raise ValueError(f"the run's folder {str(folder)!r} has a null byte in its name: {advice}")
+    place = folder.absolute()
+    try:
+        while not place.exists():
+            if os.path.lexists(place):
+                raise NotADirectoryError(errno.ENOTDIR, "it is a link to nothing")
+            place = place.parent
+        if not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file")
+        # A file mode does not suffice: by its mode, a superuser could write to /proc, where no file can be made.
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        at = "" if place == folder.absolute() else f"{place}: "
+        why = "no file can be made there" if error.errno == errno.ENOENT else error.strerror
+        raise ValueError(f"the run's folder {str(folder)[:200]} cannot be written ({at}{why}): {advice}") from None
 
 
 class RunFolder:

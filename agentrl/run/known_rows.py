@@ -15,7 +15,7 @@ from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, clipped, deadline, prompt_of
 from agentrl.rollout import Ask, first_prompt
 from agentrl.settings import Settings
-from agentrl.tool_env import RowTasks
+from agentrl.tool_env import RowTasks, program_fit
 from agentrl.types import EnvFault, Observation, Task
 
 BLOCK = 100  # rows that fit, one after the other, after which shorter rows are not measured
@@ -99,6 +99,14 @@ def model_chat(settings: Settings) -> Chat | None:
         return Chat(load_tokenizer(model.path, model), date_of(settings.tables.run.date))
     except (ValueError, OSError):
         return None
+
+
+def program_notes(settings: Settings) -> list[str]:
+    """Remarks on the chat template of the model behind a program; empty without a program or a tokenizer."""
+    if next(iter(settings.agents.values())).program is None:
+        return []
+    chat = model_chat(settings)
+    return [] if chat is None else program_fit(chat).splitlines()
 
 
 def _limit(settings: Settings) -> int | None:

@@ -31,7 +31,7 @@ from agentrl.run.teacher import Teacher, teacher_of
 from agentrl.run.vocabulary import Vocabulary, vocabularies
 from agentrl.secret import restored
 from agentrl.settings import Settings, turns_of
-from agentrl.tool_env import template_fit
+from agentrl.tool_env import program_fit, template_fit
 
 IN_REPORTS_ONLY = ("samples", "failures")  # entries of a summary that reports hold and metrics.jsonl does not
 NOTES = 10  # largest number of notes on tasks that are left out
@@ -448,6 +448,7 @@ def _notes(settings: Settings, rollouts: Rollouts, policies: Policies) -> Sequen
     """The notes for the user that are printed before the run starts, each note one time."""
     lines = list(settings.notes)
     for agent in rollouts.agents.values():
-        lines += template_fit(rollouts.inference.chats[agent.policy], agent.prompt).splitlines()
+        chat = rollouts.inference.chats[agent.policy]
+        lines += (template_fit(chat, agent.prompt) if agent.program is None else program_fit(chat)).splitlines()
     lines += [*policies.notes(), leaves_report(settings), leak_note(settings.env), division_note(rollouts.tasks)]
     return [line for line in dict.fromkeys(lines) if line]

@@ -1,15 +1,19 @@
 """The checks before a run begins, and the notes of a dry run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
 from agentrl.model import check_path
-from agentrl.run.known_rows import first_prompt_notes, model_chat
+from agentrl.run.expert_check import check_player
+from agentrl.run.folder import check_folder
+from agentrl.run.known_rows import first_prompt_notes, model_chat, program_notes
 from agentrl.settings import Settings, turns_of
 from agentrl.tool_env import RowTasks
 from agentrl.types import Task
+from agentrl.user_code import placed
 
 OWN_LIMITS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
 
@@ -23,18 +27,42 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
             hold the model.
 
     Raises:
-        ValueError: training and held-out tasks overlap, there are no tasks, a model's folder is missing or holds no
+        ValueError: training and held-out tasks overlap, there are no tasks, the expert that the run needs cannot play
+            a user's tasks, a model's folder is missing or holds no
             model, this machine lacks something that the engine needs, or a new run fails `Settings.check_new`.
     """
     if not resume:
         settings.check_new()
-    check_disjoint(tasks_of(settings.env), held_out_tasks(settings))
+    wrong = _refusal(_check_tasks, settings, resume)
     if not resume:
-        for path in _model_paths(settings):
-            check_path(path)
+        wrong += [text for path in _model_paths(settings) for text in _refusal(check_path, path)]
+    if wrong:
+        raise ValueError("; ".join(wrong))
     hook, cluster = settings.engine.hooks.check_here, settings.tables.cluster
     if hook is not None and not (cluster.address and cluster.engines):  # a cluster's engines may be on other machines
         hook(settings.engine.config)
+
+
+def _check_tasks(settings: Settings, resume: bool) -> None:
+    tasks = tasks_of(settings.env)
+    check_disjoint(tasks, held_out_tasks(settings))
+    if not resume and tasks_checked(settings.env):
+        check_player(settings, tasks)
+
+
+def tasks_checked(entry: Entry[EnvironmentFile]) -> bool:
+    """Does a dry run make the tasks of this environment? Those of agentrl's own environments take seconds."""
+    own = entry.hooks.module.startswith("agentrl.envs.")
+    return not own or bool(getattr(entry.config, entry.hooks.rows_option, ""))
+
+
+def _refusal(check: Callable[..., object], *values: Any) -> list[str]:
+    """The sentence of the ValueError that a check of `values` raises; empty if it raises none."""
+    try:
+        check(*values)
+    except ValueError as error:
+        return [placed(error)]
+    return []
 
 
 def _model_paths(settings: Settings) -> list[str]:
@@ -56,32 +84,37 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
     They name options of the environment that end an episode before `limits.turns`, things that are missing on this
     machine, the column that divides a user's rows into training and held-out rows, and rows whose first prompts do not
-    fit the model's context.
+    fit the model's context. If a program plays the tasks, they describe the chat template of its model.
 
     This function also looks for held-out tasks that are training tasks too. It compares the options of the training
-    environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks. The
-    tasks are not compared if the environment is one of agentrl's own and reads no rows of a user, because making these
-    tasks takes seconds.
+    environment with those of the evaluation environment (only if `eval.panel` is not set), and then the tasks, and lets
+    the expert take its first move. It makes no tasks if the environment is one of agentrl's own and reads no rows of a
+    user, because making these tasks takes seconds.
 
     Raises:
-        ValueError: training and held-out tasks overlap, the folder of a model exists and holds no model, the first
-            prompts of too many rows do not fit the model's context, or the run fails `Settings.check_new`.
+        ValueError: training and held-out tasks overlap, the expert that the run needs cannot play, the folder of a
+            model exists and holds no model, the first
+            prompts of too many rows do not fit the model's context, the run's folder cannot be made, or the run fails
+            `Settings.check_new`.
     """
     settings.check_new()
-    turns, missing, env = turns_note(settings), _missing_models(settings), settings.env
+    check_folder(settings.folder)
+    turns, missing, env = [*turns_note(settings), *program_notes(settings)], _missing_models(settings), settings.env
     if settings.tables.eval.panel is None and env.dump() == settings.eval_env.dump():
-        raise ValueError(
+        same = (
             "env and eval.env have the same options, so the evaluation tasks are training tasks too: give env and "
             "eval.env different splits"
         )
-    if env.hooks.module.startswith("agentrl.envs.") and not getattr(env.config, env.hooks.rows_option, ""):
+        raise ValueError("; ".join([same, *missing]))
+    if not tasks_checked(env):
         return [*turns, *missing, *_doctor(settings, missing)]
     try:
         tasks, held_out = tasks_of(settings.env), held_out_tasks(settings)
     except ValueError as error:  # for example, because the data is on another machine
-        missing.append(f"the tasks cannot be read here, so they were not checked: {error}")
+        missing.append(f"the tasks cannot be read here, so they were not checked: {placed(error)}")
         return [*turns, *missing, *_doctor(settings, missing)]
-    check_disjoint(tasks, held_out)
+    if wrong := _refusal(check_disjoint, tasks, held_out) + _refusal(check_player, settings, tasks):
+        raise ValueError("; ".join([*wrong, *missing]))
     long = first_prompt_notes(settings, tasks, held_out, lambda: model_chat(settings))
     return [*turns, *filter(None, [division_note(tasks)]), *long, *missing, *_doctor(settings, missing)]
 

@@ -1,4 +1,4 @@
-"""Checks, before anything is played, that the parts of a recipe fit together.
+"""Checks, before anything is played, that a recipe has its sections and that its parts fit together.
 
 - The run fills the columns that its credit method reads. Every step has the columns `COLUMNS`, and the trainer adds
   `old_logprob` and `importance`. A critic fills further columns. A rollout method fills the columns that it names in
@@ -12,11 +12,12 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from agentrl.catalogue import load, names, nearest
 from agentrl.config import Entry
-from agentrl.credit import CreditMethod, GoldAnswer, RewardTransform
+from agentrl.credit import FILLED_BY, CreditMethod, GoldAnswer, RewardTransform
 from agentrl.env import EnvironmentFile, place_of
 from agentrl.graph import COLUMNS, Filler
 from agentrl.rollout import ContextPolicy, GuideFile, RolloutMethod
@@ -303,17 +304,6 @@ def _words(value: Any) -> Iterator[str]:
         yield value
 
 
-HOW = {
-    "tree": "it compares the branches of a tree: set rollout.name=tree or entropy_branch",
-    "value": "set critic.model=head or own, or rollout.name=vine",
-    "next_value": "set critic.model=head or own",
-    "token_value": "set critic.model=head or own, and critic.at=token",
-    "value_high": "set critic.model=head or own, and critic.two_levels=true",
-    "segment_start": "set context.name=plan, in which answers name their sub-goals",
-    "gold_logprob": "take an environment that knows the right answer (its file has the hook `gold(task)`)",
-}
-
-
 def fillers(
     credit: Entry[CreditMethod], context: Entry[ContextPolicy], env: Entry[EnvironmentFile]
 ) -> dict[str, Filler]:
@@ -376,5 +366,21 @@ def check_columns(method: CreditMethod, has: set[str]) -> None:
     """
     for name in wanted_columns(method):
         if name not in has:
-            how = HOW.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
+            how = FILLED_BY.get(name, "no part of this recipe fills it; `agentrl credit` takes steps that have it")
             raise ValueError(f"credit.name={method.label} needs the column {name!r}: {how}")
+
+
+def check_sections(tables: Mapping[str, Any]) -> None:
+    """Raises ValueError if a recipe lacks sections that every recipe has; the sentence names all of them.
+
+    If a key at the top is unknown, the sentence on this key is left to the sections' own check.
+    """
+    if set(tables) - set(Tables.model_fields):
+        return
+    env, missing = tables.get("env", {}), list[str]()
+    if isinstance(env, Mapping) and not ({*env} & {"name", *get_close_matches("name", env)}):
+        missing.append('[env] with name = "..." (agentrl envs lists the environments)')
+    if "model" not in tables:
+        missing.append('[model] with path = "DIR", or [model.new] for a model from scratch')
+    if missing:
+        raise ValueError(f"the recipe has no {', and no '.join(missing)}; agentrl recipes lists complete recipes")

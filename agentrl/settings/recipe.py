@@ -16,6 +16,7 @@ from agentrl.rollout import ContextPolicy, GuideFile, ReplayFile, RolloutMethod,
 from agentrl.scoring import ScoreFile, resolve_scores
 from agentrl.secret import redacted, restored
 from agentrl.settings import agents, defaults, fits
+from agentrl.settings.lone_episodes import lone_note
 from agentrl.settings.sections import MANY, Tables, tracker_sections
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
@@ -41,6 +42,8 @@ class Settings:
                 what to change.
         """
         self._given = merge(tables, {})
+        if not stored:
+            fits.check_sections(tables)
         given = validate(Tables, self._given)
         env = resolve(EnvironmentFile, given.env, "env")
         engine = resolve(EngineFile, {"name": "hf", **given.engine}).hooks
@@ -75,10 +78,9 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        self.notes += filter(
-            None, [fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)]
-        )
+        found = fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)
         self._check_stages()
+        self.notes += filter(None, (*found, lone_note(self)))
 
     @property
     def provision(self) -> float:

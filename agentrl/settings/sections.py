@@ -163,7 +163,7 @@ class EvalSection(Section):
     during: int = Field(64, ge=1)
     panel: str | None = None
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
-    temperature: float | None = Field(None, gt=0)
+    temperature: float | None = Field(None, gt=0, allow_inf_nan=False)
     env: dict[str, Any] = Field(default_factory=dict)
 
 

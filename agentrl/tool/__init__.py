@@ -30,8 +30,10 @@ from agentrl.tool.protocol import Tool, Toolbox, ToolError, ToolFault, ToolFile
 from agentrl.tool.random_calls import random_action
 from agentrl.tool.retrieval import Form, Passage, Retriever, write_passages
 from agentrl.tool.schema import ToolSpec, as_words, check_tool_name, tool_spec, tool_specs
+from agentrl.tool.search_words import WORD_RULE, Units, search_words
 
 __all__ = [
+    "WORD_RULE",
     "ActionContent",
     "Call",
     "Calls",
@@ -52,6 +54,7 @@ __all__ = [
     "ToolFile",
     "ToolSpec",
     "Toolbox",
+    "Units",
     "action",
     "as_words",
     "calls",
@@ -69,6 +72,7 @@ __all__ = [
     "random_action",
     "run_all",
     "runner_facts",
+    "search_words",
     "settled",
     "shared_loop",
     "shared_runner",

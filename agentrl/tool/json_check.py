@@ -3,19 +3,21 @@
 `jsonschema` judges, with these departures. `pattern` is matched by an engine of linear time, because Python's regular
 expressions can take exponential time. A check follows at most MOST_REFERENCES references, and no reference is looked up
 on another machine. OpenAPI's `nullable: true` allows null, draft 4's `exclusiveMinimum: true` and
-`unevaluatedProperties` are read in all drafts.
+`unevaluatedProperties` are read in all drafts. `multipleOf` counts in decimals, so 0.07 is a multiple of 0.01.
 
-Limits: patterns that the linear engine does not support (look-around) and the schemas of `patternProperties` are not
-checked, and `format` is a remark, as in drafts 2019-09 and 2020-12.
+Limits: patterns that the linear engine does not support (look-around) are not checked; nor is `unevaluatedProperties`
+in a schema with `patternProperties`. `format` is a remark, as in drafts 2019-09 and 2020-12.
 """
 
 import functools
 import json
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jsonschema
@@ -30,6 +32,7 @@ MOST_REFERENCES = 5_000
 # Largest number of references followed inside each other. With about 15 frames of Python for each, more would come near
 # the recursion limit, at which the library under jsonschema (rpds) panics.
 MOST_INSIDE = 40
+SHOWN_CHARS = 400  # longer messages, which hold a long value, are shown without their middle
 DRAFTS = {
     "3": jsonschema.Draft3Validator,
     "4": jsonschema.Draft4Validator,
@@ -136,8 +139,15 @@ def _on_its_own_stack(validator: Any, value: Any) -> list[Any]:
 def _words(error: Any) -> str:
     place = ".".join(map(str, error.absolute_path))
     nearest = best_match([error])  # of the alternatives of anyOf or oneOf, the one that nearly fits
-    why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({nearest.message})"
-    return f"argument {place!r}: {error.message}{why}" if place else f"{error.message}{why}"
+    why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({_ends(nearest.message)})"
+    return (
+        f"argument {place!r:.{SHOWN_CHARS}}: {_ends(error.message)}{why}" if place else f"{_ends(error.message)}{why}"
+    )
+
+
+def _ends(message: str) -> str:
+    """The beginning and the end of a message: it begins with the value, and its end says what is wrong."""
+    return message if len(message) <= SHOWN_CHARS else f"{message[: SHOWN_CHARS // 2]}...{message[-SHOWN_CHARS // 2 :]}"
 
 
 @functools.lru_cache(maxsize=256)
@@ -203,16 +213,18 @@ def _check_reference(node: Any, key: str, there: Any, validator: Any) -> None:
 def _class_of(draft: str, patterned: bool) -> Any:
     """The draft's class of validators with the departures of the module's docstring.
 
-    `patterned`: the schema has `patternProperties`, whose patterns are not matched; so unknown names are not refused.
+    `patterned`: the schema has `patternProperties`. jsonschema matches these patterns with Python's regular expressions
+    to find the unevaluated names, so these are then not looked for.
     """
     kind = DRAFTS[draft]
     unevaluated = jsonschema.Draft202012Validator.VALIDATORS["unevaluatedProperties"]
     keywords: dict[str, Keyword] = {"unevaluatedProperties": unevaluated, **kind.VALIDATORS}
-    keywords |= {"pattern": _pattern, "patternProperties": _unchecked}
+    keywords |= {"pattern": _pattern, "patternProperties": _pattern_properties, "multipleOf": _multiple}
+    keywords["additionalProperties"] = _additional(keywords["additionalProperties"])
     if draft not in ("3", "4"):
         keywords |= {name: _exclusive(keywords[name], name) for name in ("exclusiveMinimum", "exclusiveMaximum")}
     if patterned:
-        keywords |= {"unevaluatedProperties": _unchecked, "additionalProperties": _closed(keywords)}
+        keywords["unevaluatedProperties"] = _unchecked
     keywords |= {name: _counted(keywords[name]) for name in ("$ref", "$dynamicRef") if name in keywords}
     return jsonschema.validators.extend(kind, {name: _not_null(one) for name, one in keywords.items()})
 
@@ -255,14 +267,35 @@ def _exclusive(keyword: Keyword, name: str) -> Keyword:
     return check
 
 
-def _closed(keywords: Mapping[str, Keyword]) -> Keyword:
-    whole = keywords["additionalProperties"]
+def _additional(keyword: Keyword) -> Keyword:
+    """`additionalProperties`, which concerns the names that no pattern of `patternProperties` matches."""
 
     def check(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if "patternProperties" not in schema:
-            yield from whole(validator, value, instance, schema) or ()
+        patterns = schema.get("patternProperties")
+        if patterns and isinstance(instance, dict):
+            known = {name for name in instance if any(_matches(pattern, name) is not False for pattern in patterns)}
+            known |= set(schema.get("properties", ()))
+            instance, schema = {name: one for name, one in instance.items() if name not in known}, {}
+        yield from keyword(validator, value, instance, schema) or ()
 
     return check
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    for pattern, part in patterns.items() if isinstance(instance, dict) else ():
+        for name, one in instance.items():
+            if _matches(pattern, name):
+                yield from validator.descend(one, part, path=name, schema_path=pattern)
+
+
+def _multiple(validator: Any, step: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    if validator.is_type(value, "number") and (not math.isfinite(value) or _decimal(value) % _decimal(step)):
+        yield ValidationError(f"{value!r} is not a multiple of {step!r}")
+
+
+def _decimal(number: float) -> Fraction:
+    """The number that is written; the float nearest to 0.07 is none of its multiples."""
+    return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
 
 
 def _unchecked(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -270,9 +303,14 @@ def _unchecked(validator: Any, value: Any, instance: Any, schema: Mapping[str, A
 
 
 def _pattern(validator: Any, expression: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-    known = _linear(expression) if isinstance(value, str) else None
-    if known is not None and not known.isinstance_python(value):
+    if isinstance(value, str) and _matches(expression, value) is False:
         yield ValidationError(f"{value!r} does not match {expression!r}")
+
+
+def _matches(expression: str, text: str) -> bool | None:
+    """Does a regular expression match somewhere in a text? None if the linear engine does not support it."""
+    known = _linear(expression)
+    return None if known is None else known.isinstance_python(text)
 
 
 @functools.lru_cache(maxsize=256)

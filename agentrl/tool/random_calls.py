@@ -17,7 +17,11 @@ ANSWERS = 0.3  # share of turns that give a final answer
 LARGEST = 10  # if the schema sets no bounds, numbers are drawn from 0 to this number
 LONGEST = 3  # largest number of items of a list, unless the schema's `minItems` is larger
 COMPOSING = ("$ref", "allOf", "anyOf", "else", "if", "oneOf", "then")
-EXCLUDING = ("dependencies", "dependentRequired", "dependentSchemas", "not")  # these refuse some draws
+# With one of these keywords, a schema refuses some draws.
+EXCLUDING = (
+    *("contains", "dependencies", "dependentRequired", "dependentSchemas", "maxProperties", "minProperties", "not"),
+    *("propertyNames", "uniqueItems"),
+)
 TRIES = 30  # values drawn for a schema whose parts exclude each other, until one fits
 DEPTH = 4  # values at this depth or deeper have no optional entries and only as many list items as the schema requires
 
@@ -26,7 +30,7 @@ def random_action(observation: Observation, rng: np.random.Generator) -> str:
     """A random action, written by `agentrl.tool.action`.
 
     Arguments fit the schema, also if it is composed of several (`anyOf`, `allOf`, `$ref`, `if`), but not always its
-    `pattern`, `format` and `uniqueItems`; texts are words of the observation.
+    `pattern` and `format`; texts are words of the observation.
 
     Raises:
         ValueError: the observation offers no tools.
@@ -173,7 +177,8 @@ def _object(
     """All required entries, and each optional entry with probability 1/2."""
     required = schema.get("required", ())
     properties = schema.get("properties", {})
-    names = [name for name in properties if name in required or (depth < DEPTH and rng.integers(2))]
+    allowed = [name for name, one in properties.items() if one is not False]
+    names = [name for name in allowed if name in required or (depth < DEPTH and rng.integers(2))]
     return {name: _value(properties[name], root, words, rng, depth + 1) for name in names}
 
 

@@ -19,6 +19,7 @@ from agentrl.tool import (
     load_format,
     properties_of,
 )
+from agentrl.tool_env.request_tools import described
 from agentrl.types import Message, Observation, Status
 
 UNLISTED = "this is none of the listed actions"
@@ -98,21 +99,22 @@ def template_fit(chat: Chat, prompt: Prompt) -> str:
     form: Format | None = getattr(prompt, "form", None)
     schemas = getattr(prompt, "schemas", ())
     if form is not None and schemas:
-        lines += [_format_line(chat, form, schemas), _role_line(chat), broken_turn(chat, conversation(form, schemas))]
+        lines += [_format_line(chat, form, prompt), _role_line(chat), broken_turn(chat, conversation(form, schemas))]
     return "\n".join(line for line in lines if line)
 
 
-def _format_line(chat: Chat, form: Format, schemas: Sequence[object]) -> str:
+def _format_line(chat: Chat, form: Format, prompt: Prompt) -> str:
     """A remark if the template does not teach the format in which the environment reads calls."""
-    if chat.teaches(form.marks):
+    system = bool(prompt.system)
+    if chat.teaches(form.marks, system=system):
         return ""
     others = []
     for name in calls.format_names():
         try:
-            other = calls.load_format(name, schemas)  # type: ignore[arg-type]
+            other = calls.load_format(name, prompt.schemas)  # type: ignore[attr-defined]
         except ValueError:
             continue
-        if chat.teaches(other.marks):
+        if chat.teaches(other.marks, system=system):
             others.append(name)
     better = (
         f"; it teaches {' and '.join(others)}: env.call_format={others[-1]} would use the words of the template"
@@ -217,9 +219,9 @@ class ToolWords:
         """
         if not self._show or not self.schemas or self.native:
             return ShownTools(self.system)
-        if chat is not None and chat.teaches(self.form.marks):
+        if chat is not None and chat.teaches(self.form.marks, system=bool(self.system)):
             return ShownTools(self.system, self.schemas)
-        return ShownTools("\n\n".join(part for part in (self.system, self.form.instructions(self.schemas)) if part))
+        return ShownTools(described(self.system, self.form, self.schemas))
 
     def first(self, observation: Observation) -> str:
         """The text of the first observation."""

@@ -175,11 +175,11 @@ class UpdateConfig(BaseModel, frozen=True, extra="forbid"):
         regularizers: entries of `algorithms/regularizer/` with their options; each adds a term to the policy loss.
     """
 
-    kl_coef: float = Field(0.0, ge=0)
+    kl_coef: float = Field(0.0, ge=0, allow_inf_nan=False)
     kl_form: KlForm = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
     kl_reference: Literal["start", "initial"] = "start"
-    entropy_coef: float = 0.0
+    entropy_coef: float = Field(0.0, allow_inf_nan=False)
     aggregation: Aggregation | None = None
     sequence: SequenceUnit | None = None
     epochs: int = Field(1, ge=1)

@@ -17,6 +17,7 @@ from agentrl.envs.alfworld.tasks import Config, Opener, benchmark, entities, fin
 from agentrl.envs.alfworld.verbs import about, write
 
 __all__ = [
+    "ERRING",
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HEAVY",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 # The native engine takes microseconds per step: episodes stay in the process.
+ERRING = {"wander": 2, "stray": 2, "expert-noisy": 1}
 HEAVY = False
 LANGUAGE_PROMPTS: Mapping[str, type[VerlAgent] | type[Instruct]] = {
     "verl_agent": VerlAgent,

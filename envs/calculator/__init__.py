@@ -23,11 +23,13 @@ from agentrl.envs.calculator.problem import Config
 from agentrl.types import Task
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "Config", "benchmark", "entities", "expert", "kind", "make",
     "prompt", "read_row", "tasks",
 ]  # fmt: skip
 
 STORY = {"events", "min_events", "noise", "largest", "count", "display", "brief", "show"}  # of generated stories
+ERRING = {"hasty": 1, "careless": 1}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Calculator-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 MOST_ENTITIES = 4  # largest display, in digits, for which every number becomes one token

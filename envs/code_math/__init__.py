@@ -25,10 +25,12 @@ from agentrl.envs.code_math.rewritten import spellings
 from agentrl.tool import runner_facts
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "REFERENCE", "WAITS", "Config", "expert", "facts", "kind",
     "make", "prompt", "read_row", "spellings", "tasks", "unanswerable",
 ]  # fmt: skip
 
+ERRING: dict[str, int] = {}
 HEAVY = False
 REFERENCE = "expert"
 WAITS = True  # a step that runs code waits for the sandbox, 30 ms or longer

@@ -16,6 +16,7 @@ from agentrl.envs.code_pair.writer import Config
 from agentrl.envs.code_repair import facts, kind
 
 __all__ = [
+    "ERRING",
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HELD_OUT_OPTIONS",
@@ -30,6 +31,7 @@ __all__ = [
     "tasks",
 ]
 
+ERRING = {"careless": 1}
 WAITS = True  # a step that runs code waits for the sandbox
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

@@ -26,6 +26,7 @@ from agentrl.envs.code_repair.workspace import Config, runner_of
 from agentrl.tool import runner_facts
 
 __all__ = [
+    "ERRING",
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HEAVY",
@@ -43,6 +44,7 @@ __all__ = [
     "tasks",
 ]
 
+ERRING: dict[str, int] = {}
 HEAVY = False
 REFERENCE = "expert"
 WAITS = True  # a step that runs code waits for the sandbox, 30 ms or longer

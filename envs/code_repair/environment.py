@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from agentrl.chat import without_thoughts
-from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt
+from agentrl.env import Bare, Env, Move, Parsed, PastTurn, Prompt, Verdict
 from agentrl.envs.code_repair.tasks import changes, offered_edit
 from agentrl.envs.code_repair.workspace import Config, Workspace, runner_of
 from agentrl.tool import action as tool_action
 from agentrl.tool_env import Listed, environment
-from agentrl.types import Observation, Status, Task
+from agentrl.types import Observation, Status, StepResult, Task
 
 SYSTEM = "You repair Python code. Look at the files, change them, run the tests, and submit."
 EXPERTS = ("expert", "random")
@@ -29,12 +29,32 @@ make = hooks.make  # bound in this module, where unpickling looks for it
 
 
 class CodeRepair(Listed):
-    """The environment; with the compact prompt every observation but the last one of an episode lists the actions."""
+    """The environment; with the compact prompt every observation but the last one of an episode lists the actions.
+
+    If hidden checks failed, the last step's `info["result"]` says why, and `info["refused_checks"]` is the number of
+    checks that failed because a value or an operation does not pass between the sandboxes (see `two_sandboxes`).
+    """
 
     def __init__(self, config: Config) -> None:
         """Raises ValueError if no sandbox works on this machine."""
         told = {"sandbox": runner_of(config).backend}
         super().__init__(hooks.make(config), lists=config.prompt == "compact", info=told)  # type: ignore[arg-type]
+
+    def step(self, action: str) -> StepResult:
+        """Carry out calls, or take the answer."""
+        result = super().step(action)
+        return result._replace(info={**result.info, **self._failures()}) if self.inner.over else result
+
+    def cut(self) -> Verdict:
+        """The verdict on an episode that a limit ended, without a final answer."""
+        verdict = super().cut()
+        return Verdict(verdict.reward, {**verdict.info, **self._failures()})
+
+    def _failures(self) -> dict[str, Any]:
+        verdict = self.inner.instance._verdict if self.inner.instance else None
+        if verdict is None or not verdict.failures:
+            return {}
+        return {"result": "; ".join(verdict.failures), "refused_checks": verdict.refused}
 
     @property
     def files(self) -> Mapping[str, str]:

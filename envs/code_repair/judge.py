@@ -2,14 +2,11 @@
 
 A process that runs the agent's code never decides whether a hidden check passed. If the hidden checks are calls with
 known values, the sandbox gets only the calls, and this module compares the values that the sandbox returns. If they are
-test programs (HumanEval, MBPP), these run in one sandbox and the agent's functions in another, and only literals pass
-between the two.
+test programs (HumanEval, MBPP), `two_sandboxes` runs them.
 """
 
-import ast
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
 
@@ -46,26 +43,6 @@ def value(module, expression):
         return f"raised {type(error).__name__}"
 print(json.dumps([value(*pair) for pair in PAIRS]))
 """
-STAND_IN = """
-import builtins, random
-class _Unknown(BaseException):
-    pass
-_known = {}
-def _stand_in(name):
-    def call(*args, **kwargs):
-        asked = repr((name, args, kwargs))
-        if asked not in _known:
-            raise _Unknown(asked)
-        kind, value = _known[asked]
-        if kind == "raised":
-            error = getattr(builtins, value, None)
-            ordinary = isinstance(error, type) and issubclass(error, Exception)
-            raise error if ordinary else RuntimeError(value)
-        return value
-    return call
-"""
-LONGEST = 20_000  # largest number of characters of a literal that passes between the sandboxes
-MOST_CALLS = 300  # largest number of runs of one test program; each run asks for one more value of the agent's code
 
 
 class Verdict:
@@ -74,10 +51,20 @@ class Verdict:
     Args:
         passed, total: number of checks that passed, and number of all checks.
         unseen: the outcomes of the checks that no visible test shows, one per check; None: no test shows any check.
+        failures: why checks failed, one sentence each.
+        refused: number of checks that failed because a value or an operation does not pass between the two sandboxes.
     """
 
-    def __init__(self, passed: int, total: int, unseen: Sequence[bool] | None = None) -> None:
+    def __init__(
+        self,
+        passed: int,
+        total: int,
+        unseen: Sequence[bool] | None = None,
+        failures: Sequence[str] = (),
+        refused: int = 0,
+    ) -> None:
         self.passed, self.total = passed, total
+        self.failures, self.refused = tuple(failures), refused
         self._unseen = [True] * passed + [False] * (total - passed) if unseen is None else list(unseen)
 
     @property
@@ -140,82 +127,6 @@ def _last_list(text: str) -> list[object]:
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else []
-
-
-def check_program(
-    runner: CodeRunner,
-    files: Mapping[str, str],
-    module: str,
-    names: Sequence[str],
-    tests: Sequence[str],
-    timeout_s: float,
-) -> Verdict:
-    """Run test programs, which call functions of the agent's module by name; each program counts as one check.
-
-    The test programs and the agent's code run in two sandboxes. When a test program calls one of the agent's
-    functions with new arguments, it stops, the call is carried out in the agent's sandbox, and the test program runs
-    again from its beginning with the value. Arguments and values must be literals. A test program does not see whether
-    a function changes its arguments.
-
-    Raises:
-        ToolFault: a sandbox failed.
-    """
-    passed = 0
-    with _closing(runner.session(files)) as theirs, _closing(runner.session({})) as ours:
-        setup = f"import sys\nsys.path.insert(0, '')\nsys.dont_write_bytecode = True\nimport {module} as _module\n"
-        if not without_infra_error(theirs.run(setup, timeout_s)).ok:
-            return Verdict(0, len(tests))
-        for test in tests:
-            passed += _one_program(ours, theirs, names, test, timeout_s)
-    return Verdict(passed, len(tests))
-
-
-def _one_program(ours: CodeSession, theirs: CodeSession, names: Sequence[str], test: str, timeout_s: float) -> bool:
-    stand_ins = "".join(f"{name} = _stand_in({name!r})\n" for name in names)
-    known: dict[str, tuple[str, object]] = {}
-    for _ in range(MOST_CALLS):
-        code = f"{STAND_IN}{stand_ins}random.seed(0)\n_known.update({known!r})\n{test}\n"
-        result = without_infra_error(ours.run(code, timeout_s))
-        if result.ok:
-            return True
-        if result.error_name != "_Unknown" or len(result.error_value) > LONGEST:
-            return False
-        known[result.error_value] = _ask(theirs, result.error_value, timeout_s)
-    return False
-
-
-def _ask(theirs: CodeSession, asked: str, timeout_s: float) -> tuple[str, object]:
-    """Have the agent's code carry out a call; returns ("value", literal) or ("raised", the exception's name)."""
-    try:
-        name, args, kwargs = _literal(asked)
-    except (ValueError, TypeError):
-        return "raised", "TypeError"
-    call = f"_args, _kwargs = {args!r}, {kwargs!r}\nprint()\nprint(repr(getattr(_module, {name!r})(*_args, **_kwargs)))"
-    result = without_infra_error(theirs.run(call, timeout_s))
-    if not result.ok:
-        return "raised", result.error_name or "TimeoutError"
-    told = result.stdout.rstrip("\n").rpartition("\n")[2]
-    if len(told) > LONGEST:
-        return "raised", "OverflowError"
-    try:
-        return "value", _literal(told)
-    except ValueError:
-        return "raised", "TypeError"
-
-
-def _literal(text: str) -> Any:
-    """The value of a text that the agent's code may have made up.
-
-    Raises:
-        ValueError: the text is no literal (a set of lists is none), or its value cannot be written again, such as a
-            hexadecimal number that has more digits in decimal than Python writes.
-    """
-    try:
-        value = ast.literal_eval(text)
-        repr(value)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"{text[:60]!r} is no literal") from None
-    return value
 
 
 class _closing:

@@ -10,6 +10,7 @@ import numpy as np
 
 from agentrl.env import RowQuestion
 from agentrl.envs._rows import MadeRows
+from agentrl.envs.code_repair.functions import read_function
 from agentrl.envs.code_repair.mutate import Mutation, apply, mutations
 from agentrl.envs.code_repair.programs import Program, programs
 from agentrl.envs.code_repair.verify import verified
@@ -148,35 +149,19 @@ def _checked(row: dict[str, Any], name: str, mode: str, where: str) -> dict[str,
 def _read(row: dict[str, Any], name: str, mode: str) -> dict[str, Any]:
     if "hidden" in row:
         return {"key": row.get("key", name), "fixes": [], **row}
-    if "entry_point" in row:
-        entry, source = str(row["entry_point"]), str(row["prompt"]) + str(row.get("canonical_solution", ""))
-        tests = [f"{row['test']}\ncheck({entry})"]
-        purpose, beginning, names = (
-            str(row["prompt"]).strip(),
-            f"{row['prompt']}    raise NotImplementedError\n",
-            [entry],
-        )
-        visible: list[str] = []
-    else:
-        source = str(row["code"]).replace("\r", "")
-        lines = [str(test) for test in row["test_list"]]
-        setup = str(row.get("test_setup_code") or "\n".join(row.get("test_imports") or ""))
-        names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-        tests = [f"{setup}\n{line}" for line in [*lines[1:], *map(str, row.get("challenge_test_list") or ())]] or lines
-        purpose = f"{row.get('text') or row['prompt']} Your code must pass such tests as: {lines[0]}"
-        beginning, visible = "", lines[:1]
-    files = {"solution.py": beginning}
-    if visible:
-        files["test_solution.py"] = "from solution import *\n\n\ndef test_1():\n    " + visible[0] + "\n"
+    function = read_function(row)
+    files = {"solution.py": function.beginning}
+    if function.visible:
+        files["test_solution.py"] = function.visible
     made = {
         "key": str(row.get("task_id", name)).replace("/", "-"),
         "kind": mode,
-        "statement": WRITE.format(purpose=purpose, path="solution.py"),
+        "statement": WRITE.format(purpose=function.purpose, path="solution.py"),
         "files": files,
-        "hidden": {"module": "solution", "names": names, "tests": tests},
-        "fixes": [["solution.py", beginning, source]],
+        "hidden": function.hidden,
+        "fixes": [["solution.py", function.beginning, function.source]],
     }
-    return _broken(made, source) if mode == "repair" else made
+    return _broken(made, function.source) if mode == "repair" else made
 
 
 def _broken(row: dict[str, Any], source: str) -> dict[str, Any]:

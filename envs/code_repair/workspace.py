@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agentrl.envs.code_repair import judge
+from agentrl.envs.code_repair.two_sandboxes import Program, check_program
 from agentrl.tool import CodeRunner, describe_code, shared_runner
 from agentrl.tool_env import ToolConfig
 
@@ -207,9 +208,8 @@ class Workspace:
         if "calls" in hidden:
             calls = [tuple(call) for call in hidden["calls"]]
             return judge.check_calls(runner, files, calls, self._config.timeout_s, self._visible)
-        return judge.check_program(
-            runner, files, hidden["module"], hidden["names"], hidden["tests"], self._config.timeout_s
-        )
+        program = Program(**{name: hidden[name] for name in Program._fields if name in hidden})
+        return check_program(runner, files, program, hidden["tests"], self._config.timeout_s, hidden.get("shown", 0))
 
     def _known(self, path: str) -> str:
         clean = str(PurePosixPath(path))

@@ -29,6 +29,7 @@ from agentrl.envs.code_repo.tasks import kind, read_row, tasks
 from agentrl.tool import runner_facts
 
 __all__ = [
+    "ERRING",
     "EXPERTS",
     "GYMNASIUM_IDS",
     "HELD_OUT_OPTIONS",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 REFERENCE = "expert"
+ERRING = {"careless": 1}
 WAITS = True  # a step that runs code waits for the sandbox
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

@@ -14,10 +14,12 @@ from agentrl.envs.code_test.environment import EXPERTS, CodeTest, expert, kind, 
 from agentrl.envs.code_test.tester import Config
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "WAITS", "Config", "expert", "facts", "kind", "make", "prompt",
     "tasks",
 ]  # fmt: skip
 
+ERRING = {"careless": 1}
 WAITS = True  # a step that runs code waits for the sandbox
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/CodeTest-v0": {}})

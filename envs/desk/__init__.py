@@ -28,11 +28,12 @@ from agentrl.envs.desk.players import EXPERTS, Player, make_expert
 from agentrl.envs.desk.situation import situation
 
 __all__ = [
-    "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "SMALL_MODEL", "WAITS", "Config", "agents", "benchmark",
+    "ERRING", "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "SMALL_MODEL", "WAITS", "Config", "agents", "benchmark",
     "entities", "expert", "find", "kind", "make", "prompt", "situation", "tasks",
 ]  # fmt: skip
 
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+ERRING = {"careless": 1}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/Desk-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 WAITS = False

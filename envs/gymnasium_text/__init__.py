@@ -9,6 +9,7 @@ environment can render as text, its observations show this picture too. A task i
 
 import functools
 from collections.abc import Sequence
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from agentrl.envs.gymnasium_text.config import HELD_OUT, Config
@@ -17,7 +18,9 @@ from agentrl.types import Task
 if TYPE_CHECKING:
     from agentrl.envs.gymnasium_text.environment import GymnasiumText
 
-__all__ = ["MARKOV", "Config", "benchmark", "kind", "make", "tasks"]
+__all__ = ["ADAPTS", "MARKOV", "Config", "benchmark", "facts", "kind", "make", "tasks"]
+
+ADAPTS = True
 
 
 def make(config: Config) -> "GymnasiumText":
@@ -44,6 +47,11 @@ def kind(task: Task) -> str:
 def benchmark(config: Config) -> str:
     """The name under which results are reported."""
     return f"gymnasium {config.id}"
+
+
+def facts(config: Config) -> dict[str, str]:
+    """The version of Gymnasium."""
+    return {"gymnasium": metadata.version("gymnasium")}
 
 
 def MARKOV(config: Config) -> bool:

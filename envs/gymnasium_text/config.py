@@ -20,6 +20,8 @@ class Config(BaseModel, frozen=True, extra="forbid"):
         count: number of tasks of the split, one per seed.
         split: train and test have different seeds.
         max_steps: number of carried-out actions after which an episode is truncated; None: the environment's own limit.
+        invalid_reward: reward of a turn whose text is no action of the action space; Gymnasium itself knows no such
+            turn. With 0, a policy that never plays would be paid better in an environment whose steps cost something.
         picture: show the text rendering with each observation, if the environment has one.
     """
 
@@ -30,4 +32,5 @@ class Config(BaseModel, frozen=True, extra="forbid"):
     count: int = Field(1000, ge=1, le=HELD_OUT)
     split: Literal["train", "test"] = "train"
     max_steps: int | None = Field(None, ge=1)
+    invalid_reward: float = Field(-1.0, le=0, allow_inf_nan=False)
     picture: bool = True

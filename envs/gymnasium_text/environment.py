@@ -102,7 +102,11 @@ class GymnasiumText:
         return self._last
 
     def step(self, action: str) -> StepResult:
-        """Carry out an action. An action that is not in the action space changes nothing; the observation says so."""
+        """Carry out an action.
+
+        An action that is not in the action space changes nothing: the observation says so, and the turn is paid
+        `invalid_reward`.
+        """
         self._sent.append(action)
         if self._over:
             return self._words("The episode is over.", terminated=True)
@@ -127,7 +131,7 @@ class GymnasiumText:
         info = {} if terminated else {"status": Status.PARSE_ERROR}
         last = self._last
         seen = Observation(text=text, state_key=last.state_key or last.text, actions=last.actions, task=last.task)
-        return StepResult(seen, 0.0, terminated, False, info)
+        return StepResult(seen, 0.0 if terminated else self.config.invalid_reward, terminated, False, info)
 
     def _action_names(self) -> tuple[str, ...]:
         """A name for each action of a Discrete space; empty for a Text space."""

@@ -17,6 +17,7 @@ from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "all"})
 
 

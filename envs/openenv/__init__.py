@@ -19,6 +19,7 @@ from agentrl.tool_env import ToolWords
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 HELD_OUT = 1 << 30  # first seed of the test split
 
 

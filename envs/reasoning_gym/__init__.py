@@ -17,7 +17,9 @@ from agentrl.envs._foreign import Answer, Options, TaggedAnswer, program
 from agentrl.foreign import ForeignEnv, ForeignProgram
 from agentrl.types import Observation, Task
 
+ERRING = {"careless": 1}
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 EXPERTS = ("expert", "careless", "random")
 MEASURES = ("score",)
 FOR_MODELS = {"prompt": "chat"}

@@ -26,10 +26,12 @@ from agentrl.envs.search_qa.prompts import choose
 from agentrl.envs.search_qa.tasks import benchmark, entities, find, gold, kind, read_row, tasks, unanswerable
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HEAVY", "HELD_OUT_OPTIONS", "MEASURES", "ROWS_OPTION", "WAITS", "Config", "benchmark",
     "commands", "entities", "expert", "find", "gold", "kind", "make", "prompt", "read_row", "tasks", "unanswerable",
 ]  # fmt: skip
 
+ERRING = {"careless": 1, "thinking": 1}
 HEAVY = False
 ROWS_OPTION = "data"
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})

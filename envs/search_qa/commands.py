@@ -32,6 +32,9 @@ def about(words: Sequence[str]) -> int:
             f"{counts}"
         )
     print("questions of your own: data=FILE.parquet or FILE.jsonl, and a retriever:")
+    print(
+        "  a row has `question` and `golden_answers` (or the columns of NQ, TriviaQA, PopQA, SQuAD, MuSiQue, HotpotQA)"
+    )
     print("  retriever={name='search', bm25={corpus='FILE.jsonl'}}  (agentrl serve retriever serves one to others)")
     print("  retriever={name='search', backend='http', http={urls=['http://127.0.0.1:8000/retrieve']}}")
     print(

@@ -30,7 +30,10 @@ def make_expert(env: Env, name: str, seed: int) -> Expert:
     share = random_share(name, "search_qa", EXPERTS, erring=("careless", "thinking"))
     assert isinstance(env, SearchQA)
     if not env.config.level:
-        raise ValueError(f"{name} plays the embedded world only: unset data, or evaluate a model")
+        raise ValueError(
+            f"{name} plays the embedded world only, and env.data names questions of your own: leave env.data out, or "
+            "take a pretrained model (model.path=DIR and warmup.updates=0 to train it, --policy DIR to evaluate it)"
+        )
     if name == "oracle":
         return Oracle()
     thinks = name.startswith("thinking") and env.config.prompt == "search_r1"

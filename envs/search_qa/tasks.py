@@ -13,6 +13,7 @@ from agentrl.envs.search_qa.encyclopaedia import SPLITS, world
 from agentrl.envs.search_qa.env import retriever
 from agentrl.envs.search_qa.questions import Question, questions
 from agentrl.envs.search_qa.scores import normalise
+from agentrl.tool import search_words
 from agentrl.types import Task
 
 ENV = "search_qa"
@@ -75,7 +76,7 @@ def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
     """Index -> reason, for each question of which no document of the corpus contains a right answer.
 
     Questions with the answer yes or no are not looked at. Words are compared without case, ASCII punctuation and
-    articles, as the scores compare them.
+    articles, as the scores compare them, and also as the retriever `bm25` cuts them, so in scripts without blanks too.
 
     Raises:
         LookupError: the corpus belongs to a service, so its documents cannot be read.
@@ -83,19 +84,29 @@ def unanswerable(config: Config, tasks: Sequence[Task]) -> Mapping[int, str]:
     corpus = getattr(retriever(config), "corpus", None)
     if corpus is None:
         raise LookupError("answers were not looked for in documents, because the corpus belongs to a service")
-    missing = {i: {f" {normalise(str(answer))} " for answer in one.params["answers"]} for i, one in enumerate(tasks)}
-    missing = {i: answers for i, answers in missing.items() if not answers & {" yes ", " no ", "  "}}
+    missing: dict[int, set[str]] = {}
+    for i, one in enumerate(tasks):
+        answers = {form for answer in one.params["answers"] for form in _forms(str(answer))}
+        if answers and not answers & {" yes ", " no "}:
+            missing[i] = answers
     by_word: dict[str, set[int]] = {}
     for i, answers in missing.items():
         for answer in answers:
             by_word.setdefault(answer.split()[0], set()).add(i)
     for document in corpus:
-        words = f" {normalise(document.contents)} "
-        for i in {i for word in {*words.split()} & by_word.keys() for i in by_word[word]}:
-            if i in missing and any(answer in words for answer in missing[i]):
-                del missing[i]
+        for text in _forms(document.contents):
+            for i in {i for word in {*text.split()} & by_word.keys() for i in by_word[word]}:
+                if i in missing and any(answer in text for answer in missing[i]):
+                    del missing[i]
     reason = "no document of the corpus holds a right answer: add the document, correct the answer, or remove the row"
     return dict.fromkeys(missing, reason)
+
+
+def _forms(text: str) -> set[str]:
+    """The words of a text between blanks, cut as the scores cut it, and as the retriever cuts it (letter by letter in
+    scripts without blanks)."""
+    cut = [word for word in search_words(text, "letters") if word not in ("a", "an", "the")]
+    return {f" {form} " for form in (normalise(text), " ".join(cut)) if form}
 
 
 def kind(task: Task) -> str:

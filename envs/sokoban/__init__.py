@@ -19,11 +19,24 @@ from agentrl.envs.sokoban.generate import BENCHMARK, ENDLESS, Keys, Level, make_
 from agentrl.envs.sokoban.prompts import Compact, Instruct, VerlAgent
 from agentrl.types import Task
 
-__all__ = ["EXPERTS", "GYMNASIUM_IDS", "MEASURES", "Config", "benchmark", "expert", "find", "kind", "make", "prompt"]
+__all__ = [
+    "ERRING",
+    "EXPERTS",
+    "GYMNASIUM_IDS",
+    "MEASURES",
+    "Config",
+    "benchmark",
+    "expert",
+    "find",
+    "kind",
+    "make",
+    "prompt",
+]
 
 MEASURES = ("box_share", "pushes")
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
 MARKOV = True  # the grid shows the whole situation
+ERRING = {"wander": 1, "expert-noisy": 1}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = {"agentrl/Sokoban-v0": {}}
 
 

@@ -28,6 +28,7 @@ from agentrl.envs.sql.situation import situation
 from agentrl.envs.sql.themes import words
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "GYMNASIUM_IDS", "HELD_OUT_OPTIONS", "REFERENCE", "ROWS_OPTION", "SMALL_MODEL", "WAITS", "Config",
     "benchmark", "entities", "expert", "find", "gold", "kind", "make", "prompt", "read_row", "situation", "tasks",
 ]  # fmt: skip
@@ -35,6 +36,7 @@ __all__ = [
 ROWS_OPTION = "data"
 REFERENCE = "oracle"
 SMALL_MODEL: Mapping[str, Any] = {"prompt": "compact"}
+ERRING = {"careless": 1}
 GYMNASIUM_IDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"agentrl/SQL-v0": {}})
 HELD_OUT_OPTIONS: Mapping[str, Any] = MappingProxyType({"split": "test"})
 

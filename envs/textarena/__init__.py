@@ -19,6 +19,7 @@ from agentrl.foreign import ForeignProgram
 from agentrl.types import Task
 
 WAITS = True  # a step waits for the process that plays
+ADAPTS = True
 HELD_OUT = 1 << 30  # first seed of the test split
 
 
@@ -27,7 +28,8 @@ class Config(Options, frozen=True):
 
     Attributes:
         game: the package's id of a game, such as TicTacToe-v0.
-        players: number of players of the game; 0: two if the game can be started with two, else one.
+        players: number of players of the game; 0: two if the game can be started with two, else one, else the smallest
+            number up to eight.
         seat: which player the agent `main` is. first: Player 0; second: Player 1; both: Player 0 in one task, Player 1
             in the next.
         count: number of tasks of the split, one per seed.

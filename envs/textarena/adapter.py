@@ -11,6 +11,7 @@ PACKAGES = {"textarena": "textarena"}
 MOVES = re.compile(r"Available Moves: ([^\n]*)")
 MOVE = re.compile(r"\[[^\[\]]+\]")
 GAME = -1  # sender of the game's own messages
+MOST_PLAYERS = 8  # a game that needs more players is started if the option `players` gives their number
 WAIT = "The other player moves first. Write [ready]."
 
 
@@ -21,14 +22,17 @@ def load(options: dict[str, Any]) -> dict[str, Any]:
     game = options["game"]
     if game not in ENV_REGISTRY or game.endswith(("-raw", "-train")):
         raise ValueError(f"env.game: textarena has no game {game!r}{_near(game, ENV_REGISTRY)}")
-    failures = []
-    for players in [options["players"]] if options["players"] else [2, 1]:
+    failures = {}
+    for players in [options["players"]] if options["players"] else [2, 1, *range(3, MOST_PLAYERS + 1)]:
         try:
             _begin(game, players, 0)
             return {**options, "players": players}
         except (Exception, SystemExit) as error:  # noqa: BLE001  a game may raise any error
-            failures.append(f"with {players} player{'s' * (players > 1)}: {' '.join(str(error).split())[:200]}")
-    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(failures)}")
+            failures[players] = " ".join(re.sub(r"\*{4,}", "", str(error)).split())[:200]
+    if len(failures) > 1 and len(set(failures.values())) == 1:
+        raise ValueError(f"env.game = {game!r} cannot be started: {failures.popitem()[1]}")
+    told = [f"with {players} player{'s' * (players > 1)}: {text}" for players, text in failures.items()]
+    raise ValueError(f"env.game = {game!r} cannot be started {'; '.join(told[:2])}")
 
 
 def _near(name: str, known: Any) -> str:
@@ -44,6 +48,17 @@ def _begin(game: str, players: int, seed: int) -> Any:
     env = textarena.make(f"{game}-raw")  # raw: without wrappers, an observation holds only new messages
     env.reset(num_players=players, seed=seed)
     return env
+
+
+class PackageError(Exception):
+    """The game breaks a promise of its package; the episode ends as a fault of the environment."""
+
+
+def _number(reward: Any) -> float:
+    """A reward; Countdown of 0.7.4 gives a text in its place."""
+    if not isinstance(reward, (int, float)):
+        raise PackageError(f"the game gives a reward that is no number: {reward!r:.100}")
+    return float(reward)
 
 
 class Episode:
@@ -100,7 +115,7 @@ class Episode:
         return {**result, "observation": seen, "called": {**called, "text": "\n".join(self.heard[self._turn_of()])}}
 
     def _outcome(self, info: dict[str, Any]) -> dict[str, Any]:
-        rewards = {int(player): float(reward) for player, reward in (self.env.state.rewards or {}).items()}
+        rewards = {int(player): _number(reward) for player, reward in (self.env.state.rewards or {}).items()}
         mine = rewards.get(self.me, 0.0)
         others = [reward for player, reward in rewards.items() if player != self.me]
         won = mine > max(others) if others else mine >= 1.0

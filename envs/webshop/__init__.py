@@ -23,10 +23,12 @@ from agentrl.envs.webshop.config import Config
 from agentrl.types import Task
 
 __all__ = [
+    "ERRING",
     "EXPERTS", "FOR_MODELS", "GYMNASIUM_IDS", "HEAVY", "MEASURES", "Config", "benchmark", "commands", "expert", "find",
     "kind", "make", "play", "prompt", "tasks",
 ]  # fmt: skip
 
+ERRING = {"careless": 2}
 HEAVY = False
 # Entries of an episode's last `info`, which a report averages over episodes.
 MEASURES = ("score_x100", "score", "r_type", "r_att", "r_option", "r_price")

@@ -67,14 +67,14 @@ def test_a_table_for_the_eye(steps, capsys):
     [
         (["gigpoo"], "unknown credit method 'gigpoo': did you mean gigpo"),
         (["gigpo", "gama=1"], "gigpo has no option 'gama': did you mean gamma?"),
-        (["gigpo", "gamma=high"], "gigpo: gamma=high: Input should be a valid number"),
-        (["gigpo", "gamma=2"], "gigpo: gamma=2: Input should be less than or equal to 1"),
-        (["gigpo", "gamma=nan"], "gigpo: gamma=nan: Input should be a finite number"),
+        (["gigpo", "gamma=high"], "gigpo: gamma=high: write a number from 0 to 1"),
+        (["gigpo", "gamma=2"], "gigpo: gamma=2: write a number from 0 to 1"),
+        (["gigpo", "gamma=nan"], "gigpo: gamma=nan: write a finite number: a number from 0 to 1"),
         (["gigpo", "gamma=0.5", "gamma=0.6"], "option gamma is given twice"),
         (["gigpo", "gamma"], "'gamma' is not an option: write key=value"),
         (["turn_ppo"], "turn_ppo needs the column 'value'"),
         (["salt"], "salt needs the column 'action'"),
-        (["grpo", "unit=rows"], "grpo: unit=rows: Input should be 'episode' or 'step'"),
+        (["grpo", "unit=rows"], "grpo: unit=rows: write 'episode' or 'step'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_print_nothing(words, message, steps, capsys):

@@ -71,7 +71,9 @@ def test_a_broken_file_does_not_hide_the_other_environments(steps, monkeypatch, 
     installed(monkeypatch, envs="mine.broken")
     assert main(["envs"]) == 0
     out = capsys.readouterr().out
-    assert "ALFWorld: household" in out and "cannot be used here: ZeroDivisionError" in out
+    assert (
+        "ALFWorld: household" in out and "cannot be imported: ZeroDivisionError: division by zero (broken.py:1)" in out
+    )
 
 
 LETTERS = """

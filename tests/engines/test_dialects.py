@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from typing import Any
 
@@ -61,10 +62,12 @@ ORDINARY = (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
     ),
     (400, "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"),
-    (400, "System message must be at the beginning."),
     (400, "We could not parse the JSON body of your request."),
     (400, "context deadline exceeded"),
     (405, "Method Not Allowed"),
+    (400, "The name of tool 'aaaa' exceeds max length of 64."),
+    (400, "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5."),
+    (400, "The number of stop sequences exceeds the limit of 4"),
 )
 
 
@@ -149,7 +152,7 @@ def test_one_server_plays_all_dialects_and_a_refusal_ends_its_own_episode(serve)
         await policy.generate(asked(Message("user", "first")))
         return [await outcome(case, number, policy) for number, case in enumerate(REFUSALS)]
 
-    special = {"context": "context", "filtered": "refused", "malformed": "malformed"}
+    special = {"context": "context", "filtered": "refused", "malformed": "malformed", "length": "length"}
     expected = [special.get(case.kind, "no answer" if case.kind in PASSING else "refused") for case in REFUSALS]
     assert asyncio.run(all_of_them(serve(reply).policy(retries=0))) == expected
 
@@ -277,6 +280,12 @@ def choice(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
         ({"content": [{"type": "refusal", "refusal": "no"}]}, "", "", "no"),
         ({"content": [TEXT, {"type": "reference", "reference_ids": [1]}]}, "1", "", ""),
         ({"content": []}, "", "", ""),
+        ({"content": ["go ", "left"]}, "go left", "", ""),
+        ({"content": {"type": "text", "text": "1"}}, "1", "", ""),
+        ({"content": [{"type": "text", "text": None}, TEXT]}, "1", "", ""),
+        ({"content": [{"text": "hm", "thought": True}, {"text": "1"}]}, "1", "hm", ""),
+        ({"content": [{"reasoningContent": {"reasoningText": {"text": "hm"}}}, {"text": "1"}]}, "1", "hm", ""),
+        ({"content": [{"type": "think", "think": "hm"}, TEXT]}, "1", "hm", ""),
         ({"content": None, "refusal": "no"}, "", "", "no"),
         ({"content": "1", "reasoning_content": "hm"}, "1", "hm", ""),
         ({"content": "1", "reasoning": "hm"}, "1", "hm", ""),
@@ -351,6 +360,20 @@ def test_a_successful_answer_that_is_none_is_asked_for_again(serve, body, words)
     with pytest.raises(EndpointLost) as lost:
         asyncio.run(serve((200, {}, body)).policy(retries=0).generate(asked()))
     assert words in str(lost.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (openai("maximum context length is 8 tokens"), "calls a first short request too long: Error code: 400"),
+        ({"error": "Unexpected endpoint or method. (POST /chat/completions)"}, "correct the model or the address"),
+        ({"error": "no such parameter"}, "failed twice at a first short request: no such parameter"),
+    ],
+)
+def test_the_probe_stops_at_a_server_that_can_play_nothing(serve, body, words):  # noqa: F811
+    status = 400 if "maximum" in str(body) else 200
+    with pytest.raises(ValueError, match=re.escape(words)):
+        serve((status, {}, json.dumps(body).encode())).policy().probe()
 
 
 def test_a_malformed_call_at_the_probe_does_not_mean_that_the_server_takes_no_tools(serve):  # noqa: F811

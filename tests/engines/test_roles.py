@@ -37,7 +37,7 @@ def roles_of(body: dict[str, Any]) -> list[str]:
 
 
 def gemma(body: dict[str, Any]) -> Any:
-    """The template of Gemma 2 and 3 on vLLM."""
+    """The template of Gemma 2 on vLLM."""
     roles = roles_of(body)
     if "system" in roles or "developer" in roles:
         return words("System role not supported")
@@ -89,7 +89,13 @@ def strict(body: dict[str, Any]) -> Any:
     return OK
 
 
-SERVERS = (gemma, mistral_7b, mistral_api, two_roles, developer, o1_mini, strict)
+def filled(body: dict[str, Any]) -> Any:
+    """Mistral's API again: an answer without a text is refused."""
+    empty = any(not one.get("content") and "tool_calls" not in one for one in body["messages"])
+    return words("Assistant message must have either content or tool_calls, but not none.") if empty else OK
+
+
+SERVERS = (filled, gemma, mistral_7b, mistral_api, two_roles, developer, o1_mini, strict)
 
 
 @pytest.mark.fault
@@ -113,6 +119,20 @@ def test_every_server_gets_an_order_that_it_takes_with_all_words(serve, server, 
     assert "count" in sent or not any(message.calls for message in messages)
     assert bool(policy.notes) == (len(one.bodies) > 2)
     assert all("refuses the messages as they are" in note for note in policy.notes)
+
+
+def test_an_empty_answer_of_the_model_ends_no_episode(serve):  # noqa: F811
+    one = serve(filled)
+    policy = one.policy(retries=0)
+    empty = (*CHAT, Message("assistant", ""), Message("user", "no answer"))
+    assert asyncio.run(policy.generate(asked(empty))).text == "right"
+    assert [message["content"] for message in one.bodies[-1]["messages"]] == [
+        "be brief",
+        "where?",
+        "(empty)",
+        "no answer",
+    ]
+    assert "were sent as '(empty)'" in policy.notes[0] and len(one.bodies) == 2
 
 
 def test_the_forms_by_hand():

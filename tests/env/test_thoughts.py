@@ -1,5 +1,7 @@
 """Every environment's own parser reads an answer with a thought as it reads the answer alone, and no half thought."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -131,6 +133,45 @@ def test_a_thought_alone_is_no_valid_action_of_any_prompt_and_has_a_mark(name, f
 )
 def test_words_by_hand(text, words):
     assert spoken(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Thought 1: hm\nAction 1: go", "go"),
+        ("### Thought\nhm\n\n### Action\ngo", "go"),
+        ("Think: hm\nAct: go", "go"),
+        ("Thoughts: hm\nActions: go", "go"),
+        ("Thought\uff1ahm\nAction\uff1ago", "go"),
+        ("Let me look around first.\n\nAction: go", "go"),
+        ("OK. Thought: hm\nAction: go", "go"),
+        ("Observation: a wall\nThought: hm\nAction: go", "go"),
+        ("go\nObservation: a wall\nAction: look", "go"),
+        ("Thought: hm\nAction: go\nAction: look", "go"),
+        ("```text\ngo\n```", "go"),
+        ('say "<think>" aloud', 'say "<think>" aloud'),
+        ('run print("a<think>b")', 'run print("a<think>b")'),
+        ("write Action: x", "write Action: x"),
+    ],
+)
+def test_lines_by_hand(text, line):
+    assert action_line(text) == line
+
+
+@pytest.mark.parametrize("text", ["ANSWER: A", "<answer>3</answer>", "so\n<answer>3</answer>", "Thought: a\nAction: b"])
+def test_an_environment_that_lists_no_actions_gets_the_labels_and_tags_that_it_may_have_asked_for(text):
+    """Inspect's scorers read `ANSWER: A`, and parsers of verifiers read <answer>."""
+    free, listed = Observation(text="x"), Observation(text="x", actions=("A", "3", "b"))
+    for said in (text, f"<think>hm</think>\n{text}"):
+        assert Plain().parse(said, free).action == text
+        assert Plain().parse(said, listed).action in listed.actions
+    assert Plain().parse("Action: b", Observation(text="x", actions=("Action: b",))).action == "Action: b"
+
+
+def test_blanks_cost_linear_time():
+    began = time.process_time()
+    assert action_line("\n" * 100_000) == "" and spoken(" " * 100_000 + "go") == "go"
+    assert time.process_time() - began < 5
 
 
 class Says:

@@ -152,6 +152,24 @@ def test_a_failure_is_one_sentence_and_costs_its_own_episode(adapter, action, se
     assert lost.reset(task()).text.startswith("2 ")  # a new process
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_process_of_a_dropped_instance_leaves_no_zombie(adapter):
+    for _ in range(4):
+        env = ForeignEnv(program(adapter))
+        env.reset(task())
+        host = env._process._host.process.pid
+        del env
+    deadline = time.monotonic() + 60
+    while True:
+        other = ForeignEnv(program(adapter))
+        other.reset(task())  # the host looks for ended processes when it starts one
+        children = Path(f"/proc/{host}/task/{host}/children").read_text().split()
+        if len(children) == 1:
+            break
+        assert time.monotonic() < deadline, children
+        other.close()
+
+
 def test_what_a_package_prints_does_not_reach_the_channel(adapter, capfd):
     env = ForeignEnv(program(adapter, prints=True))
     env.reset(task())

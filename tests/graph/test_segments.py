@@ -170,6 +170,14 @@ def test_count_and_mean_by_hand():
     assert mean(np.array([5.0, 1, 5]), key, weight).tolist() == [5, 2, 2]
 
 
+def test_a_weight_in_leave_one_out_is_a_number_of_rows():
+    # x = 1 (weight 3), 5 (weight 1): mean = 8/4 = 2; of 1: (1 - 2) * 4/3 = -4/3; of 5: (5 - 2) * 4/3 = 4
+    x, key, weight = np.array([1.0, 5.0]), np.zeros(2, np.int64), np.array([3.0, 1.0])
+    np.testing.assert_allclose(leave_one_out(x, key, weight=weight), [-4 / 3, 4.0])
+    repeated = leave_one_out(np.array([1.0, 1.0, 1.0, 5.0]), np.zeros(4, np.int64))
+    np.testing.assert_allclose(repeated[[0, 3]], [-4 / 3, 4.0])
+
+
 @pytest.mark.parametrize("empty", [group_norm, leave_one_out])
 def test_no_rows_give_no_rows(empty):
     assert len(empty(np.zeros(0), np.zeros(0, int))) == 0

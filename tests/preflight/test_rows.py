@@ -256,7 +256,8 @@ def test_code_whose_solution_fails_its_own_tests(tmp_path, capsys):
     wrong = {**MBPP, "task_id": 602, "text": "Write a function to triple.", "test_list": ["assert twice([1]) == [3]"]}
     source = rows(tmp_path / "a.jsonl", [MBPP, wrong])
     assert main(["check", source, "--env", "code_repair", "mode=write"]) == 1
-    assert "unanswerable: the solution in line 2 does not pass (reward 0" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "unanswerable: the solution in line 2 does not pass (reward 0, the environment said: AssertionError" in err
 
 
 def test_a_right_answer_that_was_read_as_a_sentence(tmp_path, capsys):
@@ -278,17 +279,24 @@ def test_a_right_answer_that_was_read_as_a_sentence(tmp_path, capsys):
 
 def test_an_answer_that_no_document_holds(tmp_path, capsys):
     corpus = [{"id": "1", "contents": '"It"\nThe  BOOK, by Ada.'}, {"id": "2", "contents": '"Oslo"\nA city.'}]
+    corpus += [
+        {"id": "3", "contents": "故宫\n故宫位于北京市中心。"},
+        {"id": "4", "contents": "Cafe\u0301\nC# in 1900."},
+    ]
     rows(tmp_path / "wiki.jsonl", corpus)
     told = [
         {"question": "who", "golden_answers": ["nobody", "the book by Ada"]},  # without case, mark and article
         {"question": "where", "golden_answers": ["Os"]},  # a part of a word is no answer
-        {"question": "is it", "answer": "yes"},
+        {"question": "is it", "golden_answers": ["yes"]},
+        {"question": "哪里", "golden_answers": ["北京"]},
+        {"question": "哪儿", "golden_answers": ["南京"]},
+        {"question": "what", "golden_answers": ["Café"]},
     ]
     source = rows(tmp_path / "a.jsonl", told)
     retriever = f'retriever={{name="search", bm25={{corpus="{tmp_path / "wiki.jsonl"}"}}}}'
     assert main(["check", source, "--env", "search_qa", retriever, "--json"]) == 1
     findings = json.loads(capsys.readouterr().out)["findings"]
-    assert [(one["kind"], one["rows"]) for one in findings] == [("unanswerable", ["line 2"])]
+    assert [(one["kind"], one["rows"]) for one in findings] == [("unanswerable", ["line 2", "line 5"])]
 
 
 def test_lengths_in_tokens_of_a_recipe_with_a_model_folder(tmp_path, capsys):

@@ -54,10 +54,10 @@ class Told:
 class Open:
     """An open endpoint in an event loop of its own thread, as a run has one, with a recorder and clients."""
 
-    def __init__(self, tokenizer: Any, policy: Any, **limits: Any) -> None:
+    def __init__(self, tokenizer: Any, policy: Any, context: int = 512, **limits: Any) -> None:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        actor = PolicyActor(policy, Chat(tokenizer), 512)
+        actor = PolicyActor(policy, Chat(tokenizer), context)
         self.recorder = Recorder(actor, None, Limits(**{"turns": 9, "turn_tokens": 8, **limits}), 0, (1, 2))
         self.endpoint = ProgramEndpoint("toy")
         asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()
@@ -137,7 +137,7 @@ def test_the_temperature_of_the_chain_goes_to_the_engine_whatever_the_program_as
 
 def test_tool_calls_are_data_and_their_answers_continue_the_conversation(loaded):
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 2}}\n</tool_call>'
-    with Open(loaded.tokenizer, Told(loaded.tokenizer, call, "4")) as served:
+    with Open(loaded.tokenizer, Told(loaded.tokenizer, call, "4"), context=1024) as served:
         client, messages = served.client(), [{"role": "user", "content": "2 + 2?"}]
         first = client.chat.completions.create(model="toy", messages=messages, tools=[TOOL]).choices[0]
         assert first.finish_reason == "tool_calls" and first.message.content is None

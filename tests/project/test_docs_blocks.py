@@ -171,7 +171,7 @@ def completed(tables: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **tables}
 
 
-class Read(Exception):
+class Read(BaseException):
     """A command line was read to its end without a mistake."""
 
 

@@ -8,6 +8,8 @@ Looked at (every package, by hand and by the scan below), and what each place ev
   `trust=true` (test_textworld.py) |
 | envs/code_math/problems.py, envs/code_repair/programs.py | `eval` of expressions of our own source | not from a file |
 | envs/code_repair/judge.py | `eval`, `exec`, imports in source texts | run inside the sandbox only |
+| envs/code_repair/program.py, crossing.py | `exec`, `eval` of the tests of a row, imports | inside the sandbox only |
+| envs/code_repair/two_sandboxes.py | `marshal.dumps` of our own modules, for a sandbox | nothing is read |
 | tools/_sandbox/kernel.py, launch.py | `exec`, `eval`, `marshal` | inside the sandbox; launch.py: our own code |
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
 | agentrl/foreign/adapter_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
@@ -44,6 +46,7 @@ IMPORTERS = {  # of modules that can run what a file says; their calls are on th
     ("agentrl/gym/env_check.py", "pickle"),
     ("agentrl/tool_env/instance.py", "pickle"),
     ("agentrl/run/checkpoint.py", "pickle"),  # for the name of an error
+    ("envs/code_repair/two_sandboxes.py", "marshal"),
     ("tools/_sandbox/kernel.py", "marshal"),
     ("tools/_sandbox/process.py", "marshal"),
 }
@@ -60,15 +63,17 @@ KNOWN = {
     ("agentrl/env/processes.py", "loads:pickle"),
     ("agentrl/env/worker.py", "loads:pickle"),
     ("agentrl/gym/env_check.py", "loads:pickle"),
-    ("agentrl/programs/definition.py", "import_module"),
     ("agentrl/run/checkpoint.py", "load:torch"),
     ("agentrl/settings/shipped.py", "import_module"),
-    ("agentrl/tool/calls/__init__.py", "import_module"),
     ("agentrl/tool_env/instance.py", "loads:pickle"),
     ("agentrl/tool_env/setup.py", "import_module"),
+    ("agentrl/user_code.py", "import_module"),
     ("envs/alfworld/textworld_backend.py", "eval"),
     ("envs/alfworld/wheel.py", "run_path"),
     ("envs/code_math/problems.py", "eval"),
+    ("envs/code_repair/crossing.py", "import_module"),
+    ("envs/code_repair/program.py", "eval"),
+    ("envs/code_repair/program.py", "exec"),
     ("envs/code_repair/programs.py", "eval"),
     ("envs/code_repair/programs.py", "import_module"),
     ("envs/gymnasium_text/environment.py", "import_module"),

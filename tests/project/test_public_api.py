@@ -13,7 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STORED = Path(__file__).with_name("public_names.json")
 CORE = sorted(p.parent.name for p in ROOT.glob("agentrl/*/__init__.py") if not p.parent.is_symlink())
-NESTED = ["engines.openai", "engines.vllm", "preflight.rows"]  # packages in packages, with public names of their own
+NESTED = [
+    "engines.openai",
+    "engines.vllm",
+    "preflight.env_audit",
+    "preflight.rows",
+]  # packages in packages, with public names of their own
 PACKAGES = sorted([*CORE, *NESTED])
 PACKAGES.remove("cli")
 

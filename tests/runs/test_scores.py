@@ -141,7 +141,7 @@ def test_secrets_of_a_judge_are_not_stored(tmp_path):
         ({"score": [{"name": "length_ruls"}]}, "unknown score 'length_ruls': did you mean length_rules?"),
         ({"score": [{"name": OPINIONS, "agent": "agnt"}]}, "score.0.agent = 'agnt': the recipe has no such agent"),
         ({"score": [{"name": OPINIONS}, {"name": OPINIONS}]}, "both return the signal 'opinion'"),
-        ({"scoring": {"answers": 0}}, "scoring.answers = 0: input should be greater than or equal to 1"),
+        ({"scoring": {"answers": 0}}, "scoring.answers = 0: write a whole number of at least 1"),
         ({"scoring": {"second": {"signal": "a", "held_out": "b"}}}, "no score returns this signal"),
         (
             {"scoring": {"second": {"signal": "length_short", "held_out": "opinion"}}},

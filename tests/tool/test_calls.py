@@ -286,7 +286,7 @@ def test_formats_that_cannot_call_the_tools_are_refused():
             calls.load_format("action", [odd])
     with pytest.raises(ValueError, match="unknown call format 'hermse': did you mean hermes"):
         calls.load_format("hermse", MANY)
-    with pytest.raises(ValueError, match="cannot be used"):
+    with pytest.raises(ValueError, match="cannot be imported"):
         calls.load_format("no.such.module", MANY)
 
 

@@ -106,6 +106,51 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
     "plain": (of(title=TEXT, a={"type": ["string", "null"]}), [{"title": "t", "a": None}], [{"b": 1}, {"a": 1}]),
     "letters of Unicode": (of(a={"pattern": r"^\p{L}+$"}), [{"a": "é"}], [{"a": "1"}]),
     "look-ahead": (of(a={"pattern": r"^(?=a)a$"}), [{"a": "zz"}], []),
+    "names by a pattern": (
+        {"type": "object", "patternProperties": {"^x-": TEXT, "^(?=n)": INTEGER}},
+        [{"x-a": "b"}, {"n": "the server checks it"}],
+        [{"x-a": 1}],
+    ),
+    "names by a pattern, closed": (
+        {**of(a=INTEGER), "patternProperties": {"^x-": TEXT}, "additionalProperties": False},
+        [{"a": 1, "x-a": "b"}],
+        [{"b": 1}, {"x-a": 1}, {"a": "x"}],
+    ),
+    "names by a pattern and others": (
+        of(o={"patternProperties": {"^x-": TEXT}, "additionalProperties": INTEGER}),
+        [{"o": {"x-a": "b", "n": 1}}],
+        [{"o": {"n": "b"}}],
+    ),
+    "names": ({"propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": TEXT}, [{"a": "b"}], [{"A": "b"}]),
+    "number of names": ({**of(a={}, b={}), "minProperties": 1, "maxProperties": 1}, [{"a": 1}], [{}, {"a": 1, "b": 1}]),
+    "required names": (
+        {**of(a=INTEGER, b=INTEGER), "dependentRequired": {"a": ["b"]}},
+        [{"b": 1}, {"a": 1, "b": 1}],
+        [{"a": 1}, {"c": 1}],
+    ),
+    "cents": (
+        of(a={"type": "number", "multipleOf": 0.01}, b={"multipleOf": 0.1}),
+        [{"a": 0.07}, {"a": 19.99}, {"a": 5}, {"a": 1e300}, {"b": 0.3}, {"b": "text"}],
+        [{"a": 0.075}, {"a": 1e-9}, {"b": 0.25}],
+    ),
+    "schemas of OpenAPI": (
+        {**of(a={"$ref": "#/components/schemas/A"}), "components": {"schemas": {"A": of(n=INTEGER)}}},
+        [{"a": {"n": 1}}],
+        [{"a": {"n": "x"}}],
+    ),
+    "name with signs": (
+        {
+            **of(a={"$ref": "#/$defs/List%5Bint%5D"}, b={"$ref": "#/$defs/a~1b"}),
+            "$defs": {"List[int]": INTEGER, "a/b": TEXT},
+        },
+        [{"a": 1, "b": "x"}],
+        [{"a": "x"}, {"b": 1}],
+    ),
+    "values of all kinds": (
+        of(a={"enum": ["1", None, True, [1], {"x": 1}]}),
+        [{"a": "1"}, {"a": None}, {"a": [1]}, {"a": {"x": 1}}],
+        [{"a": 1}, {"a": False}, {"a": [1, 2]}],
+    ),
     "format": (of(a={**TEXT, "format": "email"}), [{"a": "no address"}], [{"a": 1}]),
     "wrong default": (of(a={**INTEGER, "default": "x"}), [{}, {"a": 1}], [{"a": "x"}]),
 }

@@ -1,8 +1,10 @@
 """A call in a wrong form never ends an episode, and an answer that only speaks of a tool does."""
 
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from agentrl.env import Parsed
 from agentrl.tool import Call, Calls, action as tool_action, load_format
@@ -74,6 +76,32 @@ MEANT = [
     "<get>\n<q>a</q>\n</get>",
     '<get q="a"/>',
     '<tool>get</tool><args>{"q": "a"}</args>',
+    # pythonic calls of Llama 3.2 and 4, Gemini, Gemma
+    '[get(q="a"), sqrt(x=2)]',
+    'get(q="a")\nget(q="b")',
+    'get(q="a"); list_files()',
+    '```tool_code\nprint(default_api.get(q="a"))\n```',
+    'await tools.get(q="a")  # look',
+    'get(q="it"s")',
+    'get(q="a")\n\nI wait for its result.',
+    f"functools[{JSON}]",
+    # the keys of other agents and servers
+    '{"thought": "hm", "action": "get", "action_input": "a"}',
+    '{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "get", "arguments": "{}"}}]}',
+    '[{"type": "text", "text": "hm"}, {"type": "tool_use", "id": "t", "name": "get", "input": {"q": "a"}}]',
+    '{"functionCall": {"name": "get", "args": {"q": "a"}}}',
+    '{"tool_name": "get", "tool_args": {"q": "a"}}',
+    '{"Name": "get", "Arguments": {"q": "a"}}',
+    '{"action": {"get": {"q": "a"}}}',
+    '{name: "get", arguments: {q: "a"}}',
+    '{"name": "gett", "arguments": {"q": "a"}}',
+    '{"name": "get", "arguments": {"q": "the answer is 5"}}',
+    'Tool: get\nArguments: {"q": "a"}',
+    "Action 1: get[a]",
+    '\u273fFUNCTION\u273f: get\n\u273fARGS\u273f: {"q": "a"}',
+    '**Tool call:** `get`\n```json\n{"q": "a"}\n```',
+    '"name": "get", "arguments": {"q": "a"}}</tool_call>',
+    f"I must know what the answer is.\n{JSON}",
 ]
 ANSWERS = [
     "42",
@@ -109,6 +137,32 @@ ANSWERS = [
     "Action: none\nAnswer: 5",
     "<b>get</b> is bold",
     "<answer>42</answer>",
+    # a call is quoted, and the answer stands in other words
+    f"I sent\n{JSON}\nand found it. The answer is 5.",
+    f"My answer: 5\n\n```json\n{JSON}\n```",
+    f"{JSON}\n\n**Answer:** Paris",
+    'get(q="a")\n\nfinds 5, so \\boxed{5}',
+    # objects that say what came of a call, or describe a tool
+    '{"steps": [{"tool": "get", "input": "a"}], "answer": "Paris"}',
+    '{"function": "sqrt", "inputs": [4], "output": 2}',
+    '{"plan": [{"action": "get", "arguments": {"q": "a"}}]}',
+    '{"tool_calls": 3, "total": "get"}',
+    '[{"name": "get"}, {"name": "sqrt"}]',
+    '[{"name": "get", "description": "finds"}]',
+    '{"name": "get", "type": "verb"}',
+    '{"tools": [{"name": "get", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}]}',
+    '[{"name": "get", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}]',
+    '{"name": "Alice", "tool": "get", "args": 3}',
+    '{"name": "Alice", "arguments": {"for": 1}}',
+    "{1: 2, 'name': 'get'}",
+    # code that calls a function of the tool's name
+    "```python\nx = sqrt(2)\nprint(x)\n```",
+    "```python\nfor n in range(3):\n    print(sqrt(n))\n```",
+    "```python\nimport requests\nrequests.get(url='a')\n```",
+    "requests.get(url='a')",
+    "print(sqrt(2))",
+    "Steps:\n1. get('a')\n2. sqrt(2)",
+    "| tool | calls |\n|---|---|\n| get | 3 |",
 ]
 
 
@@ -128,7 +182,54 @@ def test_a_call_in_a_wrong_form_is_a_call_or_a_malformed_call(name):
 def test_an_answer_that_only_speaks_of_a_tool_is_the_final_answer(name):
     form = load_format(name, TOOLS)
     for text in ANSWERS:
+        if name == "llama_json" and text.startswith((JSON, '{"name": "Alice", "arguments": {')):
+            continue  # this format reads any such object at the beginning as a call
         assert form.parse(text) == Calls(answer=text), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(<a>" * 20_000 + "x",
+        "( " + "<a> " * 20_000 + "x",
+        "( " + "<a> " * 20_000,
+        '{"name": "get" ' * 10_000,
+        "get {" * 20_000,
+        "`<tool_use>" * 20_000,
+        "Action: get\n" * 20_000,
+        '{"name": "get", "arguments": "' + '\\"' * 20_000,
+        "get(" * 20_000,
+        "the answer " * 20_000 + JSON,
+    ],
+)
+def test_a_long_answer_is_read_in_linear_time(text):
+    before = time.process_time()
+    load_format("hermes", TOOLS).parse(text)
+    assert time.process_time() - before < 2.0  # quadratic time is far more than 10 s
+
+
+PIECES = [
+    *"{}[]()<>\"'`\n,;:=\\ ",
+    "get",
+    "sqrt",
+    "name",
+    "arguments",
+    "tool_call",
+    "print",
+    "q",
+    "1",
+    "\x00",
+    "\ud800",
+    "é",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_no_text_makes_a_parser_raise(text):
+    for name in FORMATS:
+        found = load_format(name, TOOLS).parse(text)
+        assert found.items or found.answer == text.strip()
 
 
 def test_the_keys_that_vllm_takes_for_llama_are_taken():

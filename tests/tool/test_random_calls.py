@@ -57,6 +57,9 @@ SCHEMAS = {
     "either": {
         "oneOf": [{"properties": {"id": WHOLE}, "required": ["id"]}, {"properties": {"n": TEXT}, "required": ["n"]}]
     },
+    "some": {"properties": {"a": WHOLE, "b": TEXT, "never": False}, "minProperties": 1, "maxProperties": 2},
+    "different": {"properties": {"a": {"items": WHOLE, "uniqueItems": True, "contains": {"minimum": 3}}}},
+    "together": {"properties": {"a": WHOLE, "b": TEXT}, "dependentRequired": {"a": ["b"]}},
     "all": {"properties": {"a": {"allOf": [{**WHOLE, "minimum": 3}, {"maximum": 5}]}}, "required": ["a"]},
     "both bounds": {"properties": {"a": {**WHOLE, "minimum": -5, "exclusiveMinimum": 3, "exclusiveMaximum": 6}}},
     "draft 4": {

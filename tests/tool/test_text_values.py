@@ -80,6 +80,7 @@ def test_arguments_that_only_a_branch_or_a_rule_for_others_names_have_kinds_too(
         {"oneOf": [{"properties": {"x": INTEGER}}, {"properties": {"y": TEXT}}]},
         {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"x": INTEGER}}}},
         {"properties": {}, "additionalProperties": INTEGER},
+        {"patternProperties": {"^x": INTEGER}},
     ]
     for root in roots:
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", **root}}}

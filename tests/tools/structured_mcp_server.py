@@ -17,6 +17,13 @@ RESULTS: dict[str, dict[str, Any]] = {
     "wrong type": {"content": [], "structured_content": {"count": "three"}},
     "text alone": {"content": TEXT},
     "fails": {"content": [types.TextContent(type="text", text="no disk")], "is_error": True, "structured_content": {}},
+    "fails at a place": {"content": [], "is_error": True, "structured_content": {"at": 3}},
+    "links": {
+        "content": [types.ResourceLink(type="resource_link", uri="file:///a.txt", name="a")],
+        "structured_content": {"count": 1},
+    },
+    "no object": {"content": TEXT, "structured_content": [3]},
+    "long": {"content": [], "structured_content": {"count": "y" * 100_000}},
     "dies": {},
 }
 

@@ -2,22 +2,20 @@
 
 The scores are those of bm25s. Passages of equal score are in the order of the corpus, and passages without a word of
 the query are no result, so a query always has the same result. bm25s does not round lengths as Lucene does. For
-rankings equal to pyserini's, serve pyserini and use `backend = "http"`.
+rankings equal to pyserini's, serve pyserini and use `backend = "http"`. `agentrl.tool.search_words` finds the words.
 """
 
-from collections.abc import Iterable
+import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentrl.tool import Passage
+from agentrl.tool import WORD_RULE, Passage, Units, search_words
 from agentrl.tools.search.cache import StoredIndex
 from agentrl.tools.search.corpus import find
-
-WORD = r"(?u)\b\w+\b"
+from agentrl.tools.search.long_words import LongWords
 
 
 class Bm25Config(BaseModel, frozen=True, extra="forbid"):
@@ -29,6 +27,8 @@ class Bm25Config(BaseModel, frozen=True, extra="forbid"):
         k1: BM25's parameter for how fast repeated words saturate; the default is Anserini's.
         b: BM25's parameter for how much long passages lose; the default is Anserini's.
         stopwords: leave out the most common English words.
+        units: how a text is cut in a script without blanks between words (Chinese, Japanese, Korean, Thai, Lao, Khmer,
+            Burmese): into pairs of neighbouring letters (pairs), or into letters (letters).
     """
 
     corpus: str = ""
@@ -36,6 +36,7 @@ class Bm25Config(BaseModel, frozen=True, extra="forbid"):
     k1: float = Field(0.9, ge=0)
     b: float = Field(0.4, ge=0, le=1)
     stopwords: bool = True
+    units: Units = "pairs"
 
 
 class Bm25(StoredIndex):
@@ -46,7 +47,9 @@ class Bm25(StoredIndex):
         self._library, self.config = _library(), config
         path = find(config.corpus, "bm25.corpus")
         folder = Path(config.index).expanduser() if config.index else path.with_name(f"{path.name}.bm25")
+        self._left_out = frozenset(self._library.stopwords.STOPWORDS_EN) if config.stopwords else frozenset[str]()
         said = {"k1": config.k1, "b": config.b, "stopwords": config.stopwords, "bm25s": self._library.__version__}
+        said |= {"units": config.units, "words": WORD_RULE}
         super().__init__(path, folder, said)
 
     def search(self, queries: list[str], k: int) -> list[list[Passage]]:
@@ -54,27 +57,31 @@ class Bm25(StoredIndex):
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: str, k: int) -> list[Passage]:
-        words = self._split([query], return_ids=False)[0]
-        known = [self._index.vocab_dict[word] for word in words if word in self._index.vocab_dict]
+        ids = self._index.vocab_dict
+        known = [ids[word] for word in self._words(query, query=True) if word in ids]
         if not known:
             return []
         scores: np.ndarray = self._index.get_scores_from_ids(known)  # [N]
         rows = _best(scores, k)
         return [self.corpus[row]._replace(score=float(scores[row])) for row in rows.tolist()]
 
-    def _split(self, texts: Iterable[str], *, return_ids: bool) -> Any:
-        """The words of each text; with `return_ids`, the ids of these words and the vocabulary."""
-        left_out = "english" if self.config.stopwords else []
-        return self._library.tokenize(
-            texts, token_pattern=WORD, stopwords=left_out, return_ids=return_ids, show_progress=False
-        )
+    def _words(self, text: str, *, query: bool = False) -> list[str]:
+        """The words of a passage or of a query, without the words that are left out."""
+        return [word for word in search_words(text, self.config.units, query=query) if word not in self._left_out]
 
     def build(self, path: Path) -> None:
         self._index = self._library.BM25(k1=self.config.k1, b=self.config.b, method="lucene")
-        words = self._split((passage.contents for passage in self.corpus), return_ids=True)
-        if not words.vocab:
+        vocabulary: dict[str, int] = {}
+        long_words = LongWords()
+        ids = [
+            [vocabulary.setdefault(word, len(vocabulary)) for word in long_words.add(self._words(passage.contents))]
+            for passage in self.corpus
+        ]
+        if not vocabulary:
             raise ValueError(f"the corpus {path} holds no word that can be searched for")
-        self._index.index(words, show_progress=False)
+        if warning := long_words.warning(f"the corpus {path}"):
+            warnings.warn(warning, stacklevel=2)
+        self._index.index(self._library.tokenization.Tokenized(ids=ids, vocab=vocabulary), show_progress=False)
 
     def write(self, folder: Path) -> None:
         self._index.save(str(folder), show_progress=False)

@@ -80,7 +80,13 @@ class StoredIndex(ABC):
 
     def _stored(self, path: Path) -> bool:
         about = self.folder / ABOUT
-        if not about.is_file() or about.read_text() != self._about:
+        if not about.is_file():
+            return False
+        if (old := about.read_text()) != self._about:
+            if _words(old) != _words(self._about):
+                warnings.warn(
+                    f"the index {self.folder} was made by another rule for words, so it is built again", stacklevel=2
+                )
             return False
         try:
             self.read(self.folder)
@@ -89,3 +95,11 @@ class StoredIndex(ABC):
             shutil.rmtree(self.folder, ignore_errors=True)
             return False
         return True
+
+
+def _words(about: str) -> object:
+    """The number of the rule for words by which an index was made; None if the text tells none."""
+    try:
+        return json.loads(about).get("words")
+    except (ValueError, AttributeError):
+        return None

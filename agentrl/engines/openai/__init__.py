@@ -36,7 +36,8 @@ CHARS_PER_TOKEN = 64  # an answer has at most 64 * max_tokens characters; one to
 ANSWER_BYTES = 64 << 20  # longest body of an answer
 MOST_TOKENS = 1 << 40  # larger counts of tokens are wrong, and are ignored
 SEED_BITS = 31  # servers take a signed 32-bit seed
-NO_ANSWER: dict[str, Finish] = {"context": "context", "filtered": "refused"}  # kinds of refusals that end the episode
+# Kinds of refusals that are about the prompt or the answer, and how the answer ended.
+ENDS: dict[str, Finish] = {"context": "context", "filtered": "refused", "length": "length"}
 AGAIN_S = 1.0  # seconds before `probe` sends its request again, after a lost connection or a status of 500 or above
 LOOK_S = 0.02  # seconds between two looks at whether another request was answered
 
@@ -187,7 +188,7 @@ class OpenAIPolicy(Wordless):
             text = unreadable(failure.unread or failure.words.text) if request.tools else ""
             most = CHARS_PER_TOKEN * self.endpoint.max_tokens
             return Generation(text=self._scrubbed(text)[:most], finish="malformed", usage=usage, refusal=why)
-        finish = NO_ANSWER.get(failure.kind)
+        finish = ENDS.get(failure.kind)
         return None if finish is None else Generation(text="", finish=finish, usage=usage, refusal=why)
 
     @property

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agentrl.config import validate
 from agentrl.secret import HIDDEN, REFERENCE, hidden_url, redacted
 
 WORD = re.compile(r"openai:(?P<model>.+?)(?:@(?P<base_url>https?://\S+))?")
+ADDRESS = re.compile(r".*://.*|localhost(:.*)?|[\w.-]+:\d+(/.*)?|.*/v1/?|", re.DOTALL)  # meant as an address
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "reasoning_effort")
 # A word of the sentence with which a server refuses a request -> the option to change.
 HINTS: Mapping[str, str] = MappingProxyType(
@@ -32,7 +34,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "order": "set endpoint.alternating=true, and endpoint.tool_calls=text if there are tools",
         "tools": "set endpoint.tool_calls=text",
         "auth": "see whether the key (OPENAI_API_KEY or endpoint.api_key) is right and may use the model",
-        "gone": "correct the model or the address in --policy",
+        "gone": "correct the model or the address in --policy (most addresses end in /v1)",
         "quota": "see the account's balance and limits at the provider",
     }
 )
@@ -104,6 +106,17 @@ class Endpoint(BaseModel, frozen=True, extra="forbid"):
     headers: dict[str, str] = Field(default_factory=dict)
     extra_body: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        """Raises ValueError if the address has another scheme than http and https, or no host."""
+        if value is None or REFERENCE.search(value):
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("an address begins with http:// or https:// and names a host")
+        return value
+
     @model_validator(mode="after")
     def _no_own_fields(self) -> "Endpoint":
         own = next((name for name in OWN_FIELDS if name in self.extra_body), None)
@@ -148,6 +161,12 @@ def endpoint_of(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
     if match is None:
         raise ValueError(f"{hidden_url(word)!r} is no endpoint: write openai:MODEL or openai:MODEL@http://host:port/v1")
     named = {name: value for name, value in match.groupdict().items() if value is not None}
+    model, at, address = named["model"].rpartition("@")
+    if at and ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"{hidden_url(word)!r} names the server {hidden_url(address)!r}: an address begins with http:// or "
+            f"https://, such as openai:{model or 'MODEL'}@http://127.0.0.1:8000/v1"
+        )
     return validate(Endpoint, {**options, **named}, "endpoint")
 
 

@@ -2,7 +2,7 @@
 
 from agentrl.engines.openai.endpoint import Endpoint
 from agentrl.engines.openai.failure import Failure
-from agentrl.engines.openai.roles import Roles, steps
+from agentrl.engines.openai.roles import EMPTY, Roles, steps
 from agentrl.engines.openai.wire import of_request
 from agentrl.types import Request
 
@@ -30,7 +30,7 @@ class MessageForm:
             request: the refused request.
             sent: the form of the refused request.
         """
-        if failure.kind not in ("system", "order"):
+        if failure.kind not in ("system", "order", "empty"):
             return False
         if self.now != sent:  # the refusal of another request has changed the form meanwhile
             return True
@@ -66,6 +66,7 @@ class MessageForm:
             "tool calls and their results were written as text (endpoint.tool_calls=text does so from the start)": (
                 now.plain_calls
             ),
+            f"messages without a text, such as empty answers, were sent as {EMPTY!r}": now.filled,
         }
         made = "; ".join(text for text, applies in changes.items() if applies)
         return [f"{name} refuses the messages as they are ({self.objection}), so {made}"] if made else []

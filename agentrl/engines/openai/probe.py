@@ -73,10 +73,10 @@ class Probe:
                     raise ValueError(self._unreached(error.__cause__ or error)) from None
             except (self.openai.APIError, Unreadable) as error:
                 failure = failure_of(error, self.openai)
-                if failure.kind == "malformed":  # the model wrote a call: the server takes tools
+                if failure.kind in ("malformed", "length"):  # the model wrote a call, or thought too long: it works
                     return None
                 loads = failure.kind == "busy" and time.monotonic() + self.again_s < ends_at
-                if not loads and not (again and failure.status >= 500 and not (tools and names_tools(failure))):
+                if not loads and not (again and _fails(failure) and not (tools and names_tools(failure))):
                     return failure
             again = False
             time.sleep(self.again_s)
@@ -85,18 +85,22 @@ class Probe:
         """Does the endpoint work, although it gave no answer?
 
         Raises:
-            ValueError: the server failed twice, or its answer cannot be read.
+            ValueError: the server failed twice, its answer cannot be read, or the request is too long for it.
         """
         why = self.scrub(failure.why)
-        if failure.status >= 500 and failure.kind not in ("context", "filtered"):
+        if _fails(failure) and failure.kind not in ("context", "filtered"):
             raise ValueError(
                 f"{self.name} at {self.url} failed twice at a first short request: {why}; read the server's log, or "
                 "leave this request out with endpoint.probe_s=0"
             )
         if failure.kind == "odd":
             raise ValueError(f"the first answer of {self.url} cannot be read: {why}; read the server's log")
-        # If PROBE_TOKENS were too few for a model that thinks, OpenAI says "output limit".
-        return failure.passes or failure.kind in ("context", "filtered") or "output limit" in failure.words.text
+        if failure.kind == "context":
+            raise ValueError(
+                f"{self.name} at {self.url} calls a first short request too long: {why}; serve the model with a longer "
+                "context, or see whether tools alone fill it"
+            )
+        return failure.passes or failure.kind == "filtered"
 
     def _unreached(self, cause: BaseException) -> str:
         """The error message about a server that could not be reached, or whose answer broke off."""
@@ -119,6 +123,11 @@ class Probe:
                 f"the first answer of {self.url} is no JSON (content type {kind or 'not given'}), it begins with "
                 f"{shown!r}: correct the base URL (most end in /v1), or look for a proxy on the way"
             ) from None
+
+
+def _fails(failure: Failure) -> bool:
+    """Did the server itself fail? Some servers and gateways say so with status 200."""
+    return failure.status >= 500 or (failure.status == 200 and failure.kind == "server")
 
 
 def names_tools(failure: Failure) -> bool:

@@ -17,10 +17,12 @@ Kind = Literal[
     "malformed",  # the server cannot read the tool call that the model wrote
     "quota",  # the account has no money or no requests left
     "context",  # the prompt is too long for the model, or for the server
+    "length",  # the answer reached the token limit before it had a text
     "rate",  # too many requests or tokens per minute
     "filtered",  # a content filter refused the prompt or the answer
     "system",  # the server takes no message of the role that holds the system message
     "order",  # the server demands another order of roles, such as user and assistant in turn
+    "empty",  # the server takes no message without a text, such as an empty answer of the model
     "tools",  # the server takes no tools as data
     "auth",  # the key is wrong, has expired, or may not use the model
     "gone",  # there is no such model or address
@@ -31,6 +33,8 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LONGEST = 20_000  # characters of the words that are compared
 PASSING = frozenset({"rate", "busy", "server"})  # kinds after which the same request may succeed later
+# Statuses that say what is wrong; then words such as a model's name mean no long or filtered prompt.
+PLAIN = frozenset({401, 404, 405, 410})
 
 
 class Pattern(NamedTuple):
@@ -63,6 +67,7 @@ PATTERNS = (
         r"^(?:[^/']{0,200}: )?expected element type <function> but have",  # Ollama, Qwen3.5
         r"^(?:[^/']{0,200}: )?(?:\w+ )?tool call parsing failed",  # Ollama
         r"^(?:[^/']{0,200}: )?failed to parse (?:input at pos|tool call|messages? tool)",  # llama.cpp
+        r"model produced output that does not match the expected",  # llama.cpp
         r"unexpected tokens remaining in message header",  # vLLM and SGLang, gpt-oss (openai_harmony)
         r"unexpected token \d+ while expecting start token",
         r"channel marker present but no channel value",
@@ -83,16 +88,22 @@ PATTERNS = (
         r"requires more credits",  # OpenRouter
         r"out of call volume quota",  # Azure
         r"(?:requests|tokens)perday",  # Gemini: the quota of a day
-        r"used all available credits|reached (?:its|your) monthly spending limit",  # xAI
+        r"used all available credits|(?:its|your|the) monthly spending limit",  # xAI, Fireworks
+        r"specified api usage limits",  # Anthropic
+        r"key limit exceeded",  # OpenRouter
+        r"(?:daily|weekly|monthly|session) usage limit",  # Ollama's cloud
+        r"too many tokens per day",  # Bedrock
+        # One request above the limit of tokens per minute can never be answered, and the limit is the account's, not
+        # the model's: OpenAI with 429, Groq with 413.
+        r"request too large for|tokens must be reduced in order to run",
         r"\barrearage\b|account is in good standing",  # DashScope
         r"exceeded your monthly included credits",  # Hugging Face
         "\u4f59\u989d\u4e0d\u8db3",  # Zhipu: the balance is not sufficient
     ),
     _any(
-        "context",
-        # A prompt above the limit of tokens per minute can never be answered: OpenAI with 429, Groq with 413.
-        r"request too large for|tokens must be reduced in order to run",
-    ),
+        "refused", r"max_(?:completion_)?tokens=\d+ cannot be greater than"
+    ),  # vLLM: `limits.turn_tokens` is too large
+    _any("length", r"model output limit was reached"),  # OpenAI, models that think
     _any("rate", r"throttling|too many requests|too many tokens, please wait|rate.?limit.?(?:reached|exceeded|error)"),
     _any(
         "context",
@@ -101,8 +112,16 @@ PATTERNS = (
         r"maximum context length",  # OpenAI, vLLM, SGLang, DeepSeek, OpenRouter, Mistral
         r"longer than the (?:model's context|maximum model) length",  # SGLang, Together, vLLM
         r"(?:longer|greater|larger) than the context (?:length|size|window)",  # LM Studio
-        r"(?:exceeds?|exceeding) (?:the |this |its |your )?(?:model'?s |available |max(?:imum)? )*"
-        r"(?:context|allowed (?:input )?length|length limit|max length)",  # llama.cpp, OpenAI, SGLang
+        r"exceed(?:s|ed|ing)? (?:the |this |its |your )?(?:model'?s? |available |max(?:imum)? |\d[\d,]*[- ]token )*"
+        r"context",  # llama.cpp, OpenAI, Cloudflare
+        r"(?:input|prompt|tokens?|sequence)\b[^.]{0,60} exceeds? (?:the |this |its )?(?:model'?s )?(?:max(?:imum)? )?"
+        r"(?:allowed (?:input )?length|(?:input )?length|maximum of \d)",  # SGLang, Bedrock, TensorRT-LLM
+        r"cannot truncate prompt with n_keep",  # LM Studio
+        r"\(\d+ tokens\) is too large to process",  # llama.cpp
+        r"tokens in total, larger than the model input length limit",  # MLC
+        r"should not exceed max_(?:num_tokens|seq_len|input_len)",  # TensorRT-LLM
+        r"token count is \d+ but model only supports up to",  # Vertex
+        r"expected maxlength: \d+, actual",  # Bedrock
         r"context window exceeds limit",  # MiniMax
         r"exceed(?:s|ed)? context limit",  # Anthropic
         r"context length of only",  # LM Studio
@@ -115,15 +134,15 @@ PATTERNS = (
         r"maximum prompt length is",  # xAI
         r"reduce the length of the (?:messages|prompt)",  # Groq
         r"`?inputs`? (?:tokens \+ `?max_new_tokens`? must be|must have less than)",  # TGI
-        r"`?max_new_tokens`? must be <=",
         r"too large for model with \d+ maximum",  # Mistral
         r"exceeded model token limit",  # Moonshot
         r"current length is \d+ while limit is",  # Cerebras
         r"range of input length should be",  # DashScope
         r"prompt exceeds max",  # Zhipu
         r"input tokens exceed the configured limit",  # OpenAI
-        r"\bstring_above_max_length\b|string too long\. expected a string with maximum length",
+        r"invalid '(?:messages|input|prompt)[^']{0,80}': (?:string|array) too long",
         r"\brequest_too_large\b|request entity too large|payload too large|content too large",
+        r"payload size exceeds the limit",  # Gemini
     ),
     _any(
         "context",  # words of several servers, which may mean a rate with other statuses
@@ -148,18 +167,23 @@ PATTERNS = (
         r"considered high risk",  # Moonshot
         r"guardrail (?:intervened|blocked)|\bguardrail_intervened\b|blocked by (?:a |the )?guardrail",  # Bedrock
         r"violated guardrail|usage guidelines",  # LiteLLM, xAI
+        r"violat\w{1,4} (?:of )?(?:our |the )?content polic|content moderation|\bcyber_policy\b",
         "\u4e0d\u5b89\u5168\u6216\u654f\u611f\u5185\u5bb9",  # Zhipu: unsafe or sensitive content
     ),
+    _any("filtered", r"(?:prompt|request|input|response|content) (?:was |is )?blocked", statuses=(200, 400, 422, 424)),
     _any(
         "system",
         r"system role (?:is )?not supported|system role not allowed",  # Gemma on vLLM, TGI, llama.cpp
         r"(?:does not|doesn't) support (?:the )?'?\"?(?:system|developer)\b",  # OpenAI (o1), Bedrock
-        r"developer instruction is not enabled",  # Gemini's API with Gemma
+        r"(?:developer|system) instructions? (?:is|are) not (?:enabled|supported)",  # Gemini's API with Gemma
+        r"use a valid role: user",  # Gemini
+        r"invalid value: '(?:system|developer)'",  # OpenAI
         r"only user and assistant roles are supported",  # Mistral and Llama 2 templates
         r"only user, assistant and tool roles are supported",
         r"(?:unexpected|unknown|invalid|unsupported) (?:message )?role:? ?['\"`]?(?:system|developer)",
         r"(?:system|developer) messages? (?:is|are) not (?:supported|allowed)",
-        r"system prompt (?:is )?not supported",
+        r"system prompts? (?:is |are )?not supported",
+        r"system message must be at the beginning|only one system message",  # Qwen's templates
         r"role ['\"`]?(?:system|developer)['\"`]? (?:is )?not (?:supported|allowed|valid)",
         r"'(?:system|developer)' is not one of \[",  # validators of JSON schemas
         r"input should be '[^.]{0,80}assistant'.{0,80}",  # pydantic's literal of roles
@@ -174,7 +198,7 @@ PATTERNS = (
         r"conversation must start with a user|must start with (?:a )?user",  # Bedrock
         r"first message must (?:use|be|have)",  # Anthropic
         r"multiple \"?user\"? roles in a row|consecutive (?:user|assistant) messages",
-        r"last message must (?:be|have|use)",
+        r"last message (?:of [\w./-]{1,80} )?must (?:be|have|use)",  # also DeepSeek
         r"(?:contents?|messages?) with role 'user' should alternate|multiturn requests alternate",  # Gemini
         r"function (?:call|response) turn comes immediately after",
         r"no user query found in messages",  # Qwen's templates
@@ -182,11 +206,19 @@ PATTERNS = (
         r"(?:unexpected|unknown|invalid|unsupported) (?:message )?role:? ?['\"`]?tool",
     ),
     _any(
+        "empty",
+        r"must have either content or tool_calls|content or tool_calls must be set",  # Mistral, DeepSeek
+        r"must (?:have|be|contain) non-(?:empty|whitespace)",  # Anthropic
+        r"content field in the message object at .{0,40} is empty",  # Bedrock
+        r"must have at least one content element|must have a text parameter|\bparts must not be empty",  # xAI, Gemini
+    ),
+    _any(
         "tools",
         r"does not support (?:tools|tool use|function)|doesn't support (?:tool use|the toolconfig)",  # Ollama, Bedrock
         r"support tool use",  # OpenRouter
         r"requires? --(?:enable-auto-tool-choice|jinja)",  # vLLM, llama.cpp
-        r"tools? (?:param )?(?:is|are) not supported",
+        r"\btools?['\"`]? (?:param )?(?:is|are) not supported",
+        r"(?:function|tool) calling['\"`]? is not (?:enabled|supported)",  # Gemini, Mistral, Groq
     ),
     _any(
         "auth",
@@ -204,7 +236,10 @@ PATTERNS = (
         r"model [^.]{0,120}(?:does not exist|not found|is not found|not exist|decommissioned)",
         r"invalid model(?: name)?\b|no such model|no endpoints found|is not a valid model|unknown model",
         r"model unloaded|failed to load model|no models loaded",  # LM Studio
-        statuses=(400, 403, 404, 410, 422, 500, 503),
+        r"unexpected endpoint or method",  # LM Studio, with status 200
+        r"model identifier is invalid|with on-demand throughput",  # Bedrock
+        r"not supported by any provider",  # Hugging Face
+        statuses=(200, 400, 403, 404, 410, 422, 500, 503),
     ),
     _any(
         "busy",
@@ -246,6 +281,8 @@ def kind_of(words: ServerWords, status: int) -> Kind:
     meant = words.status if words.status and status in (200, 400) else status
     text = f"{words.text[:LONGEST]} {words.codes[:LONGEST]}".lower()
     for pattern in PATTERNS:
+        if meant in PLAIN and pattern.kind in ("context", "filtered"):
+            continue
         if (not pattern.statuses or meant in pattern.statuses) and pattern.words.search(text):
             return pattern.kind
     known = STATUSES.get(meant)

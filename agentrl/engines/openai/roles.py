@@ -1,8 +1,9 @@
 """Rewrites the messages of requests for servers that refuse the roles of the messages, or their order.
 
 Some chat templates know no system message (Gemma 1 and 2), some demand user and assistant messages in turn (Gemma,
-Mistral 7B), and some refuse a user message behind the result of a tool (Mistral). The texts of the messages stay the
-same; only the roles change, and messages are joined.
+Mistral 7B), some refuse a user message behind the result of a tool (Mistral), and some an empty answer of the model
+(Mistral, Anthropic, Bedrock). The texts of the messages stay the same; only the roles change, messages are joined, and
+a message without a text gets one.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from agentrl.types import Message
 
 SystemRole = Literal["system", "developer", "user"]
 BETWEEN = "\n\n"  # between the texts of messages that are joined
+EMPTY = "(empty)"  # in place of no text, see `Roles.filled`
 
 
 class Roles(NamedTuple):
@@ -23,11 +25,13 @@ class Roles(NamedTuple):
         alternating: messages of one role in a row are joined, and a user message behind the result of a tool becomes a
             part of this result.
         plain_calls: tool calls are written as text, and the results of tools become user messages.
+        filled: a message with neither a text nor calls has the text `EMPTY`.
     """
 
     system: SystemRole = "system"
     alternating: bool = False
     plain_calls: bool = False
+    filled: bool = False
 
 
 def with_system(messages: Sequence[Message], role: SystemRole) -> list[Message]:
@@ -71,6 +75,8 @@ def steps(kind: Kind, words: str, now: Roles) -> list[Roles]:
     if kind == "order":
         # The template of Mistral 7B v0.2 calls a system message a wrong order.
         return [joined, user._replace(alternating=True), plain, plain._replace(system="user")]
+    if kind == "empty":
+        return [now._replace(filled=True)]
     if kind != "system":
         return []
     developer = [now._replace(system="developer")] if "developer" in words.lower() and now.system == "system" else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agentrl.engines.openai.roles import Roles, alternating, with_system
+from agentrl.engines.openai.roles import EMPTY, Roles, alternating, with_system
 from agentrl.engines.openai.words import ServerWords, words_of
 from agentrl.tool import calls
 from agentrl.types import Finish, Message, Request, ToolCall
@@ -18,9 +18,14 @@ AS_THEY_ARE = Roles()
 # Where servers put the reasoning of a thinking model: most servers, OpenRouter and newer vLLM, Ollama.
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 TEXT_PARTS = ("text", "output_text")  # types of parts of an answer's content that hold its text
-# Types of parts that hold reasoning (Mistral, Anthropic, OpenAI), and the fields that hold its text.
-THOUGHT_PARTS = ("thinking", "reasoning", "reasoning_content", "reasoning_text", "summary_text")
-THOUGHT_FIELDS = ("thinking", "reasoning", "reasoning_content", "text", "summary", "content")
+# Types of parts that hold reasoning (Mistral, Anthropic, OpenAI, Kimi, OpenRouter), and the fields that hold its text.
+THOUGHT_PARTS = (
+    *("thinking", "think", "thought", "reasoning", "reasoning_content", "reasoning_text", "summary_text"),
+    *("reasoning.text", "reasoning.summary"),
+)
+THOUGHT_FIELDS = (
+    *("thinking", "think", "thought", "reasoning", "reasoning_content", "reasoningText", "text", "summary", "content"),
+)
 # Types of parts without words: reasoning that the server hides, and references to sources (Mistral).
 SILENT_PARTS = ("redacted_thinking", "reasoning.encrypted", "reference", "tool_reference", "citations")
 DEEPEST = 4  # levels of parts inside parts
@@ -84,7 +89,10 @@ def body_messages(messages: Sequence[Message], roles: Roles = AS_THEY_ARE) -> li
     if roles.plain_calls:
         messages = [_plain(message) for message in messages]
     body = _bodies(messages)
-    return alternating(body) if roles.alternating else body
+    body = alternating(body) if roles.alternating else body
+    if roles.filled:
+        body = [one if one["content"] or "tool_calls" in one else {**one, "content": EMPTY} for one in body]
+    return body
 
 
 def _plain(message: Message) -> Message:
@@ -145,8 +153,8 @@ def read_completion(completion: Any) -> Completion:
     refusal = getattr(message, "refusal", None)
     found = ContentParts(refusals=[refusal] if isinstance(refusal, str) else [])
     content = getattr(message, "content", None)
-    if isinstance(content, list):
-        found.add(content)
+    if isinstance(content, list | dict):
+        found.add(content if isinstance(content, list) else [content])
     elif isinstance(content, str):
         found.texts.append(content)
     elif content is not None:
@@ -165,13 +173,8 @@ def read_completion(completion: Any) -> Completion:
 def _raise_error(completion: Any, choice: Any, ended: str) -> None:
     """Raise ServerSays if a successful answer holds an error (OpenRouter, gateways), or says that the server failed."""
     found = getattr(choice, "error", None) or getattr(completion, "error", None)
-    if not found and choice is None:  # Gemini says only in `promptFeedback` that it filtered the prompt
-        names = ("promptFeedback", "detail", "message", "errors")
-        known = completion if isinstance(completion, dict) else getattr(completion, "__dict__", {})
-        extra = getattr(completion, "model_extra", None) or {}
-        found = {name: value for name in names if (value := extra.get(name, known.get(name)))} or (
-            completion if isinstance(completion, list) else None
-        )
+    if not found and choice is None:  # such as Gemini's `promptFeedback`, MiniMax's `base_resp`, or a list
+        found = completion if isinstance(completion, dict | list) else getattr(completion, "model_extra", None)
     if found:
         given = words_of(found if isinstance(found, dict | list) else str(found))
         if given.text or given.codes:
@@ -192,9 +195,16 @@ class ContentParts:
     def add(self, parts: Sequence[Any]) -> None:
         """Read the parts; Unreadable for a part of an unknown type."""
         for part in parts:
+            if isinstance(part, str):
+                self.texts.append(part)
+                continue
             kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            if kind in TEXT_PARTS and isinstance(part.get("text", ""), str):
-                self.texts.append(part.get("text", ""))
+            if kind is None and "reasoningContent" in part:  # Bedrock's Converse
+                part, kind = part["reasoningContent"], "reasoning"
+            elif kind is None and isinstance(part.get("text"), str):  # Bedrock's Converse, Gemini
+                kind = "thinking" if part.get("thought") is True else "text"
+            if kind in TEXT_PARTS and isinstance(part.get("text") or "", str):
+                self.texts.append(part.get("text") or "")
             elif kind in THOUGHT_PARTS:
                 self.thoughts.append(_thought(part, DEEPEST))
             elif kind == "refusal":

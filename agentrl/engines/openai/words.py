@@ -13,6 +13,7 @@ DEEPEST = 8  # levels of JSON, and of JSON text inside JSON, that are searched
 WORDS = (
     *("error", "errors", "message", "msg", "detail", "details", "error_description", "error_message", "title"),
     *("metadata", "raw", "innererror", "promptFeedback", "blockReasonMessage"),
+    *("error_msg", "base_resp", "status_msg"),  # Baidu, MiniMax
 )
 # Fields with a word for programs. They are not shown if the words themselves have them.
 CODES = ("code", "type", "status", "error_type", "reason", "blockReason", "quotaId", "retryDelay")

@@ -148,7 +148,8 @@ def _played(env: Env, player: Any, observation: Observation) -> tuple[bool, str]
         observation = result.observation
         if result.terminated or result.truncated:
             solved = bool(result.info.get("success", result.reward > 0))
-            said = " ".join(observation.text.split())[:120]
+            why = result.info["result"] if "refused_checks" in result.info else observation.text
+            said = " ".join(str(why).split())[:300]
             return solved, f"reward {result.reward:g}" + (f", the environment said: {said}" if said else "")
     return False, f"no end after {MOST_STEPS} steps"
 

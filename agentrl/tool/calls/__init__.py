@@ -4,7 +4,6 @@ Parsers never raise. Text that cannot be read becomes a `Malformed`, whose messa
 Spans are character positions in the answer.
 """
 
-import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from agentrl.catalogue import nearest
 from agentrl.chat import answer_start, opened_thought
 from agentrl.tool.json_schema import kinds
+from agentrl.user_code import imported
 
 if TYPE_CHECKING:
     from agentrl.tool.calls._meant import Meant
@@ -134,12 +134,10 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
         ValueError: the format does not exist, or cannot write calls of these tools.
     """
     path = f"{__name__}.{name}" if check_format_name(name) in format_names() else name
-    try:
-        call_format: Format = importlib.import_module(path).make(schemas)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"call format {name!r} cannot be used: {error}; it must be a module with make(schemas)"
-        ) from None
+    make = getattr(imported(path, f"call format {name!r}"), "make", None)
+    if not callable(make):
+        raise ValueError(f"call format {name!r} cannot be used: it must be a module with make(schemas)")
+    call_format: Format = make(schemas)
     return call_format
 
 

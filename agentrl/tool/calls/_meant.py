@@ -4,35 +4,46 @@ Such an answer is a malformed call. As a final answer it would end the episode, 
 that only speaks of a tool or of a call stays a final answer. So each form below needs the name of a tool and its
 arguments (or tags that only calls have), and it must stand where a call stands: on lines of its own, or as the first
 or last words of a line. A sentence with `get(q="a")` or `{"name": "get", "arguments": {}}` in its middle holds no call.
+Nor does an answer that quotes a call without such tags and declares the answer in other words, as in "The answer is 5".
 """
 
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentrl.tool.calls import Malformed, Span, function_of, properties_of
-from agentrl.tool.calls._expression import read_expression
+from agentrl.tool.calls._meant_json import JsonCalls
+from agentrl.tool.calls._meant_python import called_in_python
 from agentrl.tool.calls._strict_json import read_json
 
-# Keys under which models write the name of a tool and its arguments, in the formats of published models and servers.
-NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "recipient_name", "action", "method")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "kwargs", "input", "inputs", "action_input", "tool_input")
-NOTES = {"id", "type", "tool_call_id", "description"}  # keys beside a name that are no arguments
 # Tags that only calls have: <tool_call>, [TOOL_CALLS], <|tool_call_begin|>, <tool_code>, <minimax:tool_call>, ...
 CALL_TAG = re.compile(
     r"[<\[][|\uff5c]?/?(?:[A-Za-z]{1,12}:)?(?:start_|end_)?(?:tool|function)[_\u2581-]?(?:calls?|code|use|invocation)"
     r"(?:[_\u2581][a-z_\u2581]{1,24})?[|\uff5c]?[>\]]"
-    r"|<\|python_tag\|>|<\|START_ACTION\|>|<(?:function|tool|tool_name|invoke)[ =>]|to=functions\.",
+    r"|<\|python_tag\|>|<\|START_ACTION\|>|<(?:function|tool|tool_name|invoke)[ =>]|to=functions\."
+    r"|\u273fFUNCTION\u273f",
     re.I,
+)
+# Words that declare an answer, and the beginning of that answer.
+DECLARED = re.compile(
+    r"\\boxed\b|<answer>|(?<!what )\b(?:the|my)(?: (?:final|correct|right))? answer(?: is|:)[ *:`_\"'$(]{0,9}[\w\\-]"
+    r"|^[ *#]{0,9}(?:final )?answer[ *]{0,4}:[ *`_\"'$(]{0,9}[\w\\-]",
+    re.I | re.M,
 )
 QUOTES = "`\"'\u201c\u2018"
 LABEL = re.compile(r"[ \t>*#`-]{0,20}(?:[A-Za-z ]{1,24}:)?[ \t>*`]{0,20}")  # what may stand before a call on its line
 TAIL = re.compile(r"[\s`;,*]*(?:</?[\w|:]{1,30}>[\s`;]*)*")  # what may stand behind it
-FENCE = re.compile(r"```[\w-]*[ \t\r]*\n(.*?)```", re.S)
-TAGS_AROUND = re.compile(r"\A(?:<[^<>\n]{1,40}>\s*)+|(?:<[^<>\n]{1,40}>\s*)+\Z")
+FENCE = re.compile(r"```([\w-]*)[ \t\r]*\n(.*?)```", re.S)
 MOST_GROUPS = 200  # later groups of brackets in an answer are not looked at
-MOST_CHARS = 2_000  # longer lines are not read as a call in Python
+
+
+class _Found(NamedTuple):
+    """A call in an answer: the name that it calls, and the place of its words."""
+
+    name: str
+    begin: int
+    end: int
 
 
 class Meant:
@@ -48,19 +59,22 @@ class Meant:
     def __init__(
         self, schemas: Sequence[Mapping[str, Any]], wanted: str, opening: str = "", marks: Sequence[str] = ()
     ) -> None:
-        self._schemas, self._wanted, self._opening, self._marks = list(schemas), wanted, opening, tuple(marks)
+        self._wanted, self._opening, self._marks = wanted, opening, tuple(marks)
         self._arguments = {str(function_of(one)["name"]): set(properties_of(one)) for one in schemas}
         names = "|".join(re.escape(name) for name in sorted(self._arguments, key=len, reverse=True))
         names = names or r"(?!)"
         self._name = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])")
-        self._named = re.compile(
-            rf"""["'](?:{"|".join(NAME_KEYS)})["']\s*:\s*["'](?:functions?[.:/])?({names})(?::\d+)?["']"""
-        )
+        self._json = JsonCalls(self._arguments)
         self._head = re.compile(
-            rf"^{LABEL.pattern}(?:functions?\.)?({names})(?::\d+)?`?[ \t]{{0,20}}[:=(]?\s{{0,20}}(?={{)", re.M
+            rf"^{LABEL.pattern}(?:functions?\.)?({names})(?::\d+)?`?[ \t]{{0,20}}[:=(]?\s{{0,20}}"
+            r"(?:```\w{0,9}\s{1,9})?(?={)",
+            re.M,
         )
-        self._react = re.compile(
-            rf"^[ *]{{0,20}}Action[ *]{{0,9}}:[ *`]{{0,20}}({names})\b[^\n]*\n[ *]{{0,20}}Action[ _]Input[ *]{{0,9}}:",
+        self._lines = re.compile(
+            rf"^[ *>]{{0,20}}(?:action|tool|function|name|tool[_ ]name)[ *]{{0,9}}:[ *`]{{0,20}}({names})\b"
+            r"[^\n]{0,40}\n"
+            r"[ *>]{0,20}(?:action[ _]input|(?:tool )?(?:input|args|arguments|parameters))[ *]{0,9}:"
+            rf"|^[ *]{{0,20}}Action(?: \d+)?[ *]{{0,9}}:[ *`]{{0,20}}({names})\[",
             re.M | re.I,
         )
         self._pair = re.compile(rf"<({names})(?:\s[^<>]*)?(?:/>|>)")
@@ -76,91 +90,66 @@ class Meant:
     def _why(self, text: str) -> str:
         if any(_unquoted(text, mark) for mark in self._marks):
             return f"it is not opened by {self._opening}"
-        name = self._tagged(text) or self._in_brackets(text) or self._headed(text) or self._in_python(text)
+        name = self._tagged(text)
+        if not name and self._arguments:
+            found = next(itertools.chain(self._in_brackets(text), self._headed(text), self._in_python(text)), None)
+            if found and not DECLARED.search(text[: found.begin]) and not DECLARED.search(text[found.end :]):
+                name = found.name
         return name and f"it calls {name} in another form"
 
     def _tagged(self, text: str) -> str:
-        """The tool whose name stands behind a tag of a call, or is such a tag."""
+        """The tool whose name stands inside tags of a call, or is such a tag; or of lines that only calls have."""
         for tag in CALL_TAG.finditer(text):
             if text[max(0, tag.start() - 1) : tag.start()] in set(QUOTES):
                 continue
-            named = self._name.search(text, tag.start())
+            closes = tag[0].startswith(("</", "[/"))
+            named = self._name.search(text, 0 if closes else tag.start())
             if named is not None:
                 return named[0]
             break
+        lines = self._lines.search(text)
+        if lines is not None:
+            return lines[1] or lines[2]
         pair = self._pair.search(text)
         if pair is None or text[: pair.start()].strip()[-1:] in set(QUOTES):
             return ""
         closing = text.rstrip().endswith((f"</{pair[1]}>", "/>"))
         return pair[1] if closing and _begins_line(text, pair.start()) else ""
 
-    def _in_brackets(self, text: str) -> str:
-        """The tool that an object such as {"name": "get", "arguments": {...}} calls, also in Python's spelling."""
+    def _in_brackets(self, text: str) -> Iterator[_Found]:
+        """Objects such as {"name": "get", "arguments": {...}}, also in Python's spelling."""
         for begin, end in _groups(text):
-            name = self._called(text[begin:end])
+            name = self._json.called(text[begin:end])
             if name and _stands_alone(text, begin, end):
-                return name
-        return ""
+                yield _Found(name, begin, end)
 
-    def _called(self, group: str) -> str:
-        named = self._named.search(group)
-        if named is not None and any(f'"{key}"' in group or f"'{key}'" in group for key in ARGUMENT_KEYS):
-            return named[1]
-        try:
-            value = read_json(group, 0).value
-        except ValueError:
-            return ""
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
-                continue
-            flat = set(one) - {*NAME_KEYS, *NOTES}
-            if named is not None and flat <= self._arguments[named[1]] and (flat or set(one) - NOTES == {"name"}):
-                return named[1]  # {"name": "get", "q": "a"} and {"name": "get"}
-            for name, given in one.items():
-                if name in self._arguments and len(one) == 1 and self._takes(name, given):
-                    return str(name)  # {"get": {"q": "a"}}
-        return ""
-
-    def _takes(self, name: str, given: Any) -> bool:
-        return isinstance(given, dict) and bool(given) and set(given) <= self._arguments[name]
-
-    def _headed(self, text: str) -> str:
-        """The tool of `get {"q": "a"}`, `functions.get:0 {"q": "a"}` or `Action: get` with its `Action Input:`."""
-        react = self._react.search(text)
-        if react is not None:
-            return react[1]
+    def _headed(self, text: str) -> Iterator[_Found]:
+        """A name before an object of its arguments: `get {"q": "a"}`, `functions.get:0 {"q": "a"}`."""
         for head in itertools.islice(self._head.finditer(text), MOST_GROUPS):
             try:
-                given = read_json(text, head.end()).value
+                given, end = read_json(text, head.end())
             except ValueError:
                 continue
-            if not given or self._takes(head[1], given):
-                return head[1]
-        return ""
+            if not given or self._json.takes(head[1], given):
+                yield _Found(head[1], head.start(), end)
 
-    def _in_python(self, text: str) -> str:
-        """The tool of `get(q="a")`, if this is the whole answer, a fenced answer or the last line."""
-        if not self._arguments or "(" not in text:
-            return ""
-        fences = FENCE.findall(text) if text.rstrip().endswith("```") else []
-        lines = text.strip().splitlines() or [""]
-        for written in (text, *fences[-1:], lines[-1]):
-            call = TAGS_AROUND.sub("", written.strip().strip("`")).strip()
-            call = call[LABEL.match(call).end() :] if written is lines[-1] else call  # type: ignore[union-attr]
-            call = call[1:-1] if call[:1] == "[" and call[-1:] == "]" else call
-            if len(call) > MOST_CHARS or not call.endswith(")"):
-                continue
-            call = call.removeprefix("functions.")
-            named = self._name.match(call)
-            if named is None or not call[named.end() :].lstrip().startswith("("):
-                continue
-            try:
-                read = read_expression(call, self._schemas)
-            except ValueError:
-                continue
-            if "=" in call or any(isinstance(one, str) for one in read.arguments.values()) or not read.arguments:
-                return read.name  # sqrt(2) may be a final answer
-        return ""
+    def _in_python(self, text: str) -> Iterator[_Found]:
+        """`get(q="a")` as the whole answer, as its first or last line, or in the fence at its end."""
+        if "(" not in text:
+            return
+        begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        first, last = text.find("\n", begin, end), text.rfind("\n", begin, end) + 1
+        places = [(begin, end), *([(begin, first), (last, end)] if first >= 0 else [])]
+        for place in places:
+            words = text[slice(*place)]
+            label = LABEL.match(words)
+            bare = words[label.end() if label else 0 :]
+            if name := called_in_python(words, self._arguments) or called_in_python(bare, self._arguments):
+                yield _Found(name, *place)
+        fences = list(FENCE.finditer(text, begin, end)) if text.endswith("```", begin, end) else []
+        for fence in fences[-1:]:
+            if name := called_in_python(fence[2], self._arguments):
+                yield _Found(name, *fence.span())
 
 
 def _unquoted(text: str, tag: str) -> bool:

@@ -38,6 +38,7 @@ class TextValues:
         self._arguments = argument_schemas(self._root)
         others = self._root.get("additionalProperties")
         self._others = [others] if isinstance(others, Mapping) else []
+        self._others += (self._root.get("patternProperties") or {}).values()
         try:
             self._checker = json_checker(self._root)
         except ValueError as error:

@@ -10,6 +10,7 @@ from agentrl.envs.code_repair import Config, judge, workspace
 from agentrl.envs.code_repair.mutate import apply, mutations
 from agentrl.envs.code_repair.programs import VISIBLE, programs
 from agentrl.envs.code_repair.tasks import held_out, offered_edit, solvable
+from agentrl.envs.code_repair.two_sandboxes import Program, check_program
 from agentrl.envs.code_repair.verify import outcomes, tasks_of, verified
 from agentrl.envs.code_repair.workspace import runner_of, unique_edit
 from agentrl.gym import check_env
@@ -333,7 +334,7 @@ def test_checks_of_a_program_are_counted(runner):
         "try:\n    f(3)\nexcept KeyError:\n    pass\nelse:\n    assert False",
         "assert f(f(0)[0])[1][0] == 0",
     ]
-    verdict = judge.check_program(runner, solution, "solution", ["f"], tests, 3.0)
+    verdict = check_program(runner, solution, Program("solution", ["f"]), tests, 3.0)
     assert (verdict.passed, verdict.total, verdict.share) == (3, 4, 0.75)
 
 

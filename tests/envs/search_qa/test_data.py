@@ -52,6 +52,61 @@ def test_a_search_r1_row(tmp_path, suffix):
         ({"env_kwargs": {"question": "q", "ground_truth": {"target": ["x"]}, "data_source": "s"}}, ("x",)),
         ({"env_kwargs": {"question": "q", "ground_truth": ["x"]}}, ("x",)),
         ({"question": "q", "answer": 1931}, ("1931",)),
+        ({"question": "q", "answer": 1931.0}, ("1931",)),
+        ({"question": "q", "golden_answers": None, "answer": "x"}, ("x",)),
+        ({"question": "q", "golden_answers": [], "answers": [None, ""], "answer": "x"}, ("x",)),
+        ({"question": "q", "golden_answers": float("nan"), "answer": "x"}, ("x",)),
+        (
+            {"question": "q", "answer": ["14 December 1972 UTC", "December 1972"]},
+            ("14 December 1972 UTC", "December 1972"),
+        ),
+        # PopQA
+        (
+            {"question": "q", "obj": "politician", "possible_answers": '["politician", "political leader", "pol"]'},
+            ("politician", "political leader", "pol"),
+        ),
+        # TriviaQA, rc and its test split
+        (
+            {
+                "question": "q",
+                "answer": {
+                    "aliases": ["Sinclair Lewis", "Harry Sinclair Lewis"],
+                    "value": "Sinclair Lewis",
+                    "normalized_aliases": ["sinclair lewis"],
+                    "normalized_value": "sinclair lewis",
+                    "type": "WikipediaEntity",
+                    "matched_wiki_entity_name": "",
+                    "normalized_matched_wiki_entity_name": "",
+                },
+            },
+            ("Sinclair Lewis", "Harry Sinclair Lewis", "sinclair lewis"),
+        ),
+        # SQuAD, of the hub and as published
+        (
+            {"question": "q", "answers": {"text": ["Denver", "Denver", "in Denver"], "answer_start": [1, 1, 2]}},
+            ("Denver", "in Denver"),
+        ),
+        (
+            {
+                "question": "q",
+                "answers": [{"text": "Denver", "answer_start": 1}, {"text": "in Denver", "answer_start": 2}],
+            },
+            ("Denver", "in Denver"),
+        ),
+        # MuSiQue, HotpotQA, Bamboogle
+        (
+            {"question": "q", "answer": "NYC", "answer_aliases": ["New York", "NYC"], "answerable": True},
+            ("NYC", "New York"),
+        ),
+        ({"question": "q", "answer": "NYC", "answer_aliases": []}, ("NYC",)),
+        ({"question": "q", "answer": "yes", "type": "comparison", "level": "hard"}, ("yes",)),
+        ({"Question": "q", "Answer": "x"}, ("x",)),
+        # lists that a CSV file holds as texts
+        ({"question": "q", "golden_answers": "['Ada', \"O'Neil\"]"}, ("Ada", "O'Neil")),
+        ({"question": "q", "golden_answers": "['Ada' \"O'Neil\"\n 'x y']"}, ("Ada", "O'Neil", "x y")),
+        ({"question": "q", "golden_answers": "[1931, 1932]"}, ("1931", "1932")),
+        ({"question": "q", "answer": "[sic]"}, ("[sic]",)),
+        ({"question": "q", "answer": "[[1, 2]]"}, ("[[1, 2]]",)),
     ],
 )
 def test_where_answers_stand(tmp_path, told, answers):
@@ -61,12 +116,21 @@ def test_where_answers_stand(tmp_path, told, answers):
 
 def test_answers_may_be_an_array():
     assert _texts(np.array(["x", "y"], object)) == ("x", "y") and _texts({"a": 1}) == () and _texts(True) == ()
+    assert _texts({"text": np.array(["x"], object), "answer_start": np.array([3])}) == ("x",)
+
+
+def test_answers_of_a_parquet_file(tmp_path):
+    told = [
+        {"question": "a", "answer": {"value": "x", "aliases": ["y", "z"]}, "golden_answers": None},
+        {"question": "b", "answer": {"value": None, "aliases": []}, "golden_answers": ["w"]},
+    ]
+    assert [row.answers for row in rows(put(tmp_path / "a.parquet", told), "train")] == [("x", "y", "z"), ("w",)]
 
 
 def test_keys_are_unique_and_a_folder_has_a_file_a_split(tmp_path):
     put(tmp_path / "train.jsonl", [{"id": 7, "question": "a", "answer": "x"}] * 3)
     put(tmp_path / "test.parquet", [SEARCH_R1])
-    assert [row.key for row in rows(str(tmp_path), "train")] == ["7", "7#2", "7#3"]
+    assert [row.key for row in rows(str(tmp_path), "train")] == ["train/7", "train/7#2", "train/7#3"]
     assert rows(str(tmp_path), "test")[0].source == "nq"
 
 
@@ -91,7 +155,13 @@ def test_a_file_that_changes_is_read_again(tmp_path):
         ('{"answer": "x"}', "row 1 of .* has no question"),
         ('{"question": " ", "answer": "x"}', "row 1 of .* has no question"),
         ('{"question": "q"}', "row 1 of .* has no answers"),
-        ('{"question": "q", "answer": []}', "row 1 of .* has no answers"),
+        ('{"question": "q", "answer": []}', r"row 1 of .* has no answers \(answer: empty\)"),
+        (
+            '{"question": "q", "answers": {"text": [], "answer_start": []}}',
+            r"row 1 of .* no answers \(answers: empty\)",
+        ),
+        ('{"question": "q", "answer": {"value": "<unk>", "aliases": []}}', r"row 1 of .* no answers \(answer: empty\)"),
+        ('{"question": "q", "golden_answers": [null, ""]}', r"row 1 of .* has no answers \(golden_answers: empty\)"),
         ('{"question": "q", "answer": "x", "prompt": [{"role": "assistant", "content": "c"}]}', "has a prompt"),
     ],
 )

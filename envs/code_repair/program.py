@@ -1,0 +1,296 @@
+"""Runs a test program at the end of the tests; see `peer`. The source of this file is sent into the sandboxes."""
+
+# mypy: ignore-errors
+import ast
+import builtins
+import json
+import random
+import re
+import sys
+import types
+
+from agentrl.envs.code_repair.crossing import BUILT, DATA, Refused
+from agentrl.envs.code_repair.special import CONTEXT, Meta
+
+TESTS = "<tests>"
+PLAIN_CALLS = [
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "divmod",
+    "float",
+    "int",
+    "len",
+    "list",
+    "max",
+    "min",
+    "pow",
+    "range",
+    "round",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+]
+PICKLED = (  # of what is no value of `crossing.BUILT`
+    "builtins.set", "builtins.frozenset", "builtins.bytearray", "collections.Counter", "collections.OrderedDict",
+    "collections.deque", "datetime.timezone", "_codecs.encode",
+)  # fmt: skip
+PLAIN_NODES = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Constant, ast.Tuple, ast.List,
+    ast.Dict, ast.Set, ast.Name, ast.Call, ast.Subscript, ast.Slice, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+    ast.expr_context, ast.Index if sys.version_info < (3, 9) else ast.Slice,
+)  # fmt: skip
+
+
+def main(peer):
+    """The function that runs a program, which the judge sends as JSON:
+
+    source: the test program.
+    names: names of the agent's module that the program uses; a missing one is a NameError when it is used.
+    context: trusted code, such as the prompt with its helpers, whose names the program may use too.
+    optional: names of the agent's module that take the place of the context's, if the module has them.
+    classes: trusted code with the classes of the task's own solution (see `is_data` and `twins`).
+    module: the name of the agent's module, which the program may import.
+    """
+
+    def run(text):
+        program = json.loads(text)
+        peer.refused, peer.notes[:] = "", []
+        try:
+            carry_out(peer, program)
+            why = ""
+        except BaseException as error:  # noqa: BLE001
+            why = f"{type(error).__name__}: {error}"[:300]
+        passed = not why and not peer.refused
+        refused = bool(peer.refused or (not passed and peer.notes))
+        return {"passed": passed, "why": peer.refused or why, "refused": refused, "notes": peer.notes}
+
+    return run
+
+
+def carry_out(peer, program):
+    """Run a test program; raises what it raises."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"], space = module, vars(module)
+    space.update(__builtins__=builtins)
+    run_statements(program["context"], space)
+    kinds = own_kinds(program["classes"])
+    data = sorted(name for name, kind in kinds.items() if is_data(kind))
+    same = peer.remote("kinds", {name: sort(kinds[name]) for name in data}) if data else []
+    peer.by_value = {name: kinds[name] for name in same}
+    for kind in peer.by_value.values():
+        peer.delegate(kind, [name for name, value in vars(kind).items() if written(value) and not name.startswith("_")])
+    peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
+    DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
+    used = used_names(program["source"] + "\n" + program["context"])
+    for name in [*program["optional"], *program["names"]]:
+        if name not in used:
+            continue
+        try:
+            space[name] = peer.by_value.get(name) or peer.remote("global", name)
+            check_kind(peer, name, kinds.get(name), space[name])
+        except AttributeError:
+            if name in program["names"]:
+                space[name] = missing(name)
+    sys.modules[program["module"]] = stand_in_module(peer, program, space, kinds)
+    random.seed(0)
+    source = program["source"]
+    texts = guarded_texts(peer, source + "\n" + program["context"])
+    space.update(texts)
+    if "unittest" in source:
+        import unittest
+
+        unittest.main = lambda *arguments, **named: None  # the cases run below
+    exec(compile(source, TESTS, "exec"), space)
+    unittest = sys.modules.get("unittest")
+    for name, value in list(space.items()):
+        if type(value) is types.FunctionType and value.__code__.co_filename == TESTS and name.startswith("test"):
+            value()
+        elif unittest and own_class(value, "__main__") and issubclass(value, unittest.TestCase):
+            run_case(unittest, value)
+
+
+def check_kind(peer, name, kind, found):
+    """Refuse what is no class, or no enumeration, where the task's own solution has one.
+
+    Else a function could give the tests one value for every object, and the answer would be equal to it.
+    """
+    if kind is not None and found is not peer.by_value.get(name) and (type(found) is not Meta or is_enumeration(kind)):
+        raise peer.refuse(f"{name} is no {'enumeration' if is_enumeration(kind) else 'class'} in the agent's code")
+
+
+def used_names(source):
+    """The names that a program uses, also in the texts that it evaluates or executes."""
+    nodes = list(ast.walk(ast.parse(source)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    if used & {"eval", "exec"}:
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        used.update(word for text in texts for word in re.findall(r"\w+", text))
+    return used
+
+
+def own_class(value, module):
+    """Is this a class that a module defines?"""
+    return type(value) is not Meta and isinstance(value, type) and value.__module__ == module
+
+
+def run_case(unittest, case):
+    """Run the tests of a TestCase; AssertionError with the first failure."""
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    for _, text in result.errors + result.failures:
+        raise AssertionError(text.strip().rpartition("\n")[2])
+
+
+def run_statements(source, space):
+    """Run trusted code, statement by statement; one that fails is left out, as when a package is missing."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return
+    for node in body:
+        try:
+            exec(compile(ast.Module([node], []), CONTEXT, "exec"), space)
+        except Exception:  # noqa: BLE001
+            continue
+
+
+def own_kinds(source):
+    """The classes of trusted code by name, without exceptions."""
+    if not source:
+        return {}
+    name = "_own_kinds"
+    module = sys.modules[name] = types.ModuleType(name)
+    run_statements(source, vars(module))
+    found = {key: kind for key, kind in vars(module).items() if own_class(kind, name)}
+    return {key: kind for key, kind in found.items() if not issubclass(kind, BaseException)}
+
+
+def is_data(kind):
+    """Is this class an enumeration, or a dataclass or named tuple without methods of its own?
+
+    The tests compare objects of such classes by the trusted class, so the objects pass by their values.
+    """
+    return is_enumeration(kind) or (is_record(kind) and not any(map(written, vars(kind).values())))
+
+
+def is_record(kind):
+    """Is this class an enumeration, a dataclass or a named tuple?"""
+    return is_enumeration(kind) or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")
+
+
+def is_enumeration(kind):
+    """Is this class an enumeration?"""
+    return "enum" in sys.modules and issubclass(kind, sys.modules["enum"].Enum)
+
+
+def written(value):
+    """Is this a method that the trusted code has written, and not one that a decorator made?"""
+    value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    return type(value) is types.FunctionType and value.__code__.co_filename == CONTEXT
+
+
+def sort(kind):
+    """What kind of a class of data this is; empty for another class."""
+    if not is_record(kind):
+        return ""
+    return "enum" if is_enumeration(kind) else "tuple" if issubclass(kind, tuple) else "dataclass"
+
+
+def same_kinds(module, sorts):
+    """The classes of the agent's module that have one of these names and are the same sort of data."""
+    found = {name: getattr(module, name, None) for name in sorts}
+    found = {name: kind for name, kind in found.items() if isinstance(kind, type) and sort(kind) == sorts[name]}
+    DATA.update(kind for kind in found.values() if hasattr(kind, "__dataclass_fields__"))
+    return found
+
+
+def missing(name):
+    """What stands for a name that the agent's module lacks."""
+
+    def call(*arguments, **named):
+        raise NameError(f"name {name!r} is not defined")
+
+    return call
+
+
+def stand_in_module(peer, program, space, kinds):
+    """The agent's module as the tests may import it."""
+
+    class Module(types.ModuleType):
+        def __getattr__(self, key):
+            if key == "__all__":
+                return [name for name in program["names"] if name in space]
+            if key.startswith("__"):
+                raise AttributeError(key)
+            if key not in space:
+                found = peer.by_value.get(key) or peer.remote("global", key)
+                check_kind(peer, key, kinds.get(key), found)
+                return found
+            return space[key]
+
+    return Module(program["module"])
+
+
+def guarded_texts(peer, source):
+    """`eval`, `exec` and `compile` for the tests, which do not run what the agent's code may have written.
+
+    A text that stands in a text of the program runs as it is. Another text may be an expression of numbers, texts and
+    containers. Pickles are read if they hold nothing but values of listed types and objects of the tests' own classes.
+    """
+    nodes = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    texts = [one if type(one) is str else one.decode("utf-8", "replace") for one in nodes if type(one) in (str, bytes)]
+
+    def allowed(text):
+        if not isinstance(text, (str, bytes, bytearray, memoryview)):
+            return type(text) is types.CodeType or isinstance(text, ast.AST)  # `compile_text` and `parse` made it
+        text = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
+        return any(str(text).strip() in one for one in texts)
+
+    def evaluate(text, *spaces):
+        if allowed(text):
+            return eval(text, *(spaces or (sys._getframe(1).f_globals, sys._getframe(1).f_locals)))
+        tree = ast.parse(str(text).strip(), mode="eval")
+        for node in ast.walk(tree):
+            if not isinstance(node, PLAIN_NODES) or (isinstance(node, ast.Name) and node.id not in PLAIN_CALLS):
+                raise peer.refuse("a test evaluates a text of the agent's code that is more than plain values")
+        return eval(compile(tree, "<answer>", "eval"), {"__builtins__": {n: getattr(builtins, n) for n in PLAIN_CALLS}})
+
+    def execute(text, *spaces):
+        if not allowed(text):
+            raise peer.refuse("a test executes a text of the agent's code")
+        return exec(text, *(spaces or (sys._getframe(1).f_globals, sys._getframe(1).f_locals)))
+
+    def compile_text(text, *arguments, **named):
+        if isinstance(text, ast.AST) or not allowed(text):
+            raise peer.refuse("a test compiles a text of the agent's code")
+        return compile(text, *arguments, **named)
+
+    if "pickle" in source:
+        guard_pickles(peer)
+    return {"eval": evaluate, "exec": execute, "compile": compile_text}
+
+
+def guard_pickles(peer):
+    """Have `pickle` read no more than values of listed types and objects of the tests' own classes."""
+    import io
+    import pickle
+
+    class Unpickler(pickle._Unpickler):
+        def find_class(self, module, name):
+            found = getattr(sys.modules.get(module), name, None) if "." not in name else None
+            own = module == "__main__" and isinstance(found, type) and type(found) is not Meta
+            if own or f"{module}.{name}" in {*BUILT, *PICKLED}:
+                return super().find_class(module, name)
+            raise peer.refuse(f"a test reads a pickle with {module}.{name}"[:200])
+
+    pickle.Unpickler = Unpickler
+    pickle.load = lambda file, **options: Unpickler(file, **options).load()
+    pickle.loads = lambda data, **options: Unpickler(io.BytesIO(data), **options).load()
+
+
+__all__ = ["Refused", "main", "same_kinds"]

@@ -1,0 +1,96 @@
+"""The dry run, doctor and train agree whether the expert that a run needs can play a user's tasks."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentrl.cli import main
+from tests.toys.language_model import model_folder
+
+VERBS = (["train", "--dry-run"], ["doctor"], ["train"])
+OWN = """
+from agentrl.tool_env import environment
+
+
+class World:
+    def reset(self, number: int) -> str:
+        self.number = number
+        return "press"
+
+    def press(self) -> str:
+        "Press."
+        return "pressed"
+
+    def _actions(self):
+        return ["press()"]
+
+    def _expert(self):
+        return %s
+
+    def reward(self, answer: str) -> float:
+        return 1.0
+
+
+Config, make, tasks, prompt = environment(World, rows=[{"number": i} for i in range(40)])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Documents, and questions without ids in one file per split."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    texts = [{"id": str(i), "contents": f"Thing {i}\nMade in {1900 + i}."} for i in range(8)]
+    rows = [{"question": f"When was Thing {i} made?", "answer": str(1900 + i)} for i in range(8)]
+    (tmp_path / "questions").mkdir()
+    for name, lines in (("corpus", texts), ("questions/train", rows[:5]), ("questions/test", rows[5:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "own.toml").write_text(
+        '[run]\niterations = 1\n[env]\nname = "search_qa"\ndata = "questions"\nsplit = "train"\n'
+        '[env.retriever]\nname = "search"\nbm25 = {corpus = "corpus.jsonl"}\n'
+        '[eval]\ntasks = 2\n[eval.env]\nsplit = "test"\n[batch]\ntasks = 2\ncopies = 2\n[credit]\nname = "grpo"\n'
+        "[limits]\nturns = 2\nturn_tokens = 8\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("overrides", [[], ["warmup.expert=random"], ["warmup.updates=0"]])
+def test_own_questions_with_a_new_model_are_refused_alike(overrides, folder, capsys):
+    sentences = set()
+    for verb in VERBS:
+        capsys.readouterr()
+        assert main([*verb, "own.toml", "model.new={}", *overrides]) == 2
+        sentences.add(capsys.readouterr().err.splitlines()[-1].replace("agentrl: data: ", "agentrl: "))
+    (told,) = sentences
+    assert "env.data names questions of your own" in told and "model.path=DIR and warmup.updates=0" in told
+
+
+def test_the_advice_can_be_followed(folder, capsys):
+    model_folder(folder / "toy")
+    for verb in VERBS:
+        assert main([*verb, "own.toml", "model={path='toy'}", "warmup.updates=0"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("move", "sentence"),
+    [("1 / 0", "ZeroDivisionError: division by zero (ours.py:18,"), ("int('x')", "base 10: 'x' (ours.py:18,")],
+)
+def test_an_expert_of_a_user_is_tried(move, sentence, folder, capsys):
+    (folder / "ours.py").write_text(OWN % move)
+    (folder / "ours.toml").write_text(
+        '[env]\nname = "ours"\nsplit = "train"\n[eval.env]\nsplit = "test"\n[model.new]\n[run]\niterations = 1\n'
+    )
+    sys.modules.pop("ours", None)
+    for verb in VERBS:
+        capsys.readouterr()
+        assert main([*verb, "ours.toml"]) == 2
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert "warmup.expert = 'expert' cannot play this environment: " in told and sentence in told
+
+
+def test_held_out_questions_without_ids_have_other_keys(folder, capsys):
+    assert main(["train", "own.toml", "model={path='toy'}", "warmup.updates=0", "--dry-run"]) == 0
+    assert main(["train", "own.toml", "model={path='toy'}", "warmup.updates=0", "eval.env.split=train"]) == 2
+    assert "evaluation tasks are training tasks too" in capsys.readouterr().err
