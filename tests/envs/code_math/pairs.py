@@ -231,6 +231,13 @@ PAIRS: dict[str, list[tuple[str, str, bool]]] = {
 ONE_WAY = {
     ("m+n=25", "25"),
     ("12*7=84", "84"),
+    ("2", "\\frac{x}{y}=2"),
+    ("2", "x+y=2"),
+    # An expected approximation counts, whatever it stands beside.
+    ("\\sqrt3\\approx1.41", "1.41"),
+    ("5\\approx 7.0", "7"),
+    ("\\frac{1}{3}\\approx0.35", "0.35"),
+    ("x=12*8=84", "84"),
     ("5!=120", "120"),
     ("\\sqrt{16}=4", "4"),
     ("2x<6", "(-\\infty,3)"),
