@@ -69,7 +69,7 @@ def test_an_exploitable_reward_is_found_and_a_sound_one_holds(capsys, tmp_path):
 
 def test_agreement_alone_pays_a_group_that_agrees_on_nothing(capsys, tmp_path):
     code, found = checked(capsys, tmp_path, score={"name": "agreement"}, reward=paid(agreement=1.0))
-    assert code == 1 and shares(found, "agreement")["degenerate"] == 1.0
+    assert code == 1 and shares(found, "agreement")["degenerate"] == 7 / 8  # "Thought process:" alone is no answer
 
 
 def test_a_persuaded_judge_is_found_and_one_that_reads_the_reference_holds(capsys, tmp_path):
