@@ -53,6 +53,10 @@ def _humaneval(row: Mapping[str, Any]) -> Function:
     classes = [node.name for node in helpers if isinstance(node, ast.ClassDef)]
     calls = f"\ncheck({entry})" if "check" in _names(_body(test), DEFINITIONS) else ""
     program = f"candidate = {entry}\n{test}{calls}\n"
+    if not _tests(test, {entry, "candidate", "solution"}):
+        raise ValueError(
+            f"its test never runs {entry}, so every answer would pass: it needs check(candidate) or asserts"
+        )
     hidden = _hidden(
         [entry, *_missing(source, test, given)], [program], _text([*_imports(source), *helpers]), classes, source
     )
@@ -68,6 +72,8 @@ def _mbpp(row: Mapping[str, Any]) -> Function:
     setup = "\n".join(_setup(row))
     tests = [f"{setup}\n{line}" for line in [*lines, *more]]
     names = _missing(source, "\n".join([setup, *lines, *more]), [])
+    if not names and not any(_tests(test, {"solution"}) for test in tests):
+        raise ValueError("its tests use nothing that its code defines, so every answer would pass")
     visible = f"from solution import *\n{setup}\n\n\ndef test_1():\n{_indented(lines[0])}\n"
     purpose = f"{_one(row.get('text')) or row['prompt']} Your code must pass such tests as: {lines[0]}"
     hidden = _hidden(names, tests, _text(_imports(source)), [], source)
@@ -98,6 +104,23 @@ def _kinds(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     called = {ast.unparse(node.value.func).rpartition(".")[2] for node in made}  # type: ignore[attr-defined]
     known = {"namedtuple", "NamedTuple", "Enum", "IntEnum", "Flag", "IntFlag", "StrEnum", "make_dataclass"}
     return kept if called & known or any(isinstance(node, ast.ClassDef) for node in kept) else []
+
+
+def _tests(test: str, names: set[str]) -> bool:
+    """Does a text of tests use one of these names when it is run? True for a text that is no program."""
+    body = _body(test)
+    functions = {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    if "check" in functions:
+        names = {*names, *(one.arg for one in functions["check"].args.args)}
+    begun = [name for name in functions if name == "check" or name.startswith("test")]
+    reached = [node for node in body if getattr(node, "name", "") not in functions]
+    reached += [functions[name] for name in begun]
+    for node in reached:  # grows by the functions that are used
+        used = used_names(_text(node.body) if isinstance(node, ast.FunctionDef) else ast.unparse(node))
+        if used & names:
+            return True
+        reached += [functions[name] for name in used & {*functions} if functions[name] not in reached]
+    return not body
 
 
 def _setup(row: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from agentrl.envs import code_repair
 from agentrl.envs.code_repair import Config, judge, workspace
+from agentrl.envs.code_repair.functions import read_function
 from agentrl.envs.code_repair.mutate import apply, mutations
 from agentrl.envs.code_repair.programs import VISIBLE, programs
 from agentrl.envs.code_repair.tasks import held_out, offered_edit, solvable
@@ -345,3 +346,47 @@ def test_bad_files_are_one_sentence(tmp_path):
         code_repair.tasks(Config(rows=str(path)))
     with pytest.raises(ValueError, match="no task has level 1"):
         code_repair.tasks(Config(kinds=("nonsense",)))
+
+
+ADD = {"prompt": 'def add(a, b):\n    """Sum."""\n', "canonical_solution": "    return a + b\n", "entry_point": "add"}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def verify(f):\n    assert f(1, 2) == 3\n",
+        "def check(candidate):\n    pass\n",
+        "METADATA = {'author': 'jt'}\n",
+        "def helper(f):\n    assert f(1, 2) == 3\ndef check(candidate):\n    helper(sum)\n",
+    ],
+)
+def test_a_row_whose_test_never_runs_the_function_is_refused(test):
+    with pytest.raises(ValueError, match="never runs add, so every answer would pass"):
+        read_function({**ADD, "test": test})
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def check(f):\n    assert f(1, 2) == 3\n",
+        "def helper(f):\n    assert f(1, 2) == 3\ndef check(candidate):\n    helper(candidate)\n",
+        "def verify():\n    assert add(1, 2) == 3\nverify()\n",
+        "def test_add():\n    assert add(1, 2) == 3\n",
+        "import solution\nassert solution.add(1, 2) == 3\n",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(add(1, 2), 3)\n",
+        "assert eval('add(1, 2)') == 3\n",
+    ],
+)
+def test_a_row_whose_test_runs_the_function_is_read(test):
+    assert read_function({**ADD, "test": test}).hidden["tests"]
+
+
+def test_a_row_of_tests_about_nothing_is_refused():
+    row = {
+        "text": "Add.",
+        "code": "def add(a, b):\n    return a + b\n",
+        "test_list": ["assert True", "assert 1 + 1 == 2"],
+    }
+    with pytest.raises(ValueError, match="tests use nothing that its code defines"):
+        read_function(row)
+    assert read_function({**row, "test_list": ["import solution\nassert solution.add(1, 2) == 3"]}).hidden["tests"]
