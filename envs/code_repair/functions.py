@@ -116,7 +116,7 @@ def _tests(test: str, names: set[str]) -> bool:
     reached = [node for node in body if getattr(node, "name", "") not in functions]
     reached += [functions[name] for name in begun]
     for node in reached:  # grows by the functions that are used
-        used = used_names(_text(node.body) if isinstance(node, ast.FunctionDef) else ast.unparse(node))
+        used = used_names(_text(node.body) if isinstance(node, ast.FunctionDef) else ast.unparse(node))  # type: ignore[no-untyped-call]
         if used & names:
             return True
         reached += [functions[name] for name in used & {*functions} if functions[name] not in reached]
