@@ -9,7 +9,7 @@ import sys
 import types
 
 from agentrl.envs.code_repair.crossing import DATA, Refused
-from agentrl.envs.code_repair.special import Meta
+from agentrl.envs.code_repair.special import Meta, is_standin
 
 TESTS, CONTEXT = "<tests>", "<context>"
 PLAIN_CALLS = [
@@ -81,14 +81,8 @@ def carry_out(peer, program):
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
     used = {getattr(node, "id", "") for node in ast.walk(ast.parse(program["source"] + "\n" + program["context"]))}
-    for name in [*program["optional"], *program["names"]]:
-        if name not in used:
-            continue
-        try:
-            space[name] = peer.by_value.get(name) or peer.remote("global", name)
-        except AttributeError:
-            if name in program["names"]:
-                space[name] = missing(name)
+    bind(peer, space, [name for name in program["optional"] if name in used], False)
+    bind(peer, space, [name for name in program["names"] if name in used], True)
     sys.modules[program["module"]] = stand_in_module(peer, program, space)
     random.seed(0)
     source = program["source"]
@@ -105,6 +99,17 @@ def carry_out(peer, program):
             value()
         elif unittest and own_class(value, "__main__") and issubclass(value, unittest.TestCase):
             run_case(unittest, value)
+
+
+def bind(peer, space, names, needed):
+    """Give the program the names of the agent's module; with `needed`, a name that is missing there is an error."""
+    asked = [name for name in names if name not in peer.by_value and name not in peer.known]
+    values = peer.remote("globals", asked) if asked else {}
+    peer.known.update({name: value for name, value in values.items() if is_standin(value)})
+    values = {**values, **peer.known, **peer.by_value}
+    for name in names:
+        if name in values or needed:
+            space[name] = values[name] if name in values else missing(name)
 
 
 def own_class(value, module):
