@@ -24,6 +24,11 @@ def do_global(peer, name):
     return getattr(peer.module, name)
 
 
+def do_globals(peer, names):
+    """The values of the agent's module by name, without the names that it lacks."""
+    return {name: getattr(peer.module, name) for name in names if hasattr(peer.module, name)}
+
+
 def do_call(peer, function, *arguments, **named):
     return function(*arguments, **named)
 
@@ -125,6 +130,7 @@ def do_input(peer, prompt):
 OPERATIONS = {
     "kinds": do_kinds,
     "global": do_global,
+    "globals": do_globals,
     "call": do_call,
     "construct": do_construct,
     "method": do_method,

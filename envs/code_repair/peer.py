@@ -17,7 +17,7 @@ import threading
 import types
 
 from agentrl.envs.code_repair.crossing import Reader, Refused, Writer, items_of
-from agentrl.envs.code_repair.operations import OPERATIONS, do_global
+from agentrl.envs.code_repair.operations import OPERATIONS, do_globals
 from agentrl.envs.code_repair.program import main
 from agentrl.envs.code_repair.standin import StandIns
 
@@ -79,6 +79,7 @@ class Peer(StandIns):
         self.inbox, self.outbox = queue.SimpleQueue(), queue.SimpleQueue()
         self.lock = threading.RLock()
         self.exports, self.numbers, self.late = [], {}, {}
+        self.known = {}  # functions and classes of the agent's module that were asked for
         self.shared = []  # containers that both ends have, with their contents at the last message
         self.refused = ""
         self.loop = None
@@ -190,11 +191,11 @@ class Peer(StandIns):
             kind, value = self.outcome(do, arguments, named)
             writer = Writer(self.reference, reader.objects)
             changed = writer.changes(before)
-            written, value = writer.value(value), None
+            written, values, value = writer.value(value), value if do is do_globals else {}, None
             now = [sys.getrefcount(one) for one in reader.objects]  # the writer holds each once
             kept = [number for number, count in enumerate(counts) if now[number] > count + 1]
-            if do is do_global:  # a container of the agent's module
-                kept += range(len(counts), len(writer.objects))[:1]
+            of_module = {id(one) for one in values.values()}  # containers among these stay in the module
+            kept += [n for n in range(len(counts), len(writer.objects)) if id(writer.objects[n]) in of_module]
             self.share(writer.objects, kept)
             self.send(**{kind: written, "changed": changed, "kept": kept})
         except Refused as error:
@@ -247,7 +248,7 @@ class Peer(StandIns):
             return do
         if name in ("stdin", "input"):
             return do
-        if do is None or name in ("global", "construct", "kinds", "method"):
+        if do is None or name in ("global", "globals", "construct", "kinds", "method"):
             raise Refused(f"the agent's process asked for {name!r:.40}")
         if type(arguments[0]) is not list or arguments[0][0] != "mine":
             raise Refused("the agent's process asked for an operation on no object of the tests")

@@ -10,7 +10,7 @@ import sys
 import types
 
 from agentrl.envs.code_repair.crossing import BUILT, DATA, Refused
-from agentrl.envs.code_repair.special import CONTEXT, Meta
+from agentrl.envs.code_repair.special import CONTEXT, Meta, is_standin
 
 TESTS = "<tests>"
 PLAIN_CALLS = [
@@ -87,15 +87,8 @@ def carry_out(peer, program):
     peer.twins.kinds = {name: kind for name, kind in kinds.items() if name not in peer.by_value}
     DATA.update(kind for kind in peer.by_value.values() if hasattr(kind, "__dataclass_fields__"))
     used = used_names(program["source"] + "\n" + program["context"])
-    for name in [*program["optional"], *program["names"]]:
-        if name not in used:
-            continue
-        try:
-            space[name] = peer.by_value.get(name) or peer.remote("global", name)
-            check_kind(peer, name, kinds.get(name), space[name])
-        except AttributeError:
-            if name in program["names"]:
-                space[name] = missing(name)
+    bind(peer, space, [name for name in program["optional"] if name in used], kinds, False)
+    bind(peer, space, [name for name in program["names"] if name in used], kinds, True)
     sys.modules[program["module"]] = stand_in_module(peer, program, space, kinds)
     random.seed(0)
     source = program["source"]
@@ -131,6 +124,23 @@ def used_names(source):
         texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         used.update(word for text in texts for word in re.findall(r"\w+", text))
     return used
+
+
+def bind(peer, space, names, kinds, needed):
+    """Give the program the names of the agent's module; with `needed`, a name that is missing there is an error.
+
+    `kinds` has the classes of the task's own solution by name; see `check_kind`.
+    """
+    asked = [name for name in names if name not in peer.by_value and name not in peer.known]
+    values = peer.remote("globals", asked) if asked else {}
+    peer.known.update({name: value for name, value in values.items() if is_standin(value)})
+    values = {**values, **peer.known, **peer.by_value}
+    for name in names:
+        if name in values:
+            check_kind(peer, name, kinds.get(name), values[name])
+            space[name] = values[name]
+        elif needed:
+            space[name] = missing(name)
 
 
 def own_class(value, module):

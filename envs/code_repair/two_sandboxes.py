@@ -9,10 +9,12 @@ calculates with an object of such a class which a function gave it, or if it run
 a test writes are not in the other sandbox. The agent's functions run in a thread, so they can set no signal handlers.
 """
 
+import binascii
 import functools
 import importlib.util
 import json
 import marshal
+import zlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files as package_files
 from typing import Any, NamedTuple
@@ -28,12 +30,12 @@ SENT = (  # modules that the sandboxes get, in the order of their imports
 MOST_MESSAGES = 100_000  # largest number of messages of one test program
 SHOWN = 5  # largest number of failures that a verdict names
 START = """
-def _start(modules, magic, guarded, module):
-    import sys, types, marshal
+def _start(guarded, module):
+    import binascii, marshal, sys, types, zlib
     import _frozen_importlib_external as external
-    for name, source, compiled in modules:
+    same = external.MAGIC_NUMBER == MAGIC
+    for name, source, compiled in marshal.loads(zlib.decompress(binascii.a2b_base64(MODULES))):
         made = sys.modules[name] = types.ModuleType(name)
-        same = external.MAGIC_NUMBER == magic
         exec(marshal.loads(compiled) if same else compile(source, name, "exec"), vars(made))
     peer = made.Peer(guarded)
     peer.start()
@@ -105,14 +107,15 @@ def check_program(
 
 
 @functools.cache
-def _modules() -> list[tuple[str, str, bytes]]:
-    """Name, source and compiled code of what the sandboxes get."""
+def _start() -> str:
+    """The code that makes an end: START, and the modules of SENT as sources and as compiled code."""
     found = []
     for short in SENT:
         name = f"{PACKAGE}.{short}"
         source = package_files(PACKAGE).joinpath(f"{short}.py").read_text("utf-8")
         found.append((name, source, marshal.dumps(compile(source, name, "exec", optimize=2))))
-    return found
+    packed = binascii.b2a_base64(zlib.compress(marshal.dumps(found, 2)), newline=False)
+    return f"MAGIC, MODULES = {importlib.util.MAGIC_NUMBER!r}, {packed!r}\n{START}\n_peer = _start"
 
 
 class _Ends:
@@ -159,10 +162,8 @@ class _Ends:
 
     def _open(self, timeout_s: float) -> None:
         self._tests, self._code = self._runner.session({}), self._runner.session(self._files)
-        magic = importlib.util.MAGIC_NUMBER
         for session, module in ((self._code, self._program.module), (self._tests, "")):
-            call = f"{START}\n_peer = _start({_modules()!r}, {magic!r}, {not module}, {module!r})"
-            result = without_infra_error(session.run(call, timeout_s))
+            result = without_infra_error(session.run(f"{_start()}({not module}, {module!r})", timeout_s))
             if not result.ok:
                 self._broken = f"{self._program.module} cannot be imported: {_why(result, 'agent’s code')}"
                 return

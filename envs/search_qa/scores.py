@@ -5,6 +5,7 @@ Source: Search-R1 (arXiv:2503.09516) and its released scorers; normalisation is 
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -28,8 +29,12 @@ _INSIDE = ("thinking", "searching", "reading", "answering")
 
 
 def normalise(text: str) -> str:
-    """Lower case, without ASCII punctuation, without the words a, an, the, blanks collapsed; in that order."""
-    words = text.lower().translate(_PUNCTUATION)
+    """Lower case, without ASCII punctuation, without the words a, an, the, blanks collapsed; in that order.
+
+    Departure from the released scorers: the text is first put into Unicode's form NFC, so that an accent written as a
+    character of its own makes no difference.
+    """
+    words = unicodedata.normalize("NFC", text).lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
 
 

@@ -54,7 +54,7 @@ from agentrl.envs.webshop import (
     reward,
     words,
 )
-from agentrl.tool import action as tool_action, fenced_code, load_format
+from agentrl.tool import action as tool_action, fenced_code, load_format, search_words
 from agentrl.tool.schema import _choices
 from agentrl.tools.calculator import worked_out
 from agentrl.types import Observation
@@ -215,6 +215,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "gymnasium colours": (gymnasium_text._uncoloured, ("\x1b[1m", "\x1b[0m", "\x1b[", "\x1b[1;", "\x1b[1mx\x1b[0m")),
     "sokoban tags": (parse_with(sokoban_prompts.VerlAgent(3)), (*TAGS, "up,", "||")),
     "sokoban key": (refusing(sokoban_levels.parse), ("1x1b", "/")),
+    "search words": (search_words, ("+", "a+", "é+", ".a", "e\u0301", "\u1780\u17d2", "故", "c++ é")),
     "code_repair verdict": (judge._last_list, ("[", '{"a":', "[1,", '"')),
     "code_repair mutations": (lambda t: mutate.mutations(t[:4_000]), (*EXPRESSIONS, "1;", "a<b;", "x=1\n")),
     "code_repair meaning": (tasks._meaning, EXPRESSIONS),

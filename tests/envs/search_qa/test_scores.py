@@ -133,3 +133,7 @@ def test_exact_is_contained_and_has_full_f1(seed):
         assert scores.f1(answer, [golden]) == (1.0 if scores.normalise(golden) else 0.0)
     assert 0.0 <= scores.f1(answer, [golden]) <= 1.0
     assert scores.f1(answer, [golden]) == scores.f1(golden, [answer])
+
+
+def test_an_accent_of_its_own_makes_no_difference():
+    assert scores.exact("Cafe\u0301 Zürich", ["Café Zu\u0308rich"]) == 1.0 and scores.exact("Cafe", ["Café"]) == 0.0
