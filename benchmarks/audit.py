@@ -157,13 +157,13 @@ def _package(package: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[st
     yield f"### {PACKAGES[package]}"
     yield ""
     played = {name: one for name, one in rows.items() if "refused" not in one}
-    laws = next(iter(played.values()))["laws"] if played else {}
-    yield "| law | holds | does not hold | could not be tried |"
-    yield "| --- | --- | --- | --- |"
-    for law in laws:
-        states = Counter(one["laws"][law] for one in played.values())
-        yield f"| {law} | {states['holds']} | {states['broken']} | {states['untried']} |"
-    yield ""
+    if played:
+        yield "| law | holds | does not hold | could not be tried |"
+        yield "| --- | --- | --- | --- |"
+        for law in next(iter(played.values()))["laws"]:
+            states = Counter(one["laws"][law] for one in played.values())
+            yield f"| {law} | {states['holds']} | {states['broken']} | {states['untried']} |"
+        yield ""
     yield from _found(played)
     yield from _spellings([one["payment"] for one in played.values() if one["payment"]])
     yield from _refused({name: one["refused"] for name, one in rows.items() if "refused" in one})
@@ -180,7 +180,7 @@ def _found(played: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield "| law | environments | finding | likely at fault |"
         yield "| --- | --- | --- | --- |"
         for (law, fault, _), alike in by.items():
-            names = ", ".join(f"`{name}`" for name, _ in alike)
+            names = ", ".join(dict.fromkeys(f"`{name}`" for name, _ in alike))
             yield f"| {law} | {names} | {alike[0][1]} | {fault} |"
         yield ""
 

@@ -15,7 +15,10 @@ def test_the_tables_of_the_page_are_those_of_the_results():
 
 def test_findings_of_variants_stand_in_one_row():
     law, two = {"law": "tasks", "fault": "environment"}, "tasks are alike, such as"
-    rows = {f"Nim-v0{x}": {"laws": {"tasks": "broken"}, "versions": {}, "findings": []} for x in ("", "-large")}
+    rows = {
+        f"Nim-v0{x}": {"laws": {"tasks": "broken"}, "versions": {}, "findings": [], "payment": None}
+        for x in ("", "-large")
+    }
     for number, (name, row) in enumerate(rows.items()):
         row["findings"] = [{**law, "text": f"{number + 2} {two} {name}/{number}"}]
     rows["Chess-v0"] = {"refused": "Chess-v0: no"}

@@ -249,6 +249,8 @@ def _fault(entry: Entry[EnvironmentFile], law_name: str, finding: str) -> Fault:
         return "environment"
     if "PackageError: " in finding:  # an adapter raises it for what its package did wrong
         return "environment"
+    if finding.endswith(" s") and "no answer in " in finding:  # nothing says where the time went
+        return "unknown"
     place = PLACE.search(finding)
     if place is not None:
         return "adapter" if place.group(1) in ("adapter.py", "environment.py", "adapter_client.py") else "environment"
