@@ -110,6 +110,8 @@ def items_of(value):
         return [part for pair in value.items() for part in pair]
     if kind in ("builtins.set", "collections.deque", "array.array", "builtins.bytearray"):
         return list(value)
+    if kind == "numpy.ndarray":
+        return value.reshape(-1).tolist()
     if type(value) in DATA:
         state = [(name, getattr(value, name)) for name in type(value).__dataclass_fields__ if hasattr(value, name)]
         return [part for pair in state for part in pair]
@@ -123,6 +125,8 @@ def refill(value, items):
         value[:] = items
     elif kind == "builtins.bytearray":
         value[:] = bytes(items)
+    elif kind == "numpy.ndarray":
+        value[...] = import_numpy().array(items, value.dtype).reshape(value.shape)
     elif kind == "array.array":
         value[:] = type(value)(value.typecode, items)
     elif kind == "collections.deque":
@@ -140,6 +144,14 @@ def refill(value, items):
         value.clear()
         for key, one in zip(items[::2], items[1::2]):
             value[key] = one
+
+
+def import_numpy():
+    """The module numpy."""
+    try:
+        return import_module("numpy")
+    except ImportError:
+        raise Refused("a value of NumPy does not pass: name numpy in env.sandbox.packages") from None
 
 
 class Writer:
@@ -190,6 +202,8 @@ class Writer:
             self.objects.append(value)
             option = {"collections.defaultdict": "default_factory", "collections.deque": "maxlen"}.get(name)
             option = value.typecode if name == "array.array" else getattr(value, option) if option else None
+            if name == "numpy.ndarray":
+                return self.numpy(value)
             if kind in DATA:
                 return ["data", kind.__name__, self.values(items)]
             return [name, self.value(option), self.values(items)]
@@ -408,14 +422,15 @@ def read_named(reader, name, fields, items):
 
 
 def read_numpy(reader, kind, shape, items):
-    try:
-        numpy = import_module("numpy")
-    except ImportError:
-        raise Refused("a value of NumPy does not pass: add numpy to the packages of the sandbox") from None
+    numpy = import_numpy()
     if kind.lstrip("<>|=")[:1] not in tuple("biufcSU"):
         raise ValueError(kind)
     array = numpy.array(reader.values(items), numpy.dtype(kind))
-    return array[0] if shape is None else array.reshape([int(n) for n in shape])
+    if shape is None:
+        return array[0]
+    array = array.reshape([int(n) for n in shape])
+    reader.objects.append(array)
+    return array
 
 
 READ = {

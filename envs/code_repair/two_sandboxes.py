@@ -154,9 +154,7 @@ class _Ends:
             if kind == "V" and turn % 2 == 0:
                 verdict: dict[str, Any] = json.loads(text)
                 why = "; ".join([verdict["why"], *verdict["notes"]])
-                if verdict["why"].startswith("ModuleNotFoundError"):
-                    why += ": name its package in env.sandbox.packages"
-                return Outcome(verdict["passed"], why, verdict["refused"])
+                return Outcome(verdict["passed"], _with_hint(why), verdict["refused"])
         self.close()
         return Outcome(False, f"the test program needs more than {MOST_MESSAGES} messages")
 
@@ -165,7 +163,8 @@ class _Ends:
         for session, module in ((self._code, self._program.module), (self._tests, "")):
             result = without_infra_error(session.run(f"{_start()}({not module}, {module!r})", timeout_s))
             if not result.ok:
-                self._broken = f"{self._program.module} cannot be imported: {_why(result, 'agent’s code')}"
+                said = f"{result.error_name}: {result.error_value}" if result.error_name else _why(result, "import")
+                self._broken = f"{self._program.module} cannot be imported: {_with_hint(said)}"
                 return
 
     @staticmethod
@@ -181,6 +180,11 @@ def _message(result: CodeResult) -> tuple[str, str]:
         return "", ""
     text = data.decode("ascii", "replace")
     return text[0], text[1:]
+
+
+def _with_hint(why: str) -> str:
+    """What to do about a missing package."""
+    return f"{why}; name its package in env.sandbox.packages" if "ModuleNotFoundError" in why else why
 
 
 def _late(timeout_s: float) -> str:
