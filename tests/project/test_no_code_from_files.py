@@ -46,6 +46,7 @@ IMPORTERS = {  # of modules that can run what a file says; their calls are on th
     ("agentrl/gym/env_check.py", "pickle"),
     ("agentrl/tool_env/instance.py", "pickle"),
     ("agentrl/run/checkpoint.py", "pickle"),  # for the name of an error
+    ("envs/code_repair/program.py", "pickle"),  # in the sandbox of the tests: replaces what reads pickles there
     ("envs/code_repair/two_sandboxes.py", "marshal"),
     ("tools/_sandbox/kernel.py", "marshal"),
     ("tools/_sandbox/process.py", "marshal"),
