@@ -111,9 +111,15 @@ def without_paths(text: str, python: str) -> str:
 
 
 def store(file: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the results, sorted by package and name."""
-    ordered = {package: dict(sorted(found[package].items())) for package in PACKAGES if package in found}
-    file.write_text(json.dumps(ordered, indent=1, sort_keys=True) + "\n")
+    """Write the results, sorted by package and name, one line per environment."""
+
+    def lines(rows: Mapping[str, Any]) -> str:
+        return ",\n".join(
+            f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in sorted(rows.items())
+        )
+
+    packages = [f"{json.dumps(package)}: {{\n{lines(rows)}\n}}" for package, rows in sorted(found.items())]
+    file.write_text("{" + ",\n".join(packages) + "}\n")
 
 
 def check_all(arguments: argparse.Namespace) -> None:

@@ -188,7 +188,10 @@ def test_a_prompt_longer_than_the_context_is_told_before_anything_is_trained(rec
 
 @pytest.mark.parametrize(
     ("expert", "sentence"),
-    [("wandr", "no expert of alfworld: did you mean wander?"), ("expert-noisy:abc", "write expert-noisy:0.3, with a probability from 0 to 1")],
+    [
+        ("wandr", "no expert of alfworld: did you mean wander?"),
+        ("expert-noisy:abc", "write expert-noisy:0.3, with a probability from 0 to 1"),
+    ],
 )
 def test_a_mistyped_demonstrator_is_told_before_anything_is_played(expert, sentence, recipe, capsys):
     model = run(recipe, "a", "run.iterations=0") / "checkpoints" / "000000" / "policy"
