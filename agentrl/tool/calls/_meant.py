@@ -38,7 +38,7 @@ FENCE = re.compile(r"```([\w-]*)[ \t\r]*\n(.*?)```", re.S)
 MOST_GROUPS = 200  # later groups of brackets in an answer are not looked at
 
 
-class _Found(NamedTuple):
+class _Suspect(NamedTuple):
     """A call in an answer: the name that it calls, and the place of its words."""
 
     name: str
@@ -116,14 +116,14 @@ class Meant:
         closing = text.rstrip().endswith((f"</{pair[1]}>", "/>"))
         return pair[1] if closing and _begins_line(text, pair.start()) else ""
 
-    def _in_brackets(self, text: str) -> Iterator[_Found]:
+    def _in_brackets(self, text: str) -> Iterator[_Suspect]:
         """Objects such as {"name": "get", "arguments": {...}}, also in Python's spelling."""
         for begin, end in _groups(text):
             name = self._json.called(text[begin:end])
             if name and _stands_alone(text, begin, end):
-                yield _Found(name, begin, end)
+                yield _Suspect(name, begin, end)
 
-    def _headed(self, text: str) -> Iterator[_Found]:
+    def _headed(self, text: str) -> Iterator[_Suspect]:
         """A name before an object of its arguments: `get {"q": "a"}`, `functions.get:0 {"q": "a"}`."""
         for head in itertools.islice(self._head.finditer(text), MOST_GROUPS):
             try:
@@ -131,9 +131,9 @@ class Meant:
             except ValueError:
                 continue
             if not given or self._json.takes(head[1], given):
-                yield _Found(head[1], head.start(), end)
+                yield _Suspect(head[1], head.start(), end)
 
-    def _in_python(self, text: str) -> Iterator[_Found]:
+    def _in_python(self, text: str) -> Iterator[_Suspect]:
         """`get(q="a")` as the whole answer, as its first or last line, or in the fence at its end."""
         if "(" not in text:
             return
@@ -145,11 +145,11 @@ class Meant:
             label = LABEL.match(words)
             bare = words[label.end() if label else 0 :]
             if name := called_in_python(words, self._arguments) or called_in_python(bare, self._arguments):
-                yield _Found(name, *place)
+                yield _Suspect(name, *place)
         fences = list(FENCE.finditer(text, begin, end)) if text.endswith("```", begin, end) else []
         for fence in fences[-1:]:
             if name := called_in_python(fence[2], self._arguments):
-                yield _Found(name, *fence.span())
+                yield _Suspect(name, *fence.span())
 
 
 def _unquoted(text: str, tag: str) -> bool:
