@@ -1,7 +1,7 @@
 """Converts text to tokens and back: chat templates, tries of admissible answers, a word-level tokenizer."""
 
 from agentrl.chat.arguments import check_arguments, set_template
-from agentrl.chat.content import text_of_content
+from agentrl.chat.content import TEXT_PARTS, text_of_content
 from agentrl.chat.notes import rewritten, template_report
 from agentrl.chat.rendering import call_as_json, date_of, with_calls_as_text
 from agentrl.chat.shortening import Tagged, first_tagged, shorten, tagged
@@ -15,6 +15,7 @@ __all__ = [
     "CHAT_TEMPLATE",
     "ENTITY",
     "PROBE_TOOL",
+    "TEXT_PARTS",
     "Chat",
     "Tagged",
     "Trie",
