@@ -4,6 +4,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+from agentrl.chat import shorten
 from agentrl.secret import expand
 from agentrl.tool import TooDeep
 
@@ -67,14 +68,11 @@ def complaint(result: Any, output: Any) -> str:
         errors = output.errors(given)
     except TooDeep as error:
         return str(error)
-    wrong = [(".".join(map(str, error.absolute_path)), error.message) for error in errors[:1]]
-    return "".join(f"{place}: {_ends(why)}".removeprefix(": ") for place, why in wrong)
-
-
-def _ends(words: str) -> str:
-    """The beginning and the end of a message: it begins with the value, and its end says what is wrong."""
-    half = SAID_CHARS // 2
-    return words if len(words) <= SAID_CHARS else f"{words[:half]}...{words[-half:]}"
+    if not errors:
+        return ""
+    place = ".".join(map(str, errors[0].absolute_path))
+    why = shorten(errors[0].message, SAID_CHARS, "ends")  # it begins with the value, and its end says what is wrong
+    return f"{place}: {why}" if place else why
 
 
 def _http(config: "Config") -> Any:

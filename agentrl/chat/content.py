@@ -2,7 +2,7 @@
 
 from typing import Any
 
-TEXTS = ("text", "input_text", "output_text")  # types of parts whose field `text` is a text of the message
+TEXT_PARTS = ("text", "input_text", "output_text")  # types of parts whose field `text` is a text of the message
 THOUGHTS = ("thinking", "reasoning", "redacted_thinking")  # types of parts that no model reads again
 
 
@@ -28,7 +28,7 @@ def text_of_content(content: Any, where: str) -> str:
         text = part.get("refusal" if kind == "refusal" and "refusal" in part else "text") if kind else None
         if kind in THOUGHTS:
             continue
-        if kind not in (*TEXTS, "refusal") or not isinstance(text or "", str):
+        if kind not in (*TEXT_PARTS, "refusal") or not isinstance(text or "", str):
             raise ValueError(f"{where} has a part of type {kind!r:.50}: this model reads text only")
         texts.append(text or "")
     return "".join(texts)

@@ -37,15 +37,16 @@ def first_tagged(text: str, tags: Sequence[str]) -> Tagged | None:
     return min((pair for pair in found if pair is not None), key=lambda pair: pair.start, default=None)
 
 
-def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream"] = "end") -> str:
+def shorten(text: str, chars: int, how: Literal["end", "ends", "middle", "cell", "stream"] = "end") -> str:
     """The text if it has at most `chars` characters, else a part of it with a mark where characters are missing.
 
     Models read the marks of `middle`, `cell` and `stream` during training, so these marks must not change.
 
     Args:
         text: any text.
-        chars: number of characters; at least 4 if `how` is `end`, else at least 1.
+        chars: number of characters; at least 4 if `how` is `end`, 2 if it is `ends`, else 1.
         how: `end`: the first characters and "...", `chars` in total.
+            `ends`: the first and the last `chars` // 2 characters, with "..." between them.
             `middle`: the first and the last characters, `chars` together, with "... [N characters left out] ..."
             between them. `cell`, for the result of a code cell: the first and the last `chars` // 2 characters (at
             least one each), with "[... N characters left out ...]" between them.
@@ -55,6 +56,8 @@ def shorten(text: str, chars: int, how: Literal["end", "middle", "cell", "stream
         return text
     if how == "end":
         return f"{text[: chars - 3]}..."
+    if how == "ends":
+        return f"{text[: chars // 2]}...{text[-(chars // 2) :]}"
     if how == "stream":
         return f"{text[:chars]}\n[{len(text) - chars} more characters cut off]"
     if how == "middle":

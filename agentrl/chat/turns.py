@@ -28,7 +28,7 @@ PROBE_TOOL: Mapping[str, Any] = {
             "required": ["x"],
         },
     },
-}
+}  # every format of calls can write calls of this tool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,7 +122,7 @@ def read_answer(prompt: Prompt, text: str, observation: Observation) -> Parsed:
 
     Args:
         prompt: the environment's prompt.
-        text: the answer, with the opening tag of a thought that the prompt has begun (`agentrl.chat.Chat.heard`).
+        text: the answer, with the opening tag of a thought that the prompt has begun (`Chat.with_opened_thought`).
         observation: the observation that the answer follows.
     """
     closed = answer_start(text) is not None

@@ -7,6 +7,7 @@ credit on the file equals credit on the graph. Token ids and log-probabilities a
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agentrl.chat import TEXT_PARTS
 from agentrl.exchange.export import KINDS
 from agentrl.exchange.log_rows import Row, finite_number
 from agentrl.types import LEFT_OUT, Status
@@ -193,9 +194,13 @@ def turns_of(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]
 
 
 def text_of(content: Any) -> str:
-    """The text of a message; if its content is a list of parts, the text parts."""
+    """The text of a message; if its content is a list of parts, the texts of its text parts, one per line.
+
+    Other parts, such as images, are left out, because no model reads a log's messages again. Messages for a model are
+    read by `agentrl.chat.text_of_content`, which refuses such parts.
+    """
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if part.get("type") == "text")
+        return "\n".join(part.get("text") or "" for part in content if part.get("type") in TEXT_PARTS)
     return content or ""
 
 
@@ -216,6 +221,9 @@ def checked_messages(messages: Any) -> Sequence[Mapping[str, Any]]:
             raise ValueError(f"messages: the content {content!r:.80} is neither text nor a list of parts")
         if isinstance(content, list) and not all(isinstance(part, Mapping) for part in content):
             raise ValueError(f"messages: the content {content!r:.80} has a part that is no object")
+        for part in content if isinstance(content, list) else ():
+            if part.get("type") in TEXT_PARTS and not isinstance(part.get("text") or "", str):
+                raise ValueError(f"messages: the content {content!r:.80} has a part of type text whose text is no text")
         for call in message.get("tool_calls") or ():
             function = call.get("function") if isinstance(call, Mapping) else None
             if not isinstance(function, Mapping) or not {"name", "arguments"} <= set(function):

@@ -25,6 +25,7 @@ import referencing
 from jsonschema.exceptions import ValidationError, best_match
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from agentrl.chat import shorten
 from agentrl.tool.json_schema import TooDeep, parts, with_numeric_bounds
 
 # Largest number of references followed in one check. A schema that refers to itself in two places has 2^depth of them.
@@ -138,16 +139,11 @@ def _on_its_own_stack(validator: Any, value: Any) -> list[Any]:
 
 def _words(error: Any) -> str:
     place = ".".join(map(str, error.absolute_path))
+    message = shorten(error.message, SHOWN_CHARS, "ends")  # it begins with the value, and its end says what is wrong
     nearest = best_match([error])  # of the alternatives of anyOf or oneOf, the one that nearly fits
-    why = "" if nearest is error or error.validator not in ("anyOf", "oneOf") else f" ({_ends(nearest.message)})"
-    return (
-        f"argument {place!r:.{SHOWN_CHARS}}: {_ends(error.message)}{why}" if place else f"{_ends(error.message)}{why}"
-    )
-
-
-def _ends(message: str) -> str:
-    """The beginning and the end of a message: it begins with the value, and its end says what is wrong."""
-    return message if len(message) <= SHOWN_CHARS else f"{message[: SHOWN_CHARS // 2]}...{message[-SHOWN_CHARS // 2 :]}"
+    if nearest is not error and error.validator in ("anyOf", "oneOf"):
+        message += f" ({shorten(nearest.message, SHOWN_CHARS, 'ends')})"
+    return f"argument {place!r:.{SHOWN_CHARS}}: {message}" if place else message
 
 
 @functools.lru_cache(maxsize=256)

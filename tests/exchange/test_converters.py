@@ -35,6 +35,20 @@ def test_messages_by_hand():
     assert graph.next_state[0] == graph.state[1]
 
 
+@pytest.mark.parametrize(
+    ("content", "state"),
+    [
+        ([{"type": "input_text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        ([{"type": "text", "text": None, "image_url": None}, {"type": "text", "text": "b"}], "\nb"),
+        ([{"type": "text"}], ""),
+    ],
+)
+def test_the_text_parts_of_a_message_are_its_state(content, state):
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "3"}]
+    (row,) = from_messages([{"group": "t", "messages": messages, "reward": 1}])
+    assert row.get("state", "") == state
+
+
 def test_messages_with_rewards_a_turn_and_truncation():
     rows = from_messages([{"group": 7, "episode": "e", "messages": CHAT, "rewards": [0.5, -1], "truncated": True}])
     assert [row["reward"] for row in rows] == [0.5, -1]
@@ -47,6 +61,10 @@ def test_messages_with_rewards_a_turn_and_truncation():
         ({"group": "t", "messages": CHAT[:2], "reward": 1}, "trajectory 0: messages: there is no assistant"),
         ({"group": "t", "messages": CHAT, "rewards": [1]}, "trajectory 0: rewards: 2 assistant messages"),
         ({"group": "t", "messages": CHAT}, "trajectory 0: rewards: 2 assistant messages"),
+        (
+            {"group": "t", "messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "reward": 1},
+            "trajectory 0: messages: the content .* whose text is no text",
+        ),
     ],
 )
 def test_bad_messages(trajectory, message):

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from agentrl.chat import Chat
+from agentrl.chat import PROBE_TOOL, Chat
 from agentrl.env import prompt_of
 from agentrl.programs.conversations import Conversations
 from agentrl.programs.requests import replied
 from agentrl.tool import Call, format_names, load_format
 from agentrl.tool_env import ToolWords, program_fit, template_fit, tool_request
-from agentrl.tool_env.request_tools import FALLBACK, PROBE
+from agentrl.tool_env.request_tools import FALLBACK
 from agentrl.types import Generation, Message, Observation, ToolCall
 from tests.chat.chats import TEMPLATES, tokenizer
 from tests.chat.published import PUBLISHED
@@ -134,4 +134,4 @@ def test_a_request_without_tools_is_left_as_it_is():
 
 
 def test_every_format_can_be_probed():
-    assert [load_format(name, PROBE).name for name in format_names()] == list(format_names())
+    assert [load_format(name, [PROBE_TOOL]).name for name in format_names()] == list(format_names())

@@ -27,6 +27,7 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(0, 0)
+MOST_ERRORS = 100  # after this number of invalid calls, `read_calls` does not read the rest of the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,27 +142,19 @@ def load_format(name: str, schemas: Sequence[Mapping[str, Any]]) -> Format:
     return call_format
 
 
-def after_thinking(text: str) -> int:
-    """The position where the words behind the thoughts of an answer begin; its end if a thought is not closed.
+def calls_start(text: str, read: Callable[[str, int], list[Call | Malformed]], *marks: str) -> int:
+    """The position behind the thoughts of an answer, from which calls are read; its end if a thought is not closed.
 
-    See `agentrl.chat.answer_start`.
-    """
-    start = answer_start(text)
-    return len(text) if start is None else start
-
-
-def calls_around_tag(text: str, start: int, read: Callable[[str, int], list[Call | Malformed]], *marks: str) -> int:
-    """The position from which calls are read: `start`, unless a call holds the tag before `start` in an argument.
-
-    A closing tag such as `</think>` that no opening tag precedes closes a thought which the prompt has opened, except
-    in an argument of a well-formed call.
+    See `agentrl.chat.answer_start`. A closing tag such as `</think>` that no opening tag precedes closes a thought
+    which the prompt has opened, except in an argument of a well-formed call.
 
     Args:
         text: the answer.
-        start: see `after_thinking`.
         read: (text, position) -> the items from this position on.
         marks: the texts with which a call begins.
     """
+    behind = answer_start(text)
+    start = len(text) if behind is None else behind
     if not start:
         return start
     for item in read(text, 0):
@@ -172,6 +165,34 @@ def calls_around_tag(text: str, start: int, read: Callable[[str, int], list[Call
         if begin >= start:
             break
     return start
+
+
+def read_calls(
+    text: str, at: int, find: Callable[[str, int], int], read: Callable[[str, int], Call | Malformed], wanted: str
+) -> list[Call | Malformed]:
+    """The calls in a text from a position on; after MOST_ERRORS invalid calls, the rest is one malformed call.
+
+    Each invalid call may cost a pass over the whole text.
+
+    Args:
+        text: the answer.
+        at: the position.
+        find: (text, position) -> where the next call begins; -1 if there is none.
+        read: (text, position where a call begins) -> the call.
+        wanted: how to write a call, for the message.
+    """
+    items: list[Call | Malformed] = []
+    errors = 0
+    while (begin := find(text, at)) >= 0:
+        if errors == MOST_ERRORS:
+            why = f"{errors} tool calls are not valid, those that follow are not read; {wanted}"
+            items.append(Malformed(message=why, span=Span(begin, len(text))))
+            break
+        item = read(text, begin)
+        errors += isinstance(item, Malformed)
+        items.append(item)
+        at = item.span.end
+    return items
 
 
 def final(text: str, start: int, meant: "Meant | None" = None) -> Calls:

@@ -15,8 +15,7 @@ from agentrl.tool.calls import (
     Format,
     Malformed,
     Span,
-    after_thinking,
-    calls_around_tag,
+    calls_start,
     final,
     function_of,
     properties_of,
@@ -47,8 +46,7 @@ class Action:
 
     def parse(self, text: str) -> Calls:
         """See Format. Every pair of tags after the thinking is a call or a malformed call."""
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, OPEN)
+        start = calls_start(text, self._items, OPEN)
         items = self._items(text, start)
         return Calls(items=tuple(items)) if items else final(text, start, self._meant)
 

@@ -10,8 +10,7 @@ from agentrl.tool.calls import (
     Format,
     Malformed,
     Span,
-    after_thinking,
-    calls_around_tag,
+    calls_start,
     final,
     function_of,
     one_text_tool,
@@ -47,8 +46,7 @@ class Fenced:
 
         A block that is not closed is a malformed call, and so is a block of Python whose first line is another.
         """
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, "```python")
+        start = calls_start(text, self._items, "```python")
         items = self._items(text, start)
         if not items and (nearly := NEARLY.search(text, start)):
             why = f"the code does not begin behind a line that is only ```python; {WANTED}"

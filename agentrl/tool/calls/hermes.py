@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, calls_around_tag, final
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, calls_start, final, read_calls
 from agentrl.tool.calls._meant import Meant
 from agentrl.tool.calls._strict_json import read_json, write_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MOST_ERRORS = 100  # after this number of invalid calls, the parser does not read the rest of the answer
 BLANKS = re.compile(r"\s*")
 WANTED = 'write <tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 INSTRUCTIONS = """\
@@ -44,25 +43,12 @@ class Hermes:
 
     def parse(self, text: str) -> Calls:
         """See Format. A `</tool_call>` inside a JSON string does not end the call."""
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, OPEN)
+        start = calls_start(text, self._items, OPEN)
         items = self._items(text, start)
         return Calls(items=tuple(items)) if items else final(text, start, self._meant)
 
     def _items(self, text: str, at: int) -> list[Call | Malformed]:
-        items: list[Call | Malformed] = []
-        errors = 0
-        while (begin := text.find(OPEN, at)) >= 0:
-            # An error costs a pass over the text before it, because the JSON reader counts lines.
-            if errors == MOST_ERRORS:
-                why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
-                items.append(Malformed(message=why, span=Span(begin, len(text))))
-                break
-            item = self._item(text, begin)
-            errors += isinstance(item, Malformed)
-            items.append(item)
-            at = item.span.end
-        return items
+        return read_calls(text, at, lambda text, at: text.find(OPEN, at), self._item, WANTED)
 
     def _item(self, text: str, begin: int) -> Call | Malformed:
         try:

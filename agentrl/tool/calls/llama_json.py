@@ -14,8 +14,7 @@ from agentrl.tool.calls import (
     Format,
     Malformed,
     Span,
-    after_thinking,
-    calls_around_tag,
+    calls_start,
     final,
     function_of,
 )
@@ -63,8 +62,7 @@ class LlamaJson:
         As in vLLM's parser (`llama_tool_parser.py`), `arguments` is read as `parameters`. Other than there, an object
         behind other words is a malformed call.
         """
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, '{"name"')
+        start = calls_start(text, self._items, '{"name"')
         items = self._items(text, start)
         return Calls(items=tuple(items)) if items else final(text, start, self._meant)
 

@@ -16,8 +16,7 @@ from agentrl.tool.calls import (
     Format,
     Malformed,
     Span,
-    after_thinking,
-    calls_around_tag,
+    calls_start,
     function_of,
     text_arguments,
 )
@@ -44,8 +43,7 @@ class SearchR1:
 
     def parse(self, text: str) -> Calls:
         """See Format. Other than in the released code, tags inside the thinking do not count."""
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, *(f"<{tag}>" for tag in self._tags))
+        start = calls_start(text, self._items, *(f"<{tag}>" for tag in self._tags))
         return self._read(text, start)
 
     def _items(self, text: str, start: int) -> list[Call | Malformed]:

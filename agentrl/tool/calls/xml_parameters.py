@@ -8,13 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, after_thinking, calls_around_tag, final
+from agentrl.tool.calls import Call, Calls, Format, Malformed, Span, calls_start, final, read_calls
 from agentrl.tool.calls._meant import Meant
 from agentrl.tool.calls._strict_json import write_json
 from agentrl.tool.calls._text_values import text_values
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MOST_ERRORS = 100  # after this number of invalid calls, the parser does not read the rest of the answer
 WANTED = (
     "write <tool_call>\n<function=NAME>\n<parameter=KEY>\nvalue\n</parameter>\n</function>\n</tool_call>, "
     "each tag once and closed"
@@ -66,25 +65,16 @@ class XmlParameters:
 
         Limit: a value cannot hold `</parameter>` before another tag of a call; the format has no escape.
         """
-        start = after_thinking(text)
-        start = calls_around_tag(text, start, self._items, OPEN)
+        start = calls_start(text, self._items, OPEN)
         items = self._items(text, start)
         return Calls(items=tuple(items)) if items else final(text, start, self._meant)
 
     def _items(self, text: str, at: int) -> list[Call | Malformed]:
-        items: list[Call | Malformed] = []
-        errors = 0
-        while opened := self._opening.search(text, at):
-            begin = opened.start()
-            if errors == MOST_ERRORS:  # each may cost a pass over the rest of the text
-                why = f"{errors} tool calls are not valid, those that follow are not read; {WANTED}"
-                items.append(Malformed(message=why, span=Span(begin, len(text))))
-                break
-            item = self._item(text, begin)
-            errors += isinstance(item, Malformed)
-            items.append(item)
-            at = item.span.end
-        return items
+        return read_calls(text, at, self._next, self._item, WANTED)
+
+    def _next(self, text: str, at: int) -> int:
+        opened = self._opening.search(text, at)
+        return -1 if opened is None else opened.start()
 
     def _item(self, text: str, begin: int) -> Call | Malformed:
         opened = FUNCTION.match(text, begin)
