@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from agentrl.chat import first_tagged, shorten
+from agentrl.chat import shorten
 from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, prompt_of, raised_at
 from agentrl.graph import success_of
 from agentrl.gym import Untried, Walk, timed
 from agentrl.preflight.attacks import ATTACKS
 from agentrl.preflight.env_audit.shown import marked, shown
-from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools
+from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools, inside, tagged_like
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status, Task
 
@@ -184,9 +184,7 @@ class Payments:
     def _action(self, task: Task, text: str, observation: Observation) -> str:
         """The action that a reply with this final answer gives, in the tags of the task's gold answer, if any."""
         gold = self.entry.hooks.gold
-        pattern = "" if gold is None else gold(task)
-        inside = _inside(pattern)
-        final = pattern.replace(inside, text) if inside != pattern else text
+        final = text if gold is None else tagged_like(gold(task), text)
         return self.prompt.parse(self.prompt.answer(final), observation).action
 
     def _right(self, task: Task) -> AnswerEpisode | None:
@@ -221,7 +219,7 @@ class Payments:
         action = walk.actions[-1]
         if walk.observations[-2].tools:
             return tool_action.read(action).answer
-        return None if action in walk.observations[-2].actions else _inside(action)
+        return None if action in walk.observations[-2].actions else inside(action)
 
     def _check_right(self, right: Mapping[str, AnswerEpisode]) -> None:
         if not right:
@@ -386,14 +384,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _inside(action: str) -> str:
-    """The text between the tags, if the action is a text in a pair of tags; else the action."""
-    if not action.startswith("<"):
-        return action
-    found = first_tagged(action, [action[1:].partition(">")[0]])
-    return action if found is None else found.content
 
 
 def law(payments: Payments, name: str) -> Iterator[str]:
