@@ -95,12 +95,12 @@ def check_laws(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60
     return [_result(law, text, [one for one in found if one.law == law]) for law, text in LAWS.items()]
 
 
-def try_law(law: str, text: str, where: str, check: Callable[[], Iterator[str]]) -> LawResult:
+def try_law(law: str, text: str, check: Callable[[], Iterator[str]]) -> LawResult:
     """The result of a law: `check` yields its findings, and raises `Untried` if the law cannot be tried.
 
-    An exception of any other kind is one more finding. Each finding begins with `where`, if this is not empty.
+    An exception of any other kind is one more finding.
     """
-    return _result(law, text, list(_tried(law, where, check)))
+    return _result(law, text, list(_tried(law, "", check)))
 
 
 def _result(law: str, text: str, found: Sequence[_Found]) -> LawResult:

@@ -137,10 +137,10 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
     compared: list[tuple[int, int]] = []
     tried = _further(entry, chosen, spread(listed, COMPARED), steps, seed, compared)
     tried["right"] = measure
-    results = [*laws, *(try_law(one, FURTHER[one], "", check) for one, check in tried.items())]
+    results = [*laws, *(try_law(one, FURTHER[one], check) for one, check in tried.items())]
     for name in ("graded", "worthless", "idle", "shown"):
         check = functools.partial(law, payments, name) if measured else functools.partial(_unmeasured, results[-1])
-        results.append(try_law(name, FURTHER[name], "", check))
+        results.append(try_law(name, FURTHER[name], check))
     return replace(
         _audit(entry, results, steps=steps, seed=seed),
         keys=[task.key for task in chosen],
