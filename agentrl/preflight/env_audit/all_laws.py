@@ -7,10 +7,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Literal
 
+from agentrl import __version__
 from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, facts_of, tasks_of
 from agentrl.gym import LawResult, Untried, Walk, check_laws, spread, try_law
@@ -20,7 +20,6 @@ from agentrl.types import Task
 
 Fault = Literal["environment", "adapter", "unknown"]
 COMPARED = 20  # number of tasks that are compared with each other
-DISTRIBUTION = "agentrl-stepgraph"
 ADVICE = "; return an observation instead"  # some messages of check_env have it before the place
 RAISED = re.compile(
     r".*\b([A-Z]\w*(?:Error|Exception|Exit): .*?\(\w+\.py:\d+, in [\w<>]+\))"
@@ -258,11 +257,7 @@ def _fault(entry: Entry[EnvironmentFile], law_name: str, finding: str) -> Fault:
 
 
 def _versions(entry: Entry[EnvironmentFile]) -> dict[str, str]:
-    try:
-        own = metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        own = "not installed"
-    found = {"agentrl": own, "python": platform.python_version()}
+    found = {"agentrl": __version__, "python": platform.python_version()}
     try:
         return {**found, **facts_of(entry)}
     except ValueError:  # the law `list` reports the mistake
