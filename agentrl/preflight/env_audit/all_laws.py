@@ -125,7 +125,7 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
         return _audit(entry, [*laws, *further_results], steps=steps, seed=seed)
     listed = tasks_of(entry)
     chosen = spread(listed, tasks)
-    timed = _Timed(entry, chosen, steps, seed)
+    walked, step_ms = _timed_walks(entry, chosen, steps, seed)
     payments = Payments(entry, chosen, steps, seed)
     measured: list[Payment] = []
 
@@ -145,9 +145,9 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
         keys=[task.key for task in chosen],
         count=len(listed),
         compared=compared[0] if compared else (0, 0),
-        walked=timed.walked,
+        walked=walked,
         payment=measured[0] if measured else None,
-        step_ms=timed.step_ms,
+        step_ms=step_ms,
     )
 
 
@@ -180,29 +180,27 @@ def _unmeasured(right: LawResult) -> Iterator[str]:
     yield ""
 
 
-class _Timed:
-    """Random walks with the wall time of their steps; see `EnvAudit`."""
-
-    def __init__(self, entry: Entry[EnvironmentFile], tasks: Sequence[Task], steps: int, seed: int) -> None:
-        self.walked: tuple[int, int] = (0, 0)
-        self.step_ms: tuple[float, float] | None = None
-        took: list[float] = []
-        ended = 0
-        try:
-            for task in tasks:
-                actions = Walk(entry, task, seed, steps).run().actions
-                walk = Walk(entry, task, seed, steps)
-                walk.reset()
-                for action in actions:
-                    began = time.perf_counter()
-                    last = walk.step(action)
-                    took.append(1000 * (time.perf_counter() - began))
-                ended += last.terminated or last.truncated
-                walk.env.close()
-        except Exception:  # noqa: BLE001  the law `listed actions` reports the exception
-            return
-        self.walked = (ended, len(tasks))
-        self.step_ms = (statistics.median(took), max(took))
+def _timed_walks(
+    entry: Entry[EnvironmentFile], tasks: Sequence[Task], steps: int, seed: int
+) -> tuple[tuple[int, int], tuple[float, float] | None]:
+    """(`EnvAudit.walked`, `EnvAudit.step_ms`) of one random walk per task."""
+    took: list[float] = []
+    ended = 0
+    try:
+        for task in tasks:
+            chosen = Walk(entry, task, seed, steps).run()
+            chosen.env.close()
+            walk = Walk(entry, task, seed, steps)
+            walk.reset()
+            for action in chosen.actions:
+                began = time.perf_counter()
+                last = walk.step(action)
+                took.append(1000 * (time.perf_counter() - began))
+            ended += last.terminated or last.truncated
+            walk.env.close()
+    except Exception:  # noqa: BLE001  the law `listed actions` reports the exception
+        return (0, 0), None
+    return (ended, len(tasks)), (statistics.median(took), max(took))
 
 
 def _audit(entry: Entry[EnvironmentFile], laws: Sequence[LawResult], *, steps: int, seed: int) -> EnvAudit:
