@@ -22,10 +22,11 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
-from agentrl.env import EnvironmentFile, PastTurn, Snapshots, prompt_of, raised_at, tasks_of
+from agentrl.env import EnvironmentFile, PastTurn, Snapshots, prompt_of, tasks_of
 from agentrl.gym.environment import GymEnv
 from agentrl.gym.walk import GARBAGE, Walk, difference, line, timed
 from agentrl.types import EnvFault, Status, StepResult, Task
+from agentrl.user_code import raised_at
 
 # The parts in which findings about the same exception differ.
 PLACE_OR_ADVICE = re.compile(r"; return an observation instead| \(passive_env_checker\.py:\d+, in \w+\)")

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from agentrl.chat import shorten
 from agentrl.config import Entry
-from agentrl.env import EnvironmentFile, prompt_of, raised_at
+from agentrl.env import EnvironmentFile, prompt_of
 from agentrl.graph import success_of
 from agentrl.gym import Untried, Walk, timed
 from agentrl.preflight.attacks import ATTACKS
@@ -23,6 +23,7 @@ from agentrl.preflight.env_audit.shown import marked, shown
 from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools, inside, tagged_like
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status, Task
+from agentrl.user_code import raised_at
 
 TURNS = 12  # largest number of turns in which an answer is played
 RANDOM_WALKS = 4  # random walks per task, to compare with texts that are no listed action
