@@ -211,6 +211,7 @@ class Payments:
                 if result.terminated or result.truncated:
                     break
         except ValueError:  # the expert says that it cannot play this task
+            timed(walk.env.close)
             return None
         return self._done(walk)
 
@@ -267,7 +268,7 @@ class Payments:
             paid = tried = 0
             for task in self.tasks:
                 honest = wrong[task.key]
-                first = honest.walk.observations[0] if honest else Walk(self.entry, task, self.seed, 1).reset()
+                first = honest.walk.observations[0] if honest else self._first(task)
                 text = attack.written(self._words(task, first))
                 if _is_number(text) and _is_number(self.answers.get(task.key, "0")):
                     continue  # a number may be right, or nearly right, by chance
@@ -294,6 +295,12 @@ class Payments:
         self._say_paid(found)
         self._check_order(wrong, right)
         return found
+
+    def _first(self, task: Task) -> Observation:
+        walk = Walk(self.entry, task, self.seed, 1)
+        first = walk.reset()
+        timed(walk.env.close)
+        return first
 
     def _words(self, task: Task, first: Observation) -> dict[str, str]:
         own = self.answers.get(task.key)
