@@ -66,7 +66,7 @@ def written_by_user(error: BaseException) -> bool:
     return any(not one.package and not any(map(one.file.is_relative_to, _OWN)) for one in _frames(error.__traceback__))
 
 
-def spoken(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An exception in words: its type, its text of at most MESSAGE_CHARS characters, and `raised_at`."""
     text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
     if isinstance(error, SystemExit):
@@ -103,7 +103,7 @@ def loaded(load: Callable[[], Module], what: str) -> Module:
             raise ValueError(f"{what} cannot be imported: {error}") from None
         if os.environ.get("AGENTRL_TRACEBACK"):
             raise
-        words = f"{error}{place}" if isinstance(error, ImportError) else spoken(error)
+        words = f"{error}{place}" if isinstance(error, ImportError) else described(error)
         raise ValueError(f"{what} cannot be imported: {words}") from error
 
 

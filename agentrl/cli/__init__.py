@@ -14,7 +14,7 @@ from agentrl import __version__, catalogue
 from agentrl.cli import _completion, _stop
 from agentrl.cli._parser import Parser, positive, seed
 from agentrl.cli._stop import sentence
-from agentrl.user_code import placed, spoken, written_by_user
+from agentrl.user_code import described, placed, written_by_user
 
 # `Parser`, `positive` and `seed` are exported for verbs that environments define.
 __all__ = ["Parser", "main", "overview", "positive", "seed", "verbs"]
@@ -126,6 +126,6 @@ def complain(error: BaseException) -> int:
     if os.environ.get("AGENTRL_TRACEBACK"):
         raise error
     known = isinstance(error, ValueError | OSError)
-    words = placed(error) if known else f"{spoken(error)}; AGENTRL_TRACEBACK=1 shows the traceback"
+    words = placed(error) if known else f"{described(error)}; AGENTRL_TRACEBACK=1 shows the traceback"
     print(f"agentrl: {sentence(words)}", file=sys.stderr)
     return 2

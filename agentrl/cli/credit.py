@@ -19,7 +19,7 @@ from agentrl.config import Entry
 from agentrl.credit import Credit, CreditMethod, agreement, assign, parse_options
 from agentrl.exchange import NamedColumns, in_file, read_any
 from agentrl.graph import DEMO, PROBE, StepGraph
-from agentrl.user_code import placed, raised_at
+from agentrl.user_code import described, placed
 
 UNIT = (
     "columns: the advantage by each of the two methods, and how far these are apart: their absolute difference, after "
@@ -123,10 +123,8 @@ def _assigned(entry: Entry[CreditMethod], graph: StepGraph) -> Credit:
     except Exception as error:
         if os.environ.get("AGENTRL_TRACEBACK"):
             raise
-        words = " ".join(str(error).split())[:300]
         raise ValueError(
-            f"credit method {entry.hooks.label} raised {type(error).__name__}: {words}{raised_at(error)}; "
-            "AGENTRL_TRACEBACK=1 shows the traceback"
+            f"credit method {entry.hooks.label} raised {described(error)}; AGENTRL_TRACEBACK=1 shows the traceback"
         ) from error
 
 

@@ -41,7 +41,6 @@ from agentrl.env.protocol import Delegates, Env, Expert, Judges, Move, Snapshots
 from agentrl.env.published import PublishedFile, published_report
 from agentrl.env.threads import ThreadPool
 from agentrl.types import AgentCall, AgentReply, Message, Observation, Status, StepResult, Task
-from agentrl.user_code import raised_at
 
 __all__ = [
     "ENDLESS",
@@ -98,7 +97,6 @@ __all__ = [
     "pool_within",
     "prompt_of",
     "published_report",
-    "raised_at",
     "random_share",
     "read_answer",
     "read_frame",

@@ -14,7 +14,7 @@ from agentrl.gym.env_check import (
     try_law,
 )
 from agentrl.gym.environment import GymEnv, register
-from agentrl.gym.walk import Walk, difference, line, timed
+from agentrl.gym.walk import Walk, difference, timed
 
 __all__ = [
     "GymEnv",
@@ -26,7 +26,6 @@ __all__ = [
     "check_laws",
     "difference",
     "difference_when_repeated",
-    "line",
     "register",
     "spread",
     "timed",

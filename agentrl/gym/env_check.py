@@ -22,10 +22,11 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from agentrl import catalogue
 from agentrl.config import Entry, resolve
-from agentrl.env import EnvironmentFile, PastTurn, Snapshots, prompt_of, raised_at, tasks_of
+from agentrl.env import EnvironmentFile, PastTurn, Snapshots, prompt_of, tasks_of
 from agentrl.gym.environment import GymEnv
 from agentrl.gym.walk import GARBAGE, Walk, difference, line, timed
 from agentrl.types import EnvFault, Status, StepResult, Task
+from agentrl.user_code import raised_at
 
 # The parts in which findings about the same exception differ.
 PLACE_OR_ADVICE = re.compile(r"; return an observation instead| \(passive_env_checker\.py:\d+, in \w+\)")
@@ -95,12 +96,12 @@ def check_laws(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60
     return [_result(law, text, [one for one in found if one.law == law]) for law, text in LAWS.items()]
 
 
-def try_law(law: str, text: str, where: str, check: Callable[[], Iterator[str]]) -> LawResult:
+def try_law(law: str, text: str, check: Callable[[], Iterator[str]]) -> LawResult:
     """The result of a law: `check` yields its findings, and raises `Untried` if the law cannot be tried.
 
-    An exception of any other kind is one more finding. Each finding begins with `where`, if this is not empty.
+    An exception of any other kind is one more finding.
     """
-    return _result(law, text, list(_tried(law, where, check)))
+    return _result(law, text, list(_tried(law, "", check)))
 
 
 def _result(law: str, text: str, found: Sequence[_Found]) -> LawResult:

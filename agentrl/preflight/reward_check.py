@@ -109,7 +109,7 @@ class _RewardTrial:
         self.prompt, self.gold = rollouts.main.prompt, settings.env.hooks.gold
         self.tasks = [rollouts.tasks[i] for i in range(min(count, len(rollouts.tasks)))]
         others = [rollouts.tasks[i] for i in range(min(count + OTHERS, len(rollouts.tasks)))]
-        self.answers = {task.key: _inside(self.gold(task)) for task in others} if self.gold is not None else {}
+        self.answers = {task.key: inside(self.gold(task)) for task in others} if self.gold is not None else {}
         spell = settings.env.hooks.spellings
         self.spelled = {task.key: {one.name: one for one in spell(task)} for task in self.tasks} if spell else {}
 
@@ -185,8 +185,7 @@ class _RewardTrial:
         """The action that gives `text` as the final answer, in the same tags as the task's gold answer, if any."""
         if self.gold is None:
             return text
-        pattern = self.gold(task)
-        return pattern.replace(_inside(pattern), text) if _inside(pattern) != pattern else text
+        return tagged_like(self.gold(task), text)
 
 
 def check_reward(settings: Settings, tasks: int, attacks: Sequence[Attack] = ATTACKS) -> RewardCheck:
@@ -304,12 +303,18 @@ def _copies(graph: StepGraph) -> np.ndarray:
     return np.array([int(names[int(e)].rpartition("#")[2]) for e in graph.episode], np.int64)
 
 
-def _inside(action: str) -> str:
+def inside(action: str) -> str:
     """The text between the tags, if the action is a text in a pair of tags; else the action."""
     if not action.startswith("<"):
         return action
     found = first_tagged(action, [action[1:].partition(">")[0]])
     return action if found is None else found.content
+
+
+def tagged_like(action: str, text: str) -> str:
+    """The text in the tags of an action; the bare text if the action has no tags."""
+    content = inside(action)
+    return action.replace(content, text) if content != action else text
 
 
 def _rows(measured: Sequence[_Measured]) -> list[Fooled]:

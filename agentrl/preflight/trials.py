@@ -34,7 +34,7 @@ from agentrl.secret import hidden_url
 from agentrl.settings import Settings
 from agentrl.trackers import check_packages
 from agentrl.types import EnvFault
-from agentrl.user_code import placed, spoken
+from agentrl.user_code import described, placed
 
 CONNECT_S = 3.0  # seconds that an endpoint may take to accept a connection
 RESET_S = 30.0  # seconds that an environment may take to be made and to begin one task
@@ -115,7 +115,7 @@ def _tasks(entry: Entry[EnvironmentFile]) -> TrialResult:
         return TrialResult("data", "missing", f"{entry.name}: the first task does not begin in {RESET_S:g} s")
     except Exception as error:  # noqa: BLE001  an environment may raise anything
         known = isinstance(error, ValueError | OSError)
-        return TrialResult("data", "missing", f"{entry.name}: {placed(error) if known else spoken(error)}")
+        return TrialResult("data", "missing", f"{entry.name}: {placed(error) if known else described(error)}")
 
 
 def _models(settings: Settings) -> Iterator[TrialResult]:

@@ -10,7 +10,7 @@ from agentrl.env import deadline, plays_at_random
 from agentrl.run.known_rows import RESET_S
 from agentrl.settings import Settings
 from agentrl.types import EnvFault, Task
-from agentrl.user_code import placed, spoken
+from agentrl.user_code import described, placed
 
 
 def check_player(settings: Settings, tasks: Sequence[Task]) -> None:
@@ -43,6 +43,6 @@ def check_player(settings: Settings, tasks: Sequence[Task]) -> None:
             except EnvFault:
                 raise
             except Exception as error:
-                raise ValueError(f"{what}: {spoken(error)}") from error
+                raise ValueError(f"{what}: {described(error)}") from error
     except EnvFault:  # the deadline
         return

@@ -28,8 +28,8 @@ def check_beginning(settings: Settings, *, resume: bool = False) -> None:
 
     Raises:
         ValueError: training and held-out tasks overlap, there are no tasks, the expert that the run needs cannot play
-            a user's tasks, a model's folder is missing or holds no
-            model, this machine lacks something that the engine needs, or a new run fails `Settings.check_new`.
+            a user's tasks, a model's folder is missing or holds no model, this machine lacks something that the engine
+            needs, or a new run fails `Settings.check_new`.
     """
     if not resume:
         settings.check_new()
@@ -93,9 +93,8 @@ def dry_run_notes(settings: Settings) -> list[str]:
 
     Raises:
         ValueError: training and held-out tasks overlap, the expert that the run needs cannot play, the folder of a
-            model exists and holds no model, the first
-            prompts of too many rows do not fit the model's context, the run's folder cannot be made, or the run fails
-            `Settings.check_new`.
+            model exists and holds no model, the first prompts of too many rows do not fit the model's context, the
+            run's folder cannot be made, or the run fails `Settings.check_new`.
     """
     settings.check_new()
     check_folder(settings.folder)

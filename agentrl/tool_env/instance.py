@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agentrl.catalogue import nearest
 from agentrl.chat import text_of_content
-from agentrl.env import Verdict, raised_at
+from agentrl.env import Verdict
 from agentrl.tool import (
     ActionContent,
     Call,
@@ -27,6 +27,7 @@ from agentrl.tool_env.choices import canonical, check_fits
 from agentrl.tool_env.reward_signals import STEP, TERMINAL, RewardSignals, pick, score, takes
 from agentrl.tool_env.setup import ToolConfig, ToolEnvSetup
 from agentrl.types import Message, Observation, Status, StepResult, Task
+from agentrl.user_code import raised_at
 
 OVER = "The episode is over."
 NOTHING = ActionContent()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentrl.cli import main
-from agentrl.env import raised_at
+from agentrl.user_code import raised_at
 
 FAULTY = '''\
 """A tool environment whose reward fails on odd tasks."""

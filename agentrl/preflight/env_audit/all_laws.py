@@ -7,10 +7,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Literal
 
+from agentrl import __version__
 from agentrl.config import Entry
 from agentrl.env import EnvironmentFile, facts_of, tasks_of
 from agentrl.gym import LawResult, Untried, Walk, check_laws, spread, try_law
@@ -20,7 +20,6 @@ from agentrl.types import Task
 
 Fault = Literal["environment", "adapter", "unknown"]
 COMPARED = 20  # number of tasks that are compared with each other
-DISTRIBUTION = "agentrl-stepgraph"
 ADVICE = "; return an observation instead"  # some messages of check_env have it before the place
 RAISED = re.compile(
     r".*\b([A-Z]\w*(?:Error|Exception|Exit): .*?\(\w+\.py:\d+, in [\w<>]+\))"
@@ -126,7 +125,7 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
         return _audit(entry, [*laws, *further_results], steps=steps, seed=seed)
     listed = tasks_of(entry)
     chosen = spread(listed, tasks)
-    timed = _Timed(entry, chosen, steps, seed)
+    walked, step_ms = _timed_walks(entry, chosen, steps, seed)
     payments = Payments(entry, chosen, steps, seed)
     measured: list[Payment] = []
 
@@ -137,18 +136,18 @@ def audit_env(entry: Entry[EnvironmentFile], *, tasks: int = 4, steps: int = 60,
     compared: list[tuple[int, int]] = []
     tried = _further(entry, chosen, spread(listed, COMPARED), steps, seed, compared)
     tried["right"] = measure
-    results = [*laws, *(try_law(one, FURTHER[one], "", check) for one, check in tried.items())]
+    results = [*laws, *(try_law(one, FURTHER[one], check) for one, check in tried.items())]
     for name in ("graded", "worthless", "idle", "shown"):
         check = functools.partial(law, payments, name) if measured else functools.partial(_unmeasured, results[-1])
-        results.append(try_law(name, FURTHER[name], "", check))
+        results.append(try_law(name, FURTHER[name], check))
     return replace(
         _audit(entry, results, steps=steps, seed=seed),
         keys=[task.key for task in chosen],
         count=len(listed),
         compared=compared[0] if compared else (0, 0),
-        walked=timed.walked,
+        walked=walked,
         payment=measured[0] if measured else None,
-        step_ms=timed.step_ms,
+        step_ms=step_ms,
     )
 
 
@@ -181,29 +180,27 @@ def _unmeasured(right: LawResult) -> Iterator[str]:
     yield ""
 
 
-class _Timed:
-    """Random walks with the wall time of their steps; see `EnvAudit`."""
-
-    def __init__(self, entry: Entry[EnvironmentFile], tasks: Sequence[Task], steps: int, seed: int) -> None:
-        self.walked: tuple[int, int] = (0, 0)
-        self.step_ms: tuple[float, float] | None = None
-        took: list[float] = []
-        ended = 0
-        try:
-            for task in tasks:
-                actions = Walk(entry, task, seed, steps).run().actions
-                walk = Walk(entry, task, seed, steps)
-                walk.reset()
-                for action in actions:
-                    began = time.perf_counter()
-                    last = walk.step(action)
-                    took.append(1000 * (time.perf_counter() - began))
-                ended += last.terminated or last.truncated
-                walk.env.close()
-        except Exception:  # noqa: BLE001  the law `listed actions` reports the exception
-            return
-        self.walked = (ended, len(tasks))
-        self.step_ms = (statistics.median(took), max(took))
+def _timed_walks(
+    entry: Entry[EnvironmentFile], tasks: Sequence[Task], steps: int, seed: int
+) -> tuple[tuple[int, int], tuple[float, float] | None]:
+    """(`EnvAudit.walked`, `EnvAudit.step_ms`) of one random walk per task."""
+    took: list[float] = []
+    ended = 0
+    try:
+        for task in tasks:
+            chosen = Walk(entry, task, seed, steps).run()
+            chosen.env.close()
+            walk = Walk(entry, task, seed, steps)
+            walk.reset()
+            for action in chosen.actions:
+                began = time.perf_counter()
+                last = walk.step(action)
+                took.append(1000 * (time.perf_counter() - began))
+            ended += last.terminated or last.truncated
+            walk.env.close()
+    except Exception:  # noqa: BLE001  the law `listed actions` reports the exception
+        return (0, 0), None
+    return (ended, len(tasks)), (statistics.median(took), max(took))
 
 
 def _audit(entry: Entry[EnvironmentFile], laws: Sequence[LawResult], *, steps: int, seed: int) -> EnvAudit:
@@ -258,11 +255,7 @@ def _fault(entry: Entry[EnvironmentFile], law_name: str, finding: str) -> Fault:
 
 
 def _versions(entry: Entry[EnvironmentFile]) -> dict[str, str]:
-    try:
-        own = metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        own = "not installed"
-    found = {"agentrl": own, "python": platform.python_version()}
+    found = {"agentrl": __version__, "python": platform.python_version()}
     try:
         return {**found, **facts_of(entry)}
     except ValueError:  # the law `list` reports the mistake

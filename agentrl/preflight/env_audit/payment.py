@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from agentrl.chat import first_tagged, shorten
+from agentrl.chat import shorten
 from agentrl.config import Entry
-from agentrl.env import EnvironmentFile, prompt_of, raised_at
+from agentrl.env import EnvironmentFile, prompt_of
 from agentrl.graph import success_of
 from agentrl.gym import Untried, Walk, timed
 from agentrl.preflight.attacks import ATTACKS
 from agentrl.preflight.env_audit.shown import marked, shown
-from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools
+from agentrl.preflight.reward_check import LONGEST, NEARLY, OTHERS, fools, inside, tagged_like
 from agentrl.tool import action as tool_action
 from agentrl.types import Observation, Status, Task
+from agentrl.user_code import raised_at
 
 TURNS = 12  # largest number of turns in which an answer is played
 RANDOM_WALKS = 4  # random walks per task, to compare with texts that are no listed action
@@ -184,9 +185,7 @@ class Payments:
     def _action(self, task: Task, text: str, observation: Observation) -> str:
         """The action that a reply with this final answer gives, in the tags of the task's gold answer, if any."""
         gold = self.entry.hooks.gold
-        pattern = "" if gold is None else gold(task)
-        inside = _inside(pattern)
-        final = pattern.replace(inside, text) if inside != pattern else text
+        final = text if gold is None else tagged_like(gold(task), text)
         return self.prompt.parse(self.prompt.answer(final), observation).action
 
     def _right(self, task: Task) -> AnswerEpisode | None:
@@ -212,6 +211,7 @@ class Payments:
                 if result.terminated or result.truncated:
                     break
         except ValueError:  # the expert says that it cannot play this task
+            timed(walk.env.close)
             return None
         return self._done(walk)
 
@@ -221,7 +221,7 @@ class Payments:
         action = walk.actions[-1]
         if walk.observations[-2].tools:
             return tool_action.read(action).answer
-        return None if action in walk.observations[-2].actions else _inside(action)
+        return None if action in walk.observations[-2].actions else inside(action)
 
     def _check_right(self, right: Mapping[str, AnswerEpisode]) -> None:
         if not right:
@@ -268,7 +268,7 @@ class Payments:
             paid = tried = 0
             for task in self.tasks:
                 honest = wrong[task.key]
-                first = honest.walk.observations[0] if honest else Walk(self.entry, task, self.seed, 1).reset()
+                first = honest.walk.observations[0] if honest else self._first(task)
                 text = attack.written(self._words(task, first))
                 if _is_number(text) and _is_number(self.answers.get(task.key, "0")):
                     continue  # a number may be right, or nearly right, by chance
@@ -295,6 +295,12 @@ class Payments:
         self._say_paid(found)
         self._check_order(wrong, right)
         return found
+
+    def _first(self, task: Task) -> Observation:
+        walk = Walk(self.entry, task, self.seed, 1)
+        first = walk.reset()
+        timed(walk.env.close)
+        return first
 
     def _words(self, task: Task, first: Observation) -> dict[str, str]:
         own = self.answers.get(task.key)
@@ -386,14 +392,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _inside(action: str) -> str:
-    """The text between the tags, if the action is a text in a pair of tags; else the action."""
-    if not action.startswith("<"):
-        return action
-    found = first_tagged(action, [action[1:].partition(">")[0]])
-    return action if found is None else found.content
 
 
 def law(payments: Payments, name: str) -> Iterator[str]:
