@@ -128,7 +128,7 @@ def _sentence(model: type[BaseModel], error: ValidationError, where: str, beside
     place = option_at(model, first["loc"])
     key = _key(where, first["loc"] if place is None else place[1])
     shown = redacted(first["input"], tuple(key.split(".")))
-    message = wanted(first, None if place is None else place[0])
+    message = wanted(first, place)
     if isinstance(shown, Mapping) and where and len(repr(shown)) > MOST_CHARS:  # a section; its message names its keys
         return scrubbed(f"[{key}]: {message}")
     return scrubbed(f"{key} = {shown!r:.{MOST_CHARS}}: {message}")

@@ -86,16 +86,16 @@ def _branches(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def wanted(error: Mapping[str, Any], option: Option | None) -> str:
+def wanted(error: Mapping[str, Any], place: tuple[Option, tuple[str, ...]] | None) -> str:
     """What pydantic's error asks for, in words.
 
     Args:
         error: one entry of `ValidationError.errors()`.
-        option: the option that the error is about; None if it is unknown.
+        place: where `option_at` has found the option that the error is about.
     """
-    if error["type"] in PLAIN and option is not None:
+    if error["type"] in PLAIN and place is not None:
         finite = error["type"] == "finite_number"
-        return f"write {'a finite number: ' if finite else ''}{allowed(option)}"
+        return f"write {'a finite number: ' if finite else ''}{allowed(place[0])}"
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return message[:1].lower() + message[1:]
 

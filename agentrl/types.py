@@ -143,9 +143,8 @@ class Generation:
         allowed: per token the ascending ids to which the token was restricted; an empty array means unrestricted. None
             if no token was restricted.
         finish: "stop" (end token or stop string), "length" (token limit), "abort" (the engine or a content filter
-            broke the answer off), "malformed" (a remote server could not read the tool call of the model). Two values
-            mean that there is no answer: "context" (the prompt does not fit the model's context) and "refused" (a
-            content filter refused the prompt).
+            broke the answer off), "malformed" (a server could not read the model's tool call). Two mean no answer:
+            "context" (the prompt does not fit the model's context), "refused" (a content filter refused it).
         policy_version: (oldest, newest) version of the weights that sampled the answer.
         weight: factor of the answer in the loss; 0 if it must not be imitated, such as an expert's deliberate mistake.
         usage: counts of a remote policy, such as prompt_tokens, completion_tokens and cost.

@@ -46,8 +46,7 @@ def parse_options(method: str, config: type[BaseModel], options: Sequence[str]) 
         first = error.errors()[0]
         name = first["loc"][0] if first["loc"] else "its options"
         value = f"={values[name]}" if name in values else ""
-        place = option_at(config, first["loc"])
-        raise ValueError(f"{method}: {name}{value}: {wanted(first, None if place is None else place[0])}") from None
+        raise ValueError(f"{method}: {name}{value}: {wanted(first, option_at(config, first['loc']))}") from None
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

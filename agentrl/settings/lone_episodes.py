@@ -4,29 +4,21 @@ The method computes the credit of small step graphs of one episode per group. In
 In the second graph each episode comes back to its first state.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from agentrl.config import Entry
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import StepGraph
+from agentrl.rollout import RolloutMethod
 from agentrl.types import Status
-
-if TYPE_CHECKING:
-    from agentrl.settings.recipe import Settings
 
 SCORES = (0.0, 1.0, 0.25, 2.0)  # one episode each; no two are equal, so every comparison of episodes gives a number
 TURNS = 3
 
 
-def lone_note(settings: "Settings") -> str:
-    """A note if the credit of a run is 0 because each task is played once and nothing joins it; else empty."""
-    credit, copies = settings.credit, settings.tables.batch.copies
-    joined = settings.guide or settings.replay or settings.sampler.hooks.uneven
-    if not settings.tables.run.iterations or joined:
-        return ""
-    if settings.rollout.hooks.leaves(settings.rollout.config, copies) != 1 or not silent(credit, returning=False):
+def lone_note(credit: Entry[CreditMethod], rollout: Entry[RolloutMethod], copies: int) -> str:
+    """A note if the credit of a method is 0 because each task is played once; else empty. `copies`: `batch.copies`."""
+    if rollout.hooks.leaves(rollout.config, copies) != 1 or not silent(credit, returning=False):
         return ""
     which = f"batch.copies = {copies}: credit.name={credit.name} compares the episodes of a task, and each task has one"
     if silent(credit, returning=True):

@@ -78,9 +78,11 @@ class Settings:
         )
         self.policies = agents.policy_plans(self.sections, self.tables.model, self.tables.optim, self.clone_optim)
         self.trackers = self._trackers()
-        found = fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)
+        found = [fits.overlap_note(self.tables), self._dropout_note(), fits.no_gradient(self.tables.update)]
         self._check_stages()
-        self.notes += filter(None, (*found, lone_note(self)))
+        if self.tables.run.iterations and not (self.guide or self.replay or self.sampler.hooks.uneven):
+            found.append(lone_note(self.credit, self.rollout, self.tables.batch.copies))
+        self.notes += filter(None, found)
 
     @property
     def provision(self) -> float:
