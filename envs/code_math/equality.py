@@ -241,7 +241,7 @@ def _matched(a: Form, b: Form, units: Units) -> Verdict:
     for part in sorted(a.parts, key=lambda one: one.tokens not in {other.tokens for other in b.parts}):
         verdicts: list[Verdict] = []
         for at, other in enumerate(left):
-            if one_of_two(part, other):
+            if _one_of_two(part, other):
                 verdicts.append("different")
                 continue
             verdicts.append(_compare(part, other, units))
@@ -255,7 +255,7 @@ def _matched(a: Form, b: Form, units: Units) -> Verdict:
     return "unjudged" if unsure else "equal"
 
 
-def one_of_two(a: Form, b: Form) -> bool:
+def _one_of_two(a: Form, b: Form) -> bool:
     """Do the parts of two lists name two different things, x = 1 and y = 1?"""
     return a.kind == b.kind == "named" and a.name != b.name
 

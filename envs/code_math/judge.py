@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Literal
 
@@ -136,10 +137,10 @@ def _started() -> "subprocess.Popen[bytes]":
     return process
 
 
-def _line(stream: IO[bytes], within_s: float, end: object) -> str:
+def _line(stream: IO[bytes], within_s: float, end: Callable[[], object]) -> str:
     """The next line without its end; empty if the process has ended. EnvFault after `within_s`."""
     if not select.select([stream], [], [], within_s)[0]:
-        end()  # type: ignore[operator]
+        end()
         raise EnvFault(f"the process that judges expressions did not answer within {within_s:g} s")
     return stream.readline().decode().strip()
 

@@ -58,22 +58,24 @@ CALLED = {  # class -> the arguments with which it makes an equal object
     "uuid.UUID": lambda v: (str(v),),
     "pathlib.PurePosixPath": lambda v: (str(v),),
     "pathlib.PosixPath": lambda v: (str(v),),
+    "pathlib._local.PosixPath": lambda v: (str(v),),
+    "pathlib._local.PurePosixPath": lambda v: (str(v),),
     "ipaddress.IPv4Address": lambda v: (str(v),),
     "ipaddress.IPv6Address": lambda v: (str(v),),
     "ipaddress.IPv4Network": lambda v: (str(v),),
     "ipaddress.IPv6Network": lambda v: (str(v),),
     "collections.ChainMap": lambda v: tuple(v.maps),
-    "types.MappingProxyType": lambda v: (dict(v),),
+    "builtins.mappingproxy": lambda v: (dict(v),),
+    "re.Pattern": lambda v: (v.pattern, v.flags),
     "time.struct_time": lambda v: (tuple(v),),
 }
-ALIASES = {"re.Pattern": "re.compile", "builtins.mappingproxy": "types.MappingProxyType"}
-ARGUMENTS = {
-    "re.Pattern": lambda v: (v.pattern, v.flags),
-    "builtins.mappingproxy": lambda v: (dict(v),),
-    "pathlib._local.PosixPath": lambda v: (str(v),),
-    "pathlib._local.PurePosixPath": lambda v: (str(v),),
+ALIASES = {  # class -> what makes its objects, where that has another name
+    "re.Pattern": "re.compile",
+    "builtins.mappingproxy": "types.MappingProxyType",
+    "pathlib._local.PosixPath": "pathlib.PosixPath",
+    "pathlib._local.PurePosixPath": "pathlib.PurePosixPath",
 }
-BUILT = {*CALLED, "re.compile"}
+BUILT = {ALIASES.get(name, name) for name in CALLED}
 DATA = set()  # classes of data whose objects pass by their fields; `program` puts them in
 SINGLE = {
     "...": Ellipsis,
@@ -214,9 +216,8 @@ class Writer:
         for single, one in SINGLE.items():
             if value is one:
                 return ["single", single]
-        if name in CALLED or name in ARGUMENTS:
-            arguments = (CALLED.get(name) or ARGUMENTS[name])(value)
-            return ["made", ALIASES.get(name, name.replace("_local.", "")), self.values(arguments)]
+        if name in CALLED:
+            return ["made", ALIASES.get(name, name), self.values(CALLED[name](value))]
         return self.rare(value, kind, name)
 
     def rare(self, value, kind, name):

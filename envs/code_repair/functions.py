@@ -51,7 +51,8 @@ def _humaneval(row: Mapping[str, Any]) -> Function:
     given = _body(beginning) or _body(prompt)
     helpers = [node for node in given if getattr(node, "name", "") != entry]
     classes = [node.name for node in helpers if isinstance(node, ast.ClassDef)]
-    calls = f"\ncheck({entry})" if "check" in _names(_body(test), DEFINITIONS) else ""
+    checks = any(isinstance(node, DEFINITIONS) and node.name == "check" for node in _body(test))
+    calls = f"\ncheck({entry})" if checks else ""
     program = f"candidate = {entry}\n{test}{calls}\n"
     if not _tests(test, {entry, "candidate", "solution"}):
         raise ValueError(
@@ -162,23 +163,22 @@ def _imports(source: str) -> list[ast.stmt]:
     return [node for node in _body(source) if isinstance(node, IMPORTS)]
 
 
-def _names(body: Sequence[ast.stmt], kinds: tuple[type, ...]) -> list[str]:
+def _names(body: Sequence[ast.stmt]) -> list[str]:
     """The names that statements define."""
-    found = [node.name for node in body if isinstance(node, kinds) and isinstance(node, DEFINITIONS)]
+    found = [node.name for node in body if isinstance(node, DEFINITIONS)]
     for node in body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
-        if kinds == (ast.stmt,):
-            found += [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        found += [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
     return found
 
 
 def _missing(source: str, test: str, given: Sequence[ast.stmt]) -> list[str]:
     """Names that the tests use, the solution defines, and the statements `given` to the agent do not."""
     used: set[str] = used_names(test)  # type: ignore[no-untyped-call]
-    own = {*_names(given, (ast.stmt,)), *_names(_body(test), (ast.stmt,))}
-    defined = _names(_body(source), (ast.stmt,))
+    own = {*_names(given), *_names(_body(test))}
+    defined = _names(_body(source))
     return [name for name in dict.fromkeys(defined) if name in used and name not in own]
 
 

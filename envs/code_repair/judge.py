@@ -7,8 +7,9 @@ test programs (HumanEval, MBPP), `two_sandboxes` runs them.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
-from agentrl.tool import CodeResult, CodeRunner, CodeSession, without_infra_error
+from agentrl.tool import CodeResult, CodeRunner, without_infra_error
 
 RUN_TESTS = """
 import glob, importlib, sys
@@ -81,7 +82,7 @@ class Verdict:
 
 def run_tests(runner: CodeRunner, files: Mapping[str, str], timeout_s: float) -> CodeResult:
     """The result of running the files test_*.py in a new sandbox. Raises ToolFault if the sandbox fails."""
-    with _closing(runner.session(files, stateful=False)) as session:
+    with closing(runner.session(files, stateful=False)) as session:
         return without_infra_error(session.run(RUN_TESTS, timeout_s))
 
 
@@ -106,7 +107,7 @@ def check_calls(
         ToolFault: the sandbox failed.
     """
     pairs = [[module, expression] for module, expression, _ in calls]
-    with _closing(runner.session(files, stateful=False)) as session:
+    with closing(runner.session(files, stateful=False)) as session:
         result = without_infra_error(session.run(f"PAIRS = {pairs!r}\n{EVALUATE}", timeout_s))
     values = _last_list(result.stdout)
     values += [None] * (len(calls) - len(values))
@@ -127,16 +128,3 @@ def _last_list(text: str) -> list[object]:
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else []
-
-
-class _closing:
-    """`contextlib.closing` for sessions."""
-
-    def __init__(self, session: CodeSession) -> None:
-        self._session = session
-
-    def __enter__(self) -> CodeSession:
-        return self._session
-
-    def __exit__(self, *reason: object) -> None:
-        self._session.close()
