@@ -3,12 +3,9 @@
 # mypy: ignore-errors
 import builtins
 import sys
-import time
 
 from agentrl.envs.code_repair.program import same_kinds
 from agentrl.envs.code_repair.special import SPECIALS, Opaque
-
-CHUNK_S = 0.01
 
 
 def _listed(slots):
@@ -86,8 +83,8 @@ def do_next(peer, iterator, count):
     late = peer.late.pop(id(iterator), None)
     if late is not None:
         raise late
-    items, until = [], time.monotonic() + CHUNK_S
-    while len(items) < count and (not items or time.monotonic() < until):
+    items = []
+    while len(items) < count:
         try:
             items.append(next(iterator))
         except StopIteration as stop:
