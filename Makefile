@@ -17,7 +17,7 @@ SET = $(if $(filter uv,$(INSTALLER)),$(UV),$(PIP))
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 PINS := $(if $(GPU),,-r requirements-cpu.txt)
-EXTRAS := dev,train,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,math,e2b,vllm
+EXTRAS := dev,train,lora,gguf,openai,tensorboard,webshop,search,faiss,data,mcp,math,e2b,tinker,vllm
 PYTEST := $(BIN)/python -m pytest
 # A process that imports torch and transformers without their bytecode takes twice as long: it compiles 4,400 modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,10 +28,10 @@ demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
 
 test: check .venv/reference
-	$(PYTEST) -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray"
+	$(PYTEST) -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray and not tinker"
 
 slow: install .venv/reference
-	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray and not foreign"
+	$(PYTEST) -n 2 -m "slow and not gpu and not vllm and not ray and not foreign and not tinker"
 
 # Environments of other packages (docs/foreign.md), each installed by uv into .venv-foreign/NAME on the first run.
 foreign: install
@@ -49,7 +49,7 @@ lowest: install
 	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -r $(LOWEST)/lowest.txt \
 	  'setuptools>=77' pytest pytest-xdist pytest-timeout hypothesis scipy
 	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --no-deps --no-build-isolation -e .
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray" \
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not browser and not pretrained and not vllm and not ray and not tinker" \
 	  --ignore tests/project --ignore tests/golden
 
 # Rollouts on a local Ray cluster; workers are killed while they play.

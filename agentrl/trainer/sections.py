@@ -90,11 +90,54 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     grad_clip: float = Field(1.0, ge=0)
 
 
-class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
-    """Section [learner]: the processes, the memory and the dropout of an update. A policy, its optimiser and the
-    micro-batches are divided over the processes (FSDP2); each process takes one GPU, or a share of the CPU.
+class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """The options of [learner] for a training service, which speaks Tinker's protocol; they need learner.name=tinker.
 
     Attributes:
+        url: address of the service, such as http://127.0.0.1:8000. Default: the environment variable TINKER_BASE_URL
+            or, without it, the hosted service. The API key comes from the environment alone (TINKER_API_KEY).
+        model: name of the base model at the service. Default: `model.path`.
+        rank: rank of the adapters that the service trains.
+        seed: seed of the new adapters. Default: run.seed.
+        train_attn, train_mlp, train_unembed: train the adapters of the attention layers, of the MLP layers, and of the
+            output head. A service may ignore them.
+        sums: how the service adds up the losses of tokens. `tokens`: it sums over tokens and sequences, as the protocol
+            says. `sequences`: it takes the mean over sequences of each sequence's mean (SkyRL's JAX back end). `auto`
+            finds out before the first update.
+        keep_days: days after which the service may delete a checkpoint; 0 for never.
+        timeout_s: seconds to wait for one answer of the service.
+        price_prefill, price_cached, price_sample, price_train: prices in dollars per million tokens: of prompts, of
+            the parts of prompts that the service has in its cache, of sampled tokens, and of trained tokens. Without
+            prices, estimates count tokens only.
+        budget: dollars, by these prices; when they are spent, the run ends as at the end of `run.tokens`. None for no
+            limit.
+    """
+
+    url: str = ""
+    model: str = ""
+    rank: int = Field(32, ge=1, le=4096)
+    seed: int | None = Field(None, ge=0, lt=2**31)
+    train_attn: bool = True
+    train_mlp: bool = True
+    train_unembed: bool = True
+    sums: Literal["auto", "tokens", "sequences"] = "auto"
+    keep_days: float = Field(30.0, ge=0)
+    timeout_s: float = Field(3600.0, gt=0)
+    price_prefill: float | None = Field(None, ge=0)
+    price_cached: float | None = Field(None, ge=0)
+    price_sample: float | None = Field(None, ge=0)
+    price_train: float | None = Field(None, ge=0)
+    budget: float | None = Field(None, gt=0)
+
+
+class LearnerConfig(ServiceOptions, frozen=True, extra="forbid"):
+    """Section [learner]: what computes the updates: processes of this run, with their memory and dropout, or a training
+    service. A policy, its optimiser and the micro-batches are divided over the processes (FSDP2); each process takes
+    one GPU, or a share of the CPU.
+
+    Attributes:
+        name: `local`: the learner of this run. `tinker`: a training service, which holds weights and optimiser; the
+            engine must be `tinker` too (docs/training-service.md). The options of `ServiceOptions` are for the second.
         processes: number of processes that share each policy. agentrl train starts them on this machine or, with
             cluster.address, on the cluster; under torchrun it is the number that torchrun started.
         checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
@@ -105,15 +148,38 @@ class LearnerConfig(BaseModel, frozen=True, extra="forbid"):
             drops attention weights is then packed as separate paths. The critic has no dropout in any case.
     """
 
+    name: Literal["local", "tinker"] = "local"
     processes: int = Field(1, ge=1, le=4096)
     checkpointing: bool = False
     offload: bool = False
     keep_dropout: bool = False
 
+    @model_validator(mode="after")
+    def _options_are_used(self) -> "LearnerConfig":
+        service, own = set(ServiceOptions.model_fields), {"processes", "checkpointing", "offload", "keep_dropout"}
+        wrong = service if self.name == "local" else own
+        unused = {name for name in wrong if getattr(self, name) != self.default(name)}
+        if unused:
+            option, other = min(unused), "tinker" if self.name == "local" else "local"
+            raise ValueError(
+                f"{option} needs name={other!r}, and name is {self.name!r}: remove {option}, or set name={other}"
+            )
+        return self
+
+    @classmethod
+    def default(cls, name: str) -> Any:
+        """The default of an option."""
+        return cls.model_fields[name].default
+
     @property
     def divided(self) -> bool:
         """Is the model divided over processes? With `offload` it is divided even if there is only one process."""
         return self.processes > 1 or self.offload
+
+    @property
+    def remote(self) -> bool:
+        """Does a training service hold the weights?"""
+        return self.name != "local"
 
 
 KlForm = Literal["k1", "abs", "k2", "k3"]
