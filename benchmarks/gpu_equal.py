@@ -13,8 +13,7 @@ from agentrl.credit import Credit
 from agentrl.graph import StepGraph
 from agentrl.loss import Loss
 from agentrl.model import Network
-from agentrl.trainer import Learner, LearnerConfig, OptimConfig, UpdateConfig, logprobs, update
-from agentrl.trainer.learner import StepReport
+from agentrl.trainer import Learner, LearnerConfig, OptimConfig, StepReport, UpdateConfig, logprobs, update
 from benchmarks.gpu_models import Setting, Shape, model_of, name_of, tried
 
 

@@ -76,6 +76,7 @@ from .tree_attention import (
 )
 from .weights import (
     Mark as Mark,
+    ServedWeights as ServedWeights,
     WeightFolder as WeightFolder,
     Weights as Weights,
 )

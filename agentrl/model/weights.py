@@ -11,6 +11,7 @@ from agentrl.model.loading import load_model
 from agentrl.model.sections import ModelConfig
 
 State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
+SERVED = "served"  # name under which a state holds `ServedWeights`
 
 
 class Mark(NamedTuple):
@@ -35,15 +36,28 @@ class WeightFolder(NamedTuple):
     adapter: bool = False
 
 
+class ServedWeights(NamedTuple):
+    """Weights that a training service holds: a snapshot of one version, which never changes.
+
+    Attributes:
+        sampler: the connection to the snapshot, for the engine `tinker`.
+        path: name of the snapshot at the service; empty if it has no lasting name.
+    """
+
+    sampler: Any
+    path: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of each policy, by the policy's name: a model, a `DividedModel`, or a `WeightFolder`.
+    """The weights of each policy, by the policy's name: a model, a `DividedModel`, a `WeightFolder`, or
+    `ServedWeights`.
 
     A model may be the trainer's own object, not a copy: read it only between two updates. A folder must stay until the
     next weights are loaded, because a server that is started again reads it.
     """
 
-    models: Mapping[str, Any]
+    models: dict[str, Any]
 
     def copy(self) -> "Weights":
         """A copy of the weights, with which an engine generates while the trainer changes the original.
@@ -52,6 +66,8 @@ class Weights:
         """
 
         def copied(model: Any) -> Any:
+            if isinstance(model, ServedWeights):
+                return model
             return model.copy() if isinstance(model, DividedModel) else deepcopy(model).eval()
 
         return Weights({name: copied(model) for name, model in self.models.items()})
@@ -59,19 +75,27 @@ class Weights:
     def state(self) -> State:
         """A copy of every tensor that training may change: the buffers and the trained parameters.
 
-        If a model has adapters, its trained parameters are those of the adapters.
+        If a model has adapters, its trained parameters are those of the adapters. `ServedWeights` are their own copy.
         """
         return {
-            policy: {name: tensor.detach().clone() for name, tensor in _changing(model).items()}
+            policy: {SERVED: model}
+            if isinstance(model, ServedWeights)
+            else {name: tensor.detach().clone() for name, tensor in _changing(model).items()}
             for policy, model in self.models.items()
         }
 
     def take(self, state: State) -> None:
-        """Copy the tensors of `state` into these models, which must have tensors of the same names and shapes."""
+        """Copy the tensors of `state` into these models, which must have tensors of the same names and shapes.
+
+        `ServedWeights` are replaced by those of the state.
+        """
         import torch
 
         with torch.no_grad():
             for policy, tensors in state.items():
+                if SERVED in tensors:
+                    self.models[policy] = tensors[SERVED]
+                    continue
                 own = _changing(self.models[policy])
                 for name, tensor in tensors.items():
                     own[name].copy_(tensor)

@@ -4,7 +4,7 @@
 settings, the vocabularies of new models and, for a resumed run, a checkpoint.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,7 @@ from agentrl.model import (
     Weights,
     check_shape,
     load_model,
-    precision_note,
     restore_model,
-    save_model,
 )
 from agentrl.rollout import rows_of
 from agentrl.run import checkpoint
@@ -42,6 +40,8 @@ from agentrl.trainer import (
 )
 from agentrl.types import Stateful
 
+MakeLearner = Callable[..., Any]
+
 
 class Policies:
     """The learners, fillers and regularizers of all policies of a run.
@@ -52,6 +52,8 @@ class Policies:
         at: the checkpoint from which the models are loaded; None for a new run. `restore` and `load_state_dict` load
             the rest of the checkpoint.
         ranks: the processes that share the learners. Every process makes `Policies` and calls the same methods.
+        make_learner: makes the learner of a policy; by default a `Learner`, whose weights are in this process. Its
+            arguments are the settings, the policy's name, and the checkpoint `at`.
 
     Raises:
         ValueError: a model cannot be loaded, or the checkpoint holds another model.
@@ -63,23 +65,12 @@ class Policies:
         vocabularies: Mapping[str, Vocabulary],
         at: Path | None = None,
         ranks: Ranks | None = None,
+        make_learner: MakeLearner | None = None,
     ) -> None:
-        tables = settings.tables
         self.settings, self.agents = settings, settings.agents
         self.main = next(iter(self.agents.values())).policy
-        self.learners = {
-            name: Learner(
-                _model(settings, name, vocabularies, at),
-                plan.optim,
-                reference=tables.update.kl_coef > 0,
-                initial=tables.update.kl_reference == "initial",
-                critic=critic_maker(tables.critic, plan.model, tables.run.seed),
-                config=tables.learner,
-                ranks=ranks,
-                copied=not settings.engine.hooks.folders,
-            )
-            for name, plan in settings.policies.items()
-        }
+        make = make_learner or partial(_local_learner, vocabularies=vocabularies, ranks=ranks)
+        self.learners: dict[str, Any] = {name: make(settings, name, at=at) for name in settings.policies}
         self.regularizers = {name: Regularizers(settings.regularizers) for name in self.learners}
         self.fillers = fillers(settings.credit, settings.context, settings.env)
 
@@ -164,7 +155,7 @@ class Policies:
     def save(self, part: Path) -> None:
         """Write every policy into the folder of a checkpoint."""
         for name, model in self.weights().models.items():
-            save_model(Loaded(model, self.learners[name].tokenizer), part / name)
+            self.learners[name].save(part / name, model)
         self.save_states(part)
 
     def save_states(self, part: Path) -> None:
@@ -186,11 +177,10 @@ class Policies:
 
     def notes(self) -> list[str]:
         """Notes on the policies' models, for the user; a note may be empty."""
-        found = []
-        for name, learner in self.learners.items():
-            dtype = self.settings.policies[name].model.dtype
-            found += [learner.note, precision_note(dtype, learner.network.device)]
-        return found
+        policies = self.settings.policies
+        return [
+            note for name, learner in self.learners.items() for note in learner.notes(str(policies[name].model.dtype))
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The state of fillers and regularizers. The state of the learners is not included; `save` writes it."""
@@ -256,6 +246,23 @@ def _readable(model: Any, policy: str, policies: Policies) -> Any:
     if not isinstance(model, DividedModel):
         return model
     return DividedModel(model.shell, model.device, partial(policies.gathered, policy), partial(policies.logits, policy))
+
+
+def _local_learner(
+    settings: Settings, policy: str, at: Path | None, vocabularies: Mapping[str, Vocabulary], ranks: Ranks | None
+) -> Learner:
+    """The learner of a policy whose weights are in this process."""
+    tables, plan = settings.tables, settings.policies[policy]
+    return Learner(
+        _model(settings, policy, vocabularies, at),
+        plan.optim,
+        reference=tables.update.kl_coef > 0,
+        initial=tables.update.kl_reference == "initial",
+        critic=critic_maker(tables.critic, plan.model, tables.run.seed),
+        config=tables.learner,
+        ranks=ranks,
+        copied=not settings.engine.hooks.folders,
+    )
 
 
 def _model(settings: Settings, policy: str, vocabularies: Mapping[str, Vocabulary], at: Path | None) -> Loaded:

@@ -82,7 +82,7 @@ class Teacher:
             return said
         learner = self.policies.learners[self.policies.main]
         asked = np.intersect1d(taught.rows, rows)
-        there = logprobs(learner.network, taught.tokens, asked, temperature=hot, max_tokens=most)
+        there = learner.passes.read(taught.tokens, asked, temperature=hot, max_tokens=most).logprob
         # Tokens that were sampled in this batch come first; replayed steps and demonstrations were joined after them.
         first = np.flatnonzero(tokens.sampled)[: int(taught.tokens.sampled.sum())]
         said[first] = there[taught.tokens.sampled]

@@ -11,16 +11,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from agentrl.chat import Chat
 from agentrl.credit import shown_only
 from agentrl.graph import DEMO, PROBE, Columns, Filler, StepGraph, Tokens, decisions, token_rows
-from agentrl.model import Network, microbatches, pack
 from agentrl.trainer.importance import importance_weights
-from agentrl.trainer.learner import Learner
-from agentrl.trainer.ranks import ranks_of
+from agentrl.trainer.passes import PolicyLearner
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.trainer.temperatures import step_temperatures
 
@@ -30,13 +26,6 @@ class Annotated(NamedTuple):
 
     graph: StepGraph
     metrics: dict[str, float]
-
-
-class _PerToken(NamedTuple):
-    """Log-probs [S], and entropies [S] if they were asked for, in nats."""
-
-    logprob: np.ndarray
-    entropy: np.ndarray | None
 
 
 class LearnerReader:
@@ -50,7 +39,7 @@ class LearnerReader:
     """
 
     def __init__(
-        self, learner: Learner, temperature: float, max_tokens: int, sampled: np.ndarray | None = None
+        self, learner: PolicyLearner, temperature: float, max_tokens: int, sampled: np.ndarray | None = None
     ) -> None:
         self._learner, self._temperature, self._max_tokens = learner, temperature, max_tokens
         self.tokenizer, self.sampled = learner.tokenizer, sampled
@@ -66,12 +55,13 @@ class LearnerReader:
     def logprobs(self, tokens: Tokens, rows: np.ndarray, *, temperature: float | None = None) -> np.ndarray:
         """[S] float64, log-probs in nats under the current policy; NaN outside the sampled tokens of `rows`."""
         temperature = self._temperature if temperature is None else temperature
-        return logprobs(self._learner.network, tokens, rows, temperature=temperature, max_tokens=self._max_tokens)
+        passes = self._learner.passes
+        return passes.read(tokens, rows, temperature=temperature, max_tokens=self._max_tokens).logprob
 
 
 def annotate(
     graph: StepGraph,
-    learner: Learner,
+    learner: PolicyLearner,
     config: UpdateConfig,
     temperature: float,
     fillers: Sequence[Filler] = (),
@@ -111,19 +101,22 @@ def annotate(
     hot = step_temperatures(graph, temperature)
     entropy: np.ndarray | None = None  # [S]
     if config.old_logprob == "trainer":
-        own = _per_token(learner.network, graph, rows, hot, config.max_tokens, entropies or old_entropy)
+        wanted = entropies or old_entropy
+        own = learner.passes.read(graph.tokens, rows, temperature=hot, max_tokens=config.max_tokens, entropy=wanted)
         columns, metrics = _compared(graph, learner, config, rows, own.logprob)
         entropy = own.entropy
         columns |= {} if entropy is None or not old_entropy else {"old_entropy": entropy}
     if config.kl_coef > 0:
         if not learner.has_reference:
             raise ValueError("update.kl_coef > 0 needs a reference model: make the learner with reference=True")
-        with learner.reference() as network:
-            reference = logprobs(network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
+        with learner.reference() as frozen:
+            reference = frozen.read(graph.tokens, rows, temperature=hot, max_tokens=config.max_tokens).logprob
         columns["ref_logprob"] = np.where(np.isnan(reference), columns["old_logprob"], reference)
     if entropies:
         if entropy is None:
-            entropy = token_entropies(learner.network, graph, rows, temperature=hot, max_tokens=config.max_tokens)
+            passes, most = learner.passes, config.max_tokens
+            entropy = passes.read(graph.tokens, rows, temperature=hot, max_tokens=most, entropy=True).entropy
+            assert entropy is not None
         columns["token_entropy"] = entropy
     new = Columns(tokens=columns)
     if learner.critic is not None:
@@ -137,7 +130,7 @@ def annotate(
 
 
 def _compared(
-    graph: StepGraph, learner: Learner, config: UpdateConfig, rows: np.ndarray, old: np.ndarray
+    graph: StepGraph, learner: PolicyLearner, config: UpdateConfig, rows: np.ndarray, old: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """(the columns `old_logprob` and `importance` [S], metrics of the difference between trainer and engine).
 
@@ -205,66 +198,3 @@ def mismatch(behaviour: np.ndarray, trainer: np.ndarray) -> dict[str, float]:
         return {"mismatch_max": 0.0, "mismatch_mean": 0.0}
     apart = np.abs(behaviour - trainer)  # [K]
     return {"mismatch_max": float(apart.max()), "mismatch_mean": float(apart.mean())}
-
-
-def logprobs(
-    network: Network,
-    graph: StepGraph | Tokens,
-    rows: np.ndarray,
-    *,
-    temperature: float | np.ndarray,
-    max_tokens: int,
-) -> np.ndarray:
-    """[S] float64 log-probs in nats of the sampled tokens of `rows` under a network; NaN elsewhere.
-
-    The log-prob is 0 for a sampled token without an alternative. `temperature` is one number, of which 0 (greedy)
-    counts as 1, or [N], one number above 0 per step.
-    """
-    return _per_token(network, graph, rows, temperature, max_tokens, entropy=False).logprob
-
-
-def token_entropies(
-    network: Network,
-    graph: StepGraph | Tokens,
-    rows: np.ndarray,
-    *,
-    temperature: float | np.ndarray,
-    max_tokens: int,
-) -> np.ndarray:
-    """[S] float64 entropy in nats of a network's distribution at each sampled token of `rows`; NaN elsewhere.
-
-    The entropy is 0 for a sampled token without an alternative. For `temperature` see `logprobs`.
-    """
-    found = _per_token(network, graph, rows, temperature, max_tokens, entropy=True).entropy
-    assert found is not None
-    return found
-
-
-def _per_token(
-    network: Network,
-    graph: StepGraph | Tokens,
-    rows: np.ndarray,
-    temperature: float | np.ndarray,
-    max_tokens: int,
-    entropy: bool,
-) -> _PerToken:
-    """Log-probs [S] and, with `entropy`, entropies [S], from one forward pass; see `logprobs` and `token_entropies`."""
-    tokens = graph.tokens if isinstance(graph, StepGraph) else graph
-    assert tokens is not None
-    row_of = token_rows(tokens)  # [S]
-    forced = tokens.sampled & np.isin(row_of, rows) & ~decisions(tokens)  # [S]
-    out = np.full((len(tokens.ids), 1 + entropy), np.nan)  # [S, 1 or 2]
-    batch = pack(tokens, rows, np.zeros(len(out)), sharing=network.sharing)
-    ranks = ranks_of(network)
-    read: list[tuple[np.ndarray, Tensor]] = []  # read after the last pass, so that no pass waits for the one before
-    with network.reading():
-        for part, counts in ranks.share(microbatches(batch, max_tokens)):
-            hidden = network.hidden(part)
-            if counts:
-                hot = temperature[row_of[part.source]] if isinstance(temperature, np.ndarray) else temperature or 1.0
-                stats = network.stats(hidden, part, temperature=hot, entropy="value" if entropy else "none")
-                read.append((part.source, torch.stack([x for x in stats if x is not None], 1)))
-    for source, found in read:
-        out[source] = found.double().cpu().numpy()
-    out = np.where(forced[:, None], 0.0, ranks.fill(out))
-    return _PerToken(out[:, 0], out[:, 1] if entropy else None)

@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from agentrl.model import DividedModel, Network, Sharing, network
-from agentrl.noise import fold
+from agentrl.model import DividedModel, Loaded, Network, Sharing, network, precision_note, save_model
 from agentrl.trainer import adamw, fsdp, learner_state
 from agentrl.trainer.critic import Critic
 from agentrl.trainer.float32_masters import HALF, Masters
+from agentrl.trainer.local_passes import LocalPasses
 from agentrl.trainer.meter import Meter
 from agentrl.trainer.muon import Muon
+from agentrl.trainer.passes import StepReport
 from agentrl.trainer.ranks import ALONE, Ranks
+from agentrl.trainer.schedule import rate_of
 from agentrl.trainer.sections import LearnerConfig, OptimConfig
 
 log = logging.getLogger(__name__)
@@ -33,18 +35,6 @@ class ModelAndTokenizer(Protocol):
 
     @property
     def tokenizer(self) -> Any: ...
-
-
-class StepReport(NamedTuple):
-    """The result of an optimiser step.
-
-    Attributes:
-        grad_norm: the gradient norm before clipping; 0 if every gradient is exactly 0, so that no weight was moved.
-        skipped: True if the step was skipped because this norm is not finite.
-    """
-
-    grad_norm: float
-    skipped: bool
 
 
 class Learner:
@@ -112,6 +102,10 @@ class Learner:
         self.reference_copy: Network | None = None
         self.reference_adapter: dict[str, Tensor] | None = None
         self.restart(optim, 0)
+
+    def notes(self, dtype: str) -> list[str]:
+        """Notes for reports: how batches are packed, and the precision; `dtype` is the option of the recipe."""
+        return [self.note, precision_note(dtype, self.network.device)]
 
     @property
     def note(self) -> str:
@@ -182,26 +176,23 @@ class Learner:
                         inner[name].copy_(full)
         self._stale = False
 
-    @contextmanager
-    def reference(self) -> Iterator[Network]:
-        """The reference network, for use in a `with` block."""
-        assert self._wants_reference, "this learner was made without a reference model"
-        if self.reference_copy is not None:
-            yield self.reference_copy
-        elif self.reference_adapter is not None:
-            with _exchanged(self.network.model, self.reference_adapter):
-                yield self.network
-        else:
-            with self.model.disable_adapter():
-                yield self.network
+    @property
+    def passes(self) -> LocalPasses:
+        """The passes through the policy's network."""
+        return LocalPasses(self.network, self.config.keep_dropout)
 
     @contextmanager
-    def noise(self, key: Sequence[int]) -> Iterator[None]:
-        """Seed the noise of dropout, so that a resumed run draws the same noise as an uninterrupted run."""
-        device = self.network.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(fold(key))
-            yield
+    def reference(self) -> Iterator[LocalPasses]:
+        """The passes through the reference network, for use in a `with` block."""
+        assert self._wants_reference, "this learner was made without a reference model"
+        if self.reference_copy is not None:
+            yield LocalPasses(self.reference_copy)
+        elif self.reference_adapter is not None:
+            with _exchanged(self.network.model, self.reference_adapter):
+                yield LocalPasses(self.network)
+        else:
+            with self.model.disable_adapter():
+                yield LocalPasses(self.network)
 
     @property
     def trained(self) -> list[nn.Parameter]:
@@ -211,13 +202,7 @@ class Learner:
     @property
     def rate(self) -> float:
         """The factor by which the configured learning rates are multiplied in this update, from 0 to 1."""
-        if self.updates < self.optim.warmup:
-            return (self.updates + 1) / (self.optim.warmup + 1)
-        if self.optim.schedule == "constant":
-            return 1.0
-        span = max(1, self.total_updates - self.optim.warmup)
-        progress = max(self.spent, (self.updates - self.optim.warmup) / span)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+        return rate_of(self.optim, self.updates, self.total_updates, self.spent)
 
     def step(self) -> StepReport:
         """Make one optimiser step with the accumulated gradients, then clear the gradients.
@@ -241,6 +226,10 @@ class Learner:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         return StepReport(value, not math.isfinite(value))
+
+    def save(self, folder: Path, model: Any) -> None:
+        """Write the weights of `model`, which is `generating` or a way to read it, and the tokenizer into a folder."""
+        save_model(Loaded(model, self.tokenizer), folder)
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint, without the weights, which are saved in the layout of transformers.

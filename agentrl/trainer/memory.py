@@ -28,8 +28,10 @@ from agentrl.credit import Credit
 from agentrl.graph import COLUMNS, StepGraph, Tokens
 from agentrl.loss import Loss
 from agentrl.model import Network, chunk_for
-from agentrl.trainer.learner import Learner, StepReport
+from agentrl.trainer.learner import Learner
+from agentrl.trainer.local_passes import LocalPasses
 from agentrl.trainer.meter import Meter
+from agentrl.trainer.passes import StepReport
 from agentrl.trainer.policy_update import update
 from agentrl.trainer.ranks import Ranks
 from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig
@@ -145,6 +147,14 @@ class _BriefNetwork(Network):
         return replace(plan, runs=longest, piece=len(layout))
 
 
+class _SilentPasses(LocalPasses):
+    """Passes that draw no noise, because the generator of the model's device may be missing."""
+
+    @contextmanager
+    def noise(self, seed: int) -> Iterator[None]:
+        yield
+
+
 class _Simulated(Learner):
     """A learner that reads no value of a tensor, because its tensors may have no values.
 
@@ -164,9 +174,9 @@ class _Simulated(Learner):
     def _on_meta(optimiser: torch.optim.Optimizer) -> bool:
         return any(x.is_meta for group in optimiser.param_groups for x in group["params"])
 
-    @contextmanager
-    def noise(self, key: Sequence[int]) -> Iterator[None]:
-        yield
+    @property
+    def passes(self) -> LocalPasses:
+        return _SilentPasses(self.network, self.config.keep_dropout)
 
     def step(self) -> StepReport:
         assert self.masters is not None

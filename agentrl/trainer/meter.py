@@ -44,12 +44,12 @@ class Meter:
         for name, x in named.items():
             self.sums[name] = self.sums[name] + x if name in self.sums else x
 
-    def step(self, grad_norm: float, skipped: bool) -> None:
-        """Count an optimiser step, also a step that moved no weight."""
+    def step(self, grad_norm: float | None, skipped: bool) -> None:
+        """Count an optimiser step, also a step that moved no weight; `grad_norm` is None if it is not known."""
         self.counts["optimizer_steps"] += 1
         self.moved |= not skipped and grad_norm != 0
         self.skipped += skipped
-        if not skipped:
+        if not skipped and grad_norm is not None:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:

@@ -23,20 +23,19 @@ from agentrl.credit import Credit, shown_only
 from agentrl.graph import Columns, StepGraph, decisions, token_rows
 from agentrl.loss import ROUNDING, Loss, LossInputs, LossOutput, unrounded
 from agentrl.model import TokenStats
-from agentrl.trainer.annotation import logprobs
-from agentrl.trainer.descent import Terms, Work, counted_copies, descend
-from agentrl.trainer.learner import Learner
+from agentrl.trainer.descent import counted_copies, descend
 from agentrl.trainer.loss_terms import kl_term
+from agentrl.trainer.passes import PolicyLearner
 from agentrl.trainer.path_weights import Copies, Spread, roots
-from agentrl.trainer.ranks import ranks_of
 from agentrl.trainer.regularizer import Moment, Regularizers, Term
 from agentrl.trainer.sections import UpdateConfig
 from agentrl.trainer.temperatures import step_temperatures
+from agentrl.trainer.work import Terms, Work
 from agentrl.types import Status
 
 
 def clone(
-    learner: Learner,
+    learner: PolicyLearner,
     graph: StepGraph,
     config: UpdateConfig,
     *,
@@ -75,7 +74,7 @@ def clone(
 
 
 def update(
-    learner: Learner,
+    learner: PolicyLearner,
     graph: StepGraph,
     credit: Credit,
     config: UpdateConfig,
@@ -117,8 +116,8 @@ def update(
     whole_episodes = getattr(loss.config, "whole_episodes", False)
     regularizers = regularizers or Regularizers()
     copies = counted_copies(graph, credit, graph.weight * trained, config, whole_episodes)
-    total = ranks_of(learner.network).total
-    added = regularizers.begin(Moment(graph.turn[copies.row], learner.updates, learner.total_updates, total))
+    moment = Moment(graph.turn[copies.row], learner.updates, learner.total_updates, learner.passes.total)
+    added = regularizers.begin(moment)
     counted = graph.weight * credit.weight * credit.assigned > 0  # [N]
     further = _beside(graph, credit, regularizers.reads)
     work = Work(
@@ -150,7 +149,12 @@ def update(
 
 
 def _bound(
-    learner: Learner, graph: StepGraph, copies: Copies, config: UpdateConfig, loss: Entry[Loss], temperature: float
+    learner: PolicyLearner,
+    graph: StepGraph,
+    copies: Copies,
+    config: UpdateConfig,
+    loss: Entry[Loss],
+    temperature: float,
 ) -> Callable[[np.ndarray], float] | None:
     """A function that computes the loss's bound of a mini-batch from its rows; None for a loss without a bound."""
     hook, tokens = loss.hooks.bound, graph.tokens
@@ -161,7 +165,7 @@ def _bound(
     old, row = graph.token_column("old_logprob", "a policy update"), token_rows(tokens)  # [S] each
 
     def bound(rows: np.ndarray) -> float:
-        now = logprobs(learner.network, tokens, rows, temperature=hot, max_tokens=config.max_tokens)  # [S]
+        now = learner.passes.read(tokens, rows, temperature=hot, max_tokens=config.max_tokens).logprob  # [S]
         counted = decisions(tokens) & np.isin(row, rows)  # [S]
         return hook((now - old)[counted], times[row[counted]], loss.config)
 

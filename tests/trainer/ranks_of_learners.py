@@ -44,9 +44,9 @@ from agentrl.trainer import (
     annotate,
     clone,
     critic_maker,
-    descent,
     fsdp,
     learner_state,
+    local_passes,
     trunk_gradient,
     update,
 )
@@ -168,7 +168,7 @@ def run(name: str, ranks: Ranks, out: Path) -> None:
     """Play a case in full, and write what came of it."""
     learner, regularizers = CASES[name].make(ranks)
     gradients: list[dict[str, torch.Tensor]] = []
-    step, idle, run_idle = learner.step, np.zeros(1), descent.run_idle
+    step, idle, run_idle = learner.step, np.zeros(1), local_passes.run_idle
 
     def noted() -> Any:
         named = learner.network.model.named_parameters()
@@ -179,12 +179,12 @@ def run(name: str, ranks: Ranks, out: Path) -> None:
         idle[0] += 1
         run_idle(*words)
 
-    learner.step, descent.run_idle = noted, counted  # type: ignore[method-assign]
+    learner.step, local_passes.run_idle = noted, counted  # type: ignore[method-assign]
     try:
         metrics = list(CASES[name].play(learner, regularizers))
         metrics.append(renewed(learner, CASES[name].config))
     finally:
-        descent.run_idle = run_idle
+        local_passes.run_idle = run_idle
     learner.gather()
     critic = {} if learner.critic is None else dict(learner.critic.named_parameters())
     values = {key: fsdp.whole(p.detach()) for key, p in critic.items()}

@@ -9,7 +9,7 @@ import torch
 from agentrl.credit import Credit
 from agentrl.graph import decisions, token_rows
 from agentrl.trainer import Learner, annotate, update
-from agentrl.trainer.annotation import logprobs, token_entropies
+from agentrl.trainer.local_passes import logprobs, token_entropies
 from agentrl.trainer.sections import OptimConfig, UpdateConfig
 from tests.graph.graphs import Row, build, chains, loaded, tiny_model, trees
 from tests.toys.entries import loss

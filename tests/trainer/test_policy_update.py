@@ -11,7 +11,8 @@ from peft import LoraConfig, get_peft_model
 
 from agentrl.credit import Credit
 from agentrl.trainer import Learner, annotate, clone, update
-from agentrl.trainer.annotation import logprobs, mismatch
+from agentrl.trainer.annotation import mismatch
+from agentrl.trainer.local_passes import logprobs
 from agentrl.trainer.loss_terms import kl_term
 from agentrl.trainer.minibatch import families, split
 from agentrl.trainer.sections import LearnerConfig, OptimConfig, UpdateConfig

@@ -140,7 +140,7 @@ def trained(imitates: bool):
     """Log-probs of the demonstrations' and of the other tokens before and after one update."""
     from agentrl.chat import Chat
     from agentrl.rollout.baselines import ExpertActor
-    from agentrl.trainer.annotation import logprobs
+    from agentrl.trainer import logprobs
 
     loaded = tiny_model(["You are at 0, 1, 2, 3, the goal is 4.", "left", "right"])
     on = world()[0]
