@@ -31,7 +31,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             settings,
             resume=resume,
             progress=shown,
-            make_policies=policies_of(group),
+            make_policies=policies_of(settings, group),
             make_rollouts=rollouts_of(settings),
             make_trackers=trackers_of(settings),
         )
@@ -130,8 +130,12 @@ def group_of(settings: Settings) -> AbstractContextManager[Any]:
     return RayLearnerGroup(settings)
 
 
-def policies_of(group: Any) -> MakePolicies:
-    """What makes the policies of a run: `Policies` in this process, or policies that the processes of a group share."""
+def policies_of(settings: Settings, group: Any) -> MakePolicies:
+    """What makes a run's policies: in this process, shared by the processes of a group, or at a training service."""
+    if settings.tables.learner.remote:
+        from agentrl.tinker import ServicePolicies
+
+        return ServicePolicies
     if group is None or not group.config.divided:
         return Policies
     from agentrl.cluster import LeadingPolicies

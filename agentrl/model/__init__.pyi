@@ -75,6 +75,7 @@ from .tree_attention import (
     kernel_failure as kernel_failure,
 )
 from .weights import (
+    SERVED_FILE as SERVED_FILE,
     Mark as Mark,
     ServedWeights as ServedWeights,
     WeightFolder as WeightFolder,

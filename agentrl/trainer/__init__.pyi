@@ -23,7 +23,7 @@ from .policy_update import (
     observes_rows as observes_rows,
     update as update,
 )
-from .ranks import Ranks as Ranks
+from .ranks import ALONE as ALONE, Ranks as Ranks
 from .regularizer import (
     Moment as Moment,
     Regularizer as Regularizer,

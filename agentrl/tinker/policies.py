@@ -1,0 +1,79 @@
+"""The policies of a run whose weights a training service holds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentrl.engines.tinker import Service, ServiceError
+from agentrl.model import served_tokenizer
+from agentrl.run import Policies, Vocabulary
+from agentrl.settings import Settings
+from agentrl.tinker.learner import ServedPolicy, ServiceLearner, read_served
+from agentrl.tinker.passes import Sums
+from agentrl.tinker.sums import probe_sums
+
+
+class ServicePolicies(Policies):
+    """The policies of a run whose weights a training service holds; each policy is a model of its own there.
+
+    Args:
+        settings, vocabularies, at: see `agentrl.run.Policies`. There are no vocabularies, because a service makes no
+            model from scratch.
+
+    Raises:
+        ServiceError: the service cannot be reached, or does not have the model.
+    """
+
+    def __init__(self, settings: Settings, vocabularies: Mapping[str, Vocabulary], at: Path | None) -> None:
+        config = settings.tables.learner
+        self.service = Service(config.url, timeout_s=config.timeout_s)
+        self._sums: dict[str, Sums] = {}  # base model -> how the service adds up its token losses
+        try:
+            super().__init__(settings, vocabularies, at, make_learner=self._learner)
+        except BaseException:
+            self.service.close()
+            raise
+
+    def _learner(self, settings: Settings, policy: str, at: Path | None) -> ServiceLearner:
+        """The learner of a policy: new, or from a checkpoint."""
+        tables, plan = settings.tables, settings.policies[policy]
+        config = tables.learner
+        stored = None if at is None else read_served(at / policy)
+        model = config.model or str(plan.model.path)
+        if stored is not None and stored["model"] != model:
+            raise ServiceError(
+                f"{at} holds adapters of {stored['model']}, and learner.model is {model}: set "
+                f"learner.model={stored['model']}"
+            )
+        self._check_context(model)
+        if model not in self._sums:
+            self._sums[model] = config.sums if config.sums != "auto" else probe_sums(self.service, model)
+        served = ServedPolicy(policy, model, tables.run.seed if config.seed is None else config.seed, self._sums[model])
+        return ServiceLearner(
+            self.service,
+            served,
+            served_tokenizer(plan.model),
+            plan.optim,
+            config,
+            reference=tables.update.kl_coef > 0,
+            initial=tables.update.kl_reference == "initial",
+            stored=stored,
+        )
+
+    def _check_context(self, model: str) -> None:
+        """Raise ServiceError if the service lacks the model, or reads only shorter contexts than engine.max_context."""
+        models, wanted = self.service.models(), self.settings.engine.config.max_context
+        if models and model not in models:
+            raise ServiceError(
+                f"{self.service.url} has no model {model}: set learner.model to one of {', '.join(sorted(models)[:8])}"
+            )
+        longest = models.get(model)
+        if longest is not None and wanted > longest:
+            raise ServiceError(
+                f"engine.max_context is {wanted}, and {self.service.url} reads at most {longest} tokens of {model}: "
+                f"set engine.max_context={longest}"
+            )
+
+    def close(self) -> None:
+        """End the session at the service."""
+        super().close()
+        self.service.close()
