@@ -56,7 +56,9 @@ KINDS = MappingProxyType(
         "regularizer": Kind(
             "agentrl.algorithms.regularizer", "regularizer", "agentrl.trainer.regularizer:RegularizerFile"
         ),
-        "engine": Kind("agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai", "vllm")),
+        "engine": Kind(
+            "agentrl.engines", "engine", "agentrl.engines.entry:EngineFile", ("hf", "openai", "tinker", "vllm")
+        ),
         "tracker": Kind(
             "agentrl.trackers", "tracker", "agentrl.trackers.entry:TrackerFile", ("tensorboard", "trackio", "wandb")
         ),

@@ -100,6 +100,7 @@ class Demands(NamedTuple):
         policies: number of policies, each with an engine of its own.
         lora: at least one policy trains adapters.
         staleness: number of updates that may happen while rollouts are played (`run.staleness`).
+        nats: see `Serving`.
     """
 
     sampling: Sampling
@@ -108,6 +109,7 @@ class Demands(NamedTuple):
     policies: int
     lora: bool
     staleness: int = 0
+    nats: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,6 +167,7 @@ class Settings:
                 policies=len(self.policies),
                 lora=any(plan.model.lora is not None for plan in self.policies.values()),
                 staleness=tables.run.staleness,
+                nats=tables.log.entropies,
             )
             self.engine.hooks.check(self.engine.config, demands)
 

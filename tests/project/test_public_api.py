@@ -15,6 +15,7 @@ STORED = Path(__file__).with_name("public_names.json")
 CORE = sorted(p.parent.name for p in ROOT.glob("agentrl/*/__init__.py") if not p.parent.is_symlink())
 NESTED = [
     "engines.openai",
+    "engines.tinker",
     "engines.vllm",
     "preflight.env_audit",
     "preflight.rows",
