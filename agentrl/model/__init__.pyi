@@ -60,6 +60,7 @@ from .sections import (
     ModelConfig as ModelConfig,
     NewModel as NewModel,
 )
+from .served import check_tokenizer as check_tokenizer, served_tokenizer as served_tokenizer
 from .stored_files import (
     check_fits as check_fits,
     check_stored as check_stored,

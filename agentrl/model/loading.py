@@ -76,7 +76,7 @@ def load_tokenizer(folder: str | os.PathLike[str], config: ModelConfig | None = 
     source = Path(folder)
     _check_folder(source)
     try:
-        tokenizer = _usable(AutoTokenizer.from_pretrained(str(source), trust_remote_code=False))
+        tokenizer = usable(AutoTokenizer.from_pretrained(str(source), trust_remote_code=False))
     except Exception as error:  # the packages raise anything at damaged files, also bare Exceptions
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"the tokenizer in the folder {source} cannot be loaded ({first}): copy it again") from error
@@ -232,16 +232,29 @@ def check_path(path: str) -> bool:
         ValueError: the folder does not hold a model; or `path` does not exist and cannot be a name on the hub, because
             it begins with ".", "~" or the path separator, or has two or more "/".
     """
-    folder = Path(path).expanduser()
-    if not folder.exists() and not path.startswith((".", "~", os.sep)) and path.count("/") < 2:
+    if named_on_hub(path):
         return False
-    _check_folder(folder)
+    _check_folder(Path(path).expanduser())
+    return True
+
+
+def named_on_hub(path: str) -> bool:
+    """Is `path` a name on the hub? False if a folder of this name exists, or if the hub has no such names.
+
+    Raises:
+        ValueError: no folder of this name exists, and the hub has no such names.
+    """
+    folder = Path(path).expanduser()
+    if folder.exists():
+        return False
+    if path.startswith((".", "~", os.sep)) or path.count("/") >= 2:
+        raise ValueError(_no_folder(folder))
     return True
 
 
 def _check_folder(folder: Path) -> None:
     if not folder.exists():
-        raise ValueError(f"the model folder {folder} does not exist{_did_you_mean(folder) or ': check the path'}")
+        raise ValueError(_no_folder(folder))
     if not (folder / "config.json").is_file():
         inside = _models_in(folder)
         named = f"; the model in it is the folder {inside[-1]}" if inside else ""
@@ -253,6 +266,10 @@ def _check_folder(folder: Path) -> None:
     layers = config.get("num_hidden_layers") if isinstance(config, dict) else None
     if isinstance(layers, int) and layers > MOST_LAYERS:
         raise ValueError(f"{folder / 'config.json'} has num_hidden_layers = {layers}, and the limit is {MOST_LAYERS}")
+
+
+def _no_folder(folder: Path) -> str:
+    return f"the model folder {folder} does not exist{_did_you_mean(folder) or ': check the path'}"
 
 
 def _models_in(folder: Path) -> list[Path]:
@@ -287,7 +304,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
             model, found = AutoModelForCausalLM.from_pretrained(
                 path, dtype=dtype, trust_remote_code=False, output_loading_info=True
             )
-            tokenizer = _usable(AutoTokenizer.from_pretrained(path, trust_remote_code=False))
+            tokenizer = usable(AutoTokenizer.from_pretrained(path, trust_remote_code=False))
     except Exception as error:  # the packages raise anything at damaged files, also bare Exceptions
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         if "trust_remote_code" in str(error):
@@ -317,7 +334,7 @@ def _open(path: str, dtype: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _usable(tokenizer: Any) -> Any:
+def usable(tokenizer: Any) -> Any:
     """The tokenizer; ValueError if it cannot read a text, because its settings are damaged."""
     tokenizer("a")
     return tokenizer

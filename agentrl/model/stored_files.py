@@ -28,11 +28,11 @@ def check_stored(config: ModelConfig) -> None:
         raise ValueError(f"model.path = {config.path!r}: no such folder; {fetch} writes it")
     if check_path(config.path):
         _check_files(folder.expanduser())
-    elif (name := _offline()) and hub_cache(config.path) is None:
+    elif (name := offline()) and hub_cache(config.path) is None:
         raise ValueError(not_reached(config.path, f"{name} is set"))
 
 
-def _offline() -> str:
+def offline() -> str:
     """The environment variable that forbids to ask the hub, as huggingface_hub reads it; empty if none does."""
     from huggingface_hub.constants import ENV_VARS_TRUE_VALUES
 
@@ -48,15 +48,20 @@ def not_reached(name: str, why: str) -> str:
     )
 
 
-def hub_cache(name: str) -> str | None:
-    """The path of the model's config.json in the hub's cache; None if the cache does not have this file."""
+def hub_cache(name: str, *files: str) -> str | None:
+    """The path of the first of these files of a model that the hub's cache has; None if it has none of them.
+
+    Args:
+        name: the model's name on the hub.
+        files: names of files; none: config.json.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        found = try_to_load_from_cache(name, "config.json")
+        found = [try_to_load_from_cache(name, file) for file in files or ("config.json",)]
     except ValueError:  # `name` is no name of a repository
         return None
-    return found if isinstance(found, str) else None
+    return next((one for one in found if isinstance(one, str)), None)
 
 
 def check_fits(config: ModelConfig, max_context: int | None) -> None:
