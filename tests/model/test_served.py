@@ -45,7 +45,7 @@ def test_mistakes_are_told(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"tokenize does not exist: did you mean .*tokenizer\?"):
         served_tokenizer(ModelConfig(path=str(tmp_path / "tokenize")))
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="no tokenizer can be loaded from there .*name a folder"):
+    with pytest.raises(ValueError, match=r"no tokenizer can be loaded from there .*name a folder"):
         served_tokenizer(ModelConfig(path=str(folder)))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set"):
