@@ -118,7 +118,10 @@ def longest_limit(tables: Mapping[str, Any], silent_s: float) -> float:
         tables: sections of a resolved recipe, with their options.
         silent_s: `limits.silent_seconds`.
     """
-    bounds = [bound for bound in _bounds(tables) if math.isfinite(bound)]
+    learner = tables.get("learner")
+    local = isinstance(learner, Mapping) and learner.get("name") == "local"  # its options are those of no service
+    waiting = {key: one for key, one in tables.items() if not (local and key == "learner")}
+    bounds = [bound for bound in _bounds(waiting) if math.isfinite(bound)]
     return max([silent_s, *(BEYOND * bound + GRACE_S for bound in bounds)])
 
 

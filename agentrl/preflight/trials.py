@@ -13,7 +13,15 @@ from typing import Literal, NamedTuple
 from agentrl.chat import Chat, date_of
 from agentrl.cluster import check_group, reach_cluster
 from agentrl.env import ENDLESS, tasks_of
-from agentrl.model import device_named, faster_note, hub_cache, load_tokenizer, not_reached, precision_note
+from agentrl.model import (
+    device_named,
+    faster_note,
+    hub_cache,
+    load_tokenizer,
+    not_reached,
+    precision_note,
+    served_tokenizer,
+)
 from agentrl.model.sections import ModelConfig
 from agentrl.run import (
     first_prompt_notes,
@@ -92,7 +100,8 @@ def _models(settings: Settings) -> Iterator[TrialResult]:
             yield TrialResult("model", "found", "a new model is made from scratch")
         elif plan.model.path not in seen:
             seen.add(plan.model.path)
-            yield _model(plan.model, settings.tables.run.date)
+            trial = _tokenizer if settings.tables.learner.remote else _model
+            yield trial(plan.model, settings.tables.run.date)
     for text in program_notes(settings):
         yield TrialResult("model", "note", text)
 
@@ -116,7 +125,24 @@ def _model(config: ModelConfig, date: str) -> TrialResult:
     )
 
 
+def _tokenizer(config: ModelConfig, date: str) -> TrialResult:
+    """The tokenizer of a model whose weights a training service holds."""
+    try:
+        Chat(served_tokenizer(config, ask_hub=False), date_of(date))
+    except (ValueError, OSError) as error:
+        if Path(config.path).expanduser().is_dir() or hub_cache(config.path, "tokenizer_config.json") is not None:
+            return TrialResult("model", "missing", str(error))
+        if why := refusal(HUB):
+            return TrialResult("model", "missing", not_reached(config.path, why))
+        text = f"the tokenizer of {config.path} is not in the cache; the hub answers, and the run will fetch it"
+        return TrialResult("model", "note", text)
+    return TrialResult("model", "found", f"the tokenizer in {config.path}; the weights are at the training service")
+
+
 def _device(settings: Settings) -> Iterator[TrialResult]:
+    """What this machine computes with; nothing if a training service holds the weights."""
+    if settings.tables.learner.remote:
+        return
     import torch
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""

@@ -90,13 +90,17 @@ def first_prompt_notes(
 
 def model_chat(settings: Settings) -> Chat | None:
     """The tokenizer of the main agent's model with the run's template, if it can be read now; else None."""
-    from agentrl.model import load_tokenizer
+    from agentrl.model import load_tokenizer, served_tokenizer
 
     model = settings.policies[next(iter(settings.agents.values())).policy].model
     if model.new is not None:  # its tokenizer is made when the run begins
         return None
     try:
-        return Chat(load_tokenizer(model.path, model), date_of(settings.tables.run.date))
+        if settings.tables.learner.remote:
+            tokenizer = served_tokenizer(model, ask_hub=False)
+        else:
+            tokenizer = load_tokenizer(model.path, model)
+        return Chat(tokenizer, date_of(settings.tables.run.date))
     except (ValueError, OSError):
         return None
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from agentrl.config import Entry
 from agentrl.env import ENDLESS, EnvironmentFile, panel_tasks, read_panel, tasks_of
-from agentrl.model import ModelConfig, check_fits, check_stored, device_named
+from agentrl.model import ModelConfig, check_fits, check_stored, check_tokenizer, device_named
 from agentrl.run.endpoints import tried_endpoints
 from agentrl.run.entry_check import check_made, check_sampler
 from agentrl.run.first_task import first_tasks, only_here
@@ -55,8 +55,10 @@ def objections(settings: Settings, check_trackers: CheckTrackers, *, resume: boo
     found += [Objection("recipe", text, False) for text in _refusal(check_made, settings)]
     found += _of_folder(settings, resume)
     found += [Objection("data", *wrong) for wrong in _of_tasks(settings, resume)]
+    context = getattr(settings.engine.config, "max_context", None)
     for plan in () if resume else settings.policies.values():
-        found += _of_model(plan.model, getattr(settings.engine.config, "max_context", None))
+        remote = settings.tables.learner.remote
+        found += _of_tokenizer(plan.model) if remote else _of_model(plan.model, context)
     found += [Objection("package", text, True) for text in _of_packages(settings, check_trackers)]
     return list(dict.fromkeys(found))
 
@@ -103,6 +105,12 @@ def _of_model(model: ModelConfig, max_context: int | None) -> list[Objection]:
     ]
 
 
+def _of_tokenizer(model: ModelConfig) -> list[Objection]:
+    """What speaks against the tokenizer of a model whose weights a training service holds."""
+    here = not Path(model.path).expanduser().exists()
+    return [Objection("model", text, here) for text in _refusal(check_tokenizer, model)]
+
+
 def _of_packages(settings: Settings, check_trackers: CheckTrackers) -> Iterator[str]:
     address = settings.tables.cluster.address
     if address and find_spec("ray") is None:
@@ -133,6 +141,8 @@ def _of_engine(settings: Settings) -> list[Objection]:
 
 
 def _of_devices(settings: Settings, needs: str) -> list[Objection]:
+    if settings.tables.learner.remote:  # its devices are not this machine's
+        return []
     address = settings.tables.cluster.address
     wrong = [text for plan in settings.policies.values() for text in _of_device(plan.model, needs, address)]
     return [Objection("device", text, True) for text in dict.fromkeys(wrong)]
@@ -233,7 +243,8 @@ def _doctor(settings: Settings, missing: Sequence[Objection], needs: str) -> lis
     if missing:
         return ["agentrl doctor, with the same recipe and options, lists all that is missing on this machine"]
     unchecked = [f"engine.name={settings.engine.name}"] if settings.engine.hooks.check_here is not None else []
-    devices = list(dict.fromkeys(plan.model.device for plan in settings.policies.values()))
+    plans = () if settings.tables.learner.remote else settings.policies.values()
+    devices = list(dict.fromkeys(plan.model.device for plan in plans))
     unchecked += [f"model.device={name}" for name in devices if name.startswith("cuda")]
     unchecked += ["a recipe for GPUs"] if "auto" in devices and needs.startswith("a GPU") else []
     if settings.tables.cluster.address not in ("", "local"):

@@ -1,7 +1,7 @@
 """Chooses values that a recipe leaves open, by the kind of its model and by its environment.
 
 There are three kinds: a model made from scratch (`[model.new]`), a pretrained model (`model.path`), and adapters
-(`[model.lora]`).
+(`[model.lora]`, or the adapters of a training service).
 
 - A recipe that sets none of `optim.name`, `optim.lr` and `optim.muon_lr` gets all values of its kind of model
   (`of_kind`): the optimiser and the rates for training and, if [warmup.optim] sets none of these three keys, for the
@@ -107,6 +107,12 @@ def kind_of_model(model: ModelConfig) -> Kind:
     return "pretrained" if model.new is None else "new"
 
 
+def kind_trained(tables: Tables) -> Kind:
+    """The kind of what a recipe trains: a training service trains adapters of a pretrained model."""
+    kind = kind_of_model(tables.model)
+    return "adapters" if tables.learner.remote and kind == "pretrained" else kind
+
+
 def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> dict[str, Any]:
     """The values for what a recipe leaves open, by dotted key; see the module.
 
@@ -115,7 +121,7 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
         env: the environment of the recipe.
         engine: the catalogue file of the recipe's engine.
     """
-    kind = kind_of_model(given.model)
+    kind = kind_trained(given)
     written = as_written(given)
     values = {} if written else _rates(given, kind)
     if "expert" not in given.warmup.model_fields_set:

@@ -382,7 +382,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def chosen_comments(settings: Settings) -> list[str]:
     """The notes on a run's settings and the values that were chosen for its kind of model, as comments."""
-    kind = defaults.IN_WORDS[defaults.kind_of_model(settings.tables.model)]
+    kind = defaults.IN_WORDS[defaults.kind_trained(settings.tables)]
     chosen = [f"#   {path} = {_as_toml(value)}" for path, value in settings.chosen.items()]
     notes = [f"# note: {note}" for note in settings.notes]
     head = f"# the recipe leaves these open; chosen for {kind} in {settings.env.name}:"

@@ -15,6 +15,9 @@ def idle_notes(settings: "Settings") -> Iterator[str]:
     tables = settings.tables
     if tables.critic.model == "none":
         yield _note(settings, "critic", set(), "critic.model=none", "set critic.model, such as to head")
+    if tables.learner.remote:
+        service = f"learner.name={tables.learner.name}"
+        yield _note(settings, "model", {"dtype", "device"}, service, "set learner.name=local")
     if not tables.update.kl_coef:
         terms = {"kl_in", "kl_form", "kl_reference"}
         yield _note(settings, "update", terms, "update.kl_coef = 0", "raise update.kl_coef")

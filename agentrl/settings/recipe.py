@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrl.catalogue import load
+from agentrl.catalogue import load, located
 from agentrl.config import Entry, merge, override, parse_value, resolve, validate
 from agentrl.credit import CreditMethod, RewardTransform, resolve_rewards
 from agentrl.engines import Demands, EngineFile
@@ -23,6 +23,8 @@ from agentrl.settings.sections import MANY, Tables, tracker_sections
 from agentrl.settings.trust import checked_recipe, completing
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
+
+SERVICES = {"tinker": "agentrl.tinker:check_settings"}  # learner.name -> what checks a recipe with this learner
 
 
 class Settings:
@@ -121,6 +123,8 @@ class Settings:
         fits.check_signals(self.reward, self.score, self.agents.values())
         fits.check_guide(self.guide, self.regularizers)
         fits.check_cluster(tables)
+        if tables.learner.remote:
+            located(SERVICES[tables.learner.name])(self)
         check_pairs(self, REFUSED)
         self._check_experts()
         self._check_engine()
@@ -185,8 +189,14 @@ class Settings:
         """Check what a new run must not have, but a run that an older version has stored may have.
 
         Raises:
-            ValueError: the KL term of the loss has no gradient, or `model.template` does not fit a model's template.
+            ValueError: the KL term of the loss has no gradient, `model.template` does not fit a model's template, or the
+                engine has weights that the learner does not train.
         """
+        if self.engine.name in SERVICES and self.tables.learner.name != self.engine.name:
+            raise ValueError(
+                f"engine.name={self.engine.name} samples with the weights of a training service, and learner.name="
+                f"{self.tables.learner.name} trains others: set learner.name={self.engine.name}, or engine.name=hf"
+            )
         for plan in self.policies.values():
             if plan.model.new is None:
                 check_template(plan.model)

@@ -1,4 +1,4 @@
-"""A learner whose weights a training service holds, which speaks Tinker's protocol."""
+"""A training service that speaks Tinker's protocol as the learner of a run (`learner.name = "tinker"`)."""
 
 from agentrl.extras import lazy_names
 

@@ -1,2 +1,3 @@
+from .checks import check_settings as check_settings
 from .learner import ServedPolicy as ServedPolicy, ServiceLearner as ServiceLearner
 from .policies import ServicePolicies as ServicePolicies

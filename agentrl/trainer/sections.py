@@ -1,11 +1,14 @@
 """The sections [critic], [optim], [learner] and [update] of a recipe; this module imports no torch."""
 
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agentrl.config import Entry
 from agentrl.loss import Aggregation, Loss, SequenceUnit
+
+BILLED = ("price_prefill", "price_sample", "price_train")  # without one of these prices, dollars are not computed
 
 
 class CriticConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -107,10 +110,10 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
         keep_days: days after which the service may delete a checkpoint; 0 for never.
         timeout_s: seconds to wait for one answer of the service.
         price_prefill, price_cached, price_sample, price_train: prices in dollars per million tokens: of prompts, of
-            the parts of prompts that the service has in its cache, of sampled tokens, and of trained tokens. Without
-            prices, estimates count tokens only.
-        budget: dollars, by these prices; when they are spent, the run ends as at the end of `run.tokens`. None for no
-            limit.
+            the parts of prompts that the service has in its cache (default: `price_prefill`), of sampled tokens, and of
+            the tokens that training passes read. Without these prices, estimates count tokens only.
+        budget: training ends after the iteration in which the dollars spent so far, by these prices, reach this number.
+            None for no limit.
     """
 
     url: str = ""
@@ -128,6 +131,54 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
     price_sample: float | None = Field(None, ge=0)
     price_train: float | None = Field(None, ge=0)
     budget: float | None = Field(None, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_key(cls, url: str) -> str:
+        if not url:
+            return url
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("this is no address: write http://HOST:PORT or https://HOST")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError(
+                "an address must hold no user, password or key, because it is stored: write http://HOST:PORT, and set "
+                "the key in the environment variable TINKER_API_KEY"
+            )
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _budget_has_prices(self) -> "ServiceOptions":
+        lacking = [name for name in BILLED if getattr(self, name) is None]
+        if self.budget is not None and lacking:
+            raise ValueError(
+                f"budget = {self.budget:g} counts dollars, and {' and '.join(lacking)} "
+                f"{'is' if len(lacking) == 1 else 'are'} not set: set {', '.join(BILLED)} in dollars per million "
+                "tokens (0 for what costs nothing), or leave budget out"
+            )
+        return self
+
+    @property
+    def priced(self) -> bool:
+        """Are there prices for everything that a service bills?"""
+        return all(getattr(self, name) is not None for name in BILLED)
+
+    def dollars(self, prefill: float, cached: float, sampled: float, trained: float) -> float:
+        """The price of tokens; 0 without prices.
+
+        Args:
+            prefill: number of tokens of prompts, those in the service's cache included.
+            cached: number of these tokens that the service has in its cache. Without `price_cached` they cost as much
+                as the others.
+            sampled: number of sampled tokens.
+            trained: number of tokens that training passes read.
+        """
+        if not self.priced:
+            return 0.0
+        prices = [self.price_prefill, self.price_cached, self.price_sample, self.price_train]
+        full, part, sample, train = (price or 0.0 for price in prices)
+        part = full if self.price_cached is None else part
+        return (full * (prefill - cached) + part * cached + sample * sampled + train * trained) / 1e6
 
 
 class LearnerConfig(ServiceOptions, frozen=True, extra="forbid"):

@@ -96,6 +96,8 @@ def test_a_longer_limit_of_the_recipe_is_waited_for():
     assert longest_limit(recipe, 900.0) == 1.25 * 3600 + 5
     assert longest_limit({"limits": {"call_seconds": True}}, 900.0) == 900.0  # True is no number of seconds
     assert longest_limit({}, 30.0) == 30.0
+    assert longest_limit({"learner": {"name": "local", "timeout_s": 3600.0}}, 900.0) == 900.0  # no service is asked
+    assert longest_limit({"learner": {"name": "tinker", "timeout_s": 3600.0}}, 900.0) == 1.25 * 3600 + 5
 
 
 class Process:
