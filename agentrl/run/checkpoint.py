@@ -8,6 +8,7 @@ policy P into the folder `P.parts`, and `P.optimiser.pt` holds no tensors.
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -24,7 +25,10 @@ import torch
 from agentrl.files import flush_to_disk, regular
 from agentrl.run.best import BestCheckpoint, best_of
 from agentrl.run.folder import RunFolder
+from agentrl.run.spending import SPENT, usage_of
+from agentrl.settings.sections import Tables
 from agentrl.trainer import Learner
+from agentrl.trainer.sections import ServiceOptions
 
 FORMAT = 2
 ARRAY = "numpy array"  # key under which a stored state holds a NumPy array, as a tensor
@@ -41,6 +45,7 @@ class RunState:
         evaluated: names of the evaluations that are done.
         tokens, actions: numbers of tokens that were sampled, and of actions that were carried out, in training rollouts
             so far.
+        dollars: dollars that a training service has cost so far, by the prices of [learner].
         best: the best checkpoint so far (`run.keep_best`).
     """
 
@@ -51,6 +56,7 @@ class RunState:
     evaluated: list[str] = field(default_factory=list)
     tokens: int = 0
     actions: int = 0
+    dollars: float = 0.0
     best: BestCheckpoint = field(default_factory=BestCheckpoint)
 
     def __post_init__(self) -> None:
@@ -59,6 +65,9 @@ class RunState:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
                 raise TypeError(f"{name} = {value!r:.40} is not a whole number of 0 or more")
+        dollars = self.dollars
+        if not isinstance(dollars, int | float) or isinstance(dollars, bool) or not 0 <= dollars < math.inf:
+            raise TypeError(f"dollars = {dollars!r:.40} is not a finite number of 0 or more")
         if self.stage not in ("warmup", "train"):
             raise TypeError(f"stage = {self.stage!r:.40} is neither warmup nor train")
         if not isinstance(self.evaluated, list) or not all(isinstance(name, str) for name in self.evaluated):
@@ -68,6 +77,20 @@ class RunState:
         """Add the numbers of sampled tokens and of actions from the metrics of a batch."""
         self.tokens += int(metrics["generated_tokens"])
         self.actions += int(metrics["actions"])
+
+    def pay(self, row: Mapping[str, Any], prices: ServiceOptions) -> dict[str, float]:
+        """Add the price of what a line of metrics counts; returns the metrics of it, which are empty without prices."""
+        if not prices.priced:
+            return {}
+        dollars = usage_of(row).dollars(prices)
+        self.dollars += dollars
+        return {"dollars": dollars, SPENT: self.dollars}
+
+    def spent(self, tables: Tables) -> float:
+        """The largest used share of the budgets `run.tokens`, `run.actions` and `learner.budget`; 0 without budgets."""
+        limits, budget = tables.run, tables.learner.budget
+        used = ((self.tokens, limits.tokens), (self.actions, limits.actions), (self.dollars, budget))
+        return max(count / (limit or math.inf) for count, limit in used)
 
 
 class StoredState(NamedTuple):

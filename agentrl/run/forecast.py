@@ -30,7 +30,7 @@ class RunPlan:
         every: number of iterations between two evaluations during training; 0 for none.
         tasks, during: number of held-out tasks in an evaluation before, between and after the stages, and during
             training; 0 if not known.
-        tokens, actions: the budgets of the run; 0 for none.
+        tokens, actions, dollars: the budgets of the run; 0 for none.
     """
 
     updates: int = 0
@@ -42,6 +42,7 @@ class RunPlan:
     during: int = 0
     tokens: int = 0
     actions: int = 0
+    dollars: float = 0.0
 
 
 class TimeLeft(NamedTuple):
@@ -76,7 +77,8 @@ class Forecast:
         self.iterations: deque[float] = deque(maxlen=LATELY)
         self.cloned = self.trained = 0
         self._update_s = 0.0  # seconds of the newest update of the warm-up without its episodes
-        self._used = {"generated_tokens": 0.0, "actions": 0.0}
+        self._used = {"generated_tokens": 0.0, "actions": 0.0, "dollars": 0.0}  # in training
+        self._beside = 0.0  # dollars of evaluations and of the warm-up
         self._evaluated: dict[str, float] = {}  # name -> seconds, summed over modes
         self._episode_s: float | None = None  # seconds per episode of the newest evaluation
         self._first: dict[str, float] = {}  # stage -> seconds of its first work, which also loads and compiles
@@ -84,6 +86,7 @@ class Forecast:
     def add(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
         """Take a line of metrics and its line of timings; the work counts as done if `timing` is empty, too."""
         seconds = wall_seconds(timing) if timing else None
+        self._beside += 0.0 if row["stage"] == "train" else finite_number(row.get("dollars")) or 0.0
         if row["stage"] == "eval":
             self._add_evaluation(str(row.get("name", "")), finite_number(row.get("episodes")), seconds)
         elif row["stage"] == "clone":
@@ -131,9 +134,12 @@ class Forecast:
 
     def _iterations_left(self) -> float:
         left = float(max(0, self.plan.iterations - self.trained))
-        for budget, key in ((self.plan.tokens, "generated_tokens"), (self.plan.actions, "actions")):
+        plan = self.plan
+        budgets = {"generated_tokens": plan.tokens, "actions": plan.actions, "dollars": plan.dollars}
+        for key, budget in budgets.items():
             if budget and self._used[key] and self.trained:
-                left = min(left, max(0.0, (budget - self._used[key]) / (self._used[key] / self.trained)))
+                room = budget - self._used[key] - (self._beside if key == "dollars" else 0.0)
+                left = min(left, max(0.0, room / (self._used[key] / self.trained)))
         return left
 
     def _training(self) -> float | None:
@@ -184,6 +190,8 @@ def plan_of(config: Mapping[str, Any], episodes: int = 0) -> RunPlan:
         value = table.get(key) if isinstance(table, Mapping) else None
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
+    learner = config.get("learner")
+    budget = learner.get("budget") if isinstance(learner, Mapping) else None
     return RunPlan(
         updates=whole("warmup", "updates"),
         clone_episodes=whole("warmup", "episodes"),
@@ -194,6 +202,7 @@ def plan_of(config: Mapping[str, Any], episodes: int = 0) -> RunPlan:
         during=whole("eval", "during"),
         tokens=whole("run", "tokens"),
         actions=whole("run", "actions"),
+        dollars=finite_number(budget) or 0.0,
     )
 
 

@@ -13,6 +13,7 @@ from agentrl.rollout import Collected, fault_counts, fresh_part, overlong_counts
 from agentrl.run.metrics import Stopwatch
 from agentrl.run.progress import Bar, in_words
 from agentrl.run.run import Run
+from agentrl.run.spending import asked
 from agentrl.trainer import charge_kl
 
 
@@ -107,7 +108,8 @@ def settle(run: Run, learned: Learned, bar: Bar) -> None:
     for note in run.rollouts.batches.unreported(batch.graph):
         run.progress.say(note)
     unknown = run.rollouts.unknown(batch.graph)
-    run.log("train", iteration, {**batch.metrics, **learned.metrics, **failed}, watch, unknown)
+    prompts = asked(run.settings, batch.graph, batch.metrics["generated_tokens"])
+    run.log("train", iteration, {**batch.metrics, **prompts, **learned.metrics, **failed}, watch, unknown)
     alone = "success" in batch.metrics  # this metric is missing if a guide helped every chain
     bar.step(in_words(batch.metrics["success"], batch.metrics["reward"]) if alone else "all chains had help")
     run.finish(iteration)

@@ -1,7 +1,6 @@
 """A run: its settings, folder, state, metrics, rollouts and policies, all of which `agentrl.train.train` uses."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from agentrl.graph import StepGraph, write_graph
 from agentrl.rollout import EpisodeRecord
 from agentrl.run import checkpoint
 from agentrl.run.allocator import keep_freed_memory
+from agentrl.run.checkpoint import RunState
 from agentrl.run.folder import TASK_KINDS, RunFolder
 from agentrl.run.forecast import Forecast, RunPlan, Told, forecast_of, plan_of, spell
 from agentrl.run.health import Health, continued
@@ -28,6 +28,7 @@ from agentrl.run.metrics import Metrics, MetricsSink, Stopwatch, check_lines, re
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
+from agentrl.run.spending import asked, spent_before
 from agentrl.run.start_checks import division_note, leak_note, leaves_report
 from agentrl.run.stored_decisions import Decisions
 from agentrl.run.teacher import Teacher, teacher_of
@@ -67,7 +68,7 @@ class Run:
 
     settings: Settings
     folder: RunFolder
-    state: checkpoint.RunState
+    state: RunState
     metrics: Metrics
     health: Health
     decisions: Decisions
@@ -82,9 +83,8 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """The larger of the used shares of the budgets `run.tokens` and `run.actions`; 0 if neither is set."""
-        limits = self.settings.tables.run
-        return max(self.state.tokens / (limits.tokens or math.inf), self.state.actions / (limits.actions or math.inf))
+        """The largest used share of the run's budgets; 0 if there is none."""
+        return self.state.spent(self.settings.tables)
 
     def iterations(self) -> Iterator[int]:
         """Yields the numbers of the iterations that are not done yet, until the budget of the run is spent."""
@@ -109,9 +109,11 @@ class Run:
     ) -> None:
         """Write one line of metrics and one line of timings; apply the rules of health, and renew the forecast.
 
-        `beside` holds further values that only the rules read.
+        `beside` holds further values that only the rules read. If a training service has prices, the line also holds
+        what it has cost (`dollars`), and what the run has cost so far (`dollars_spent`).
         """
-        row = self.metrics.log(stage, step, values)
+        paid = self.state.pay({"stage": stage, **values}, self.settings.tables.learner)
+        row = self.metrics.log(stage, step, {**values, **paid})
         self.metrics.time(stage, step, watch.seconds)
         self._tell(self.health.add({**row, **beside}))
         self.forecast.add(row, watch.seconds)
@@ -192,6 +194,7 @@ class Run:
             low, high = summary["interval"]
             seconds = summary.pop("wall_seconds")
             line = {key: value for key, value in summary.items() if key not in IN_REPORTS_ONLY}
+            line |= asked(self.settings, graph)
             self.log("eval", self.state.step, {"name": name, "mode": mode, **line}, watch)
             self.folder.write_report(f"{name}-{mode}", {**summary, "wall_seconds": seconds}, report.outcomes)
             if mode == self.settings.tables.eval.modes[0]:
@@ -292,7 +295,7 @@ def open_run(
     _set_up_torch(tables.run.threads, tables.run.seed)
     rollouts = make_rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
-    state = checkpoint.RunState()
+    state = RunState()
     try:
         at = _last_checkpoint(folder, settings, resume=resume)
         rollouts.scores.prepare()
@@ -307,8 +310,9 @@ def open_run(
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
+        state.dollars = paid = spent_before(read_metrics(folder.metrics, damaged="skip").rows)
         if at is not None:  # before files are written, because a damaged checkpoint must not change the folder
-            state = _restore(at, settings, rollouts, policies)
+            state = _restore(at, settings, rollouts, policies, paid)
             progress.say(f"continuing from {at}: {state.stage} step {state.step}")
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)
@@ -402,7 +406,7 @@ def _last_checkpoint(folder: RunFolder, settings: Settings, *, resume: bool) -> 
 def _open_folder(
     folder: RunFolder,
     settings: Settings,
-    state: checkpoint.RunState,
+    state: RunState,
     at: Path | None,
     *,
     resume: bool,
@@ -467,8 +471,8 @@ def fitted(settings: Settings, words: Mapping[str, Vocabulary]) -> Settings:
     return found
 
 
-def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies) -> checkpoint.RunState:
-    """Load the state of policies and rollouts from the checkpoint `at`; return the stored state of the run."""
+def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policies, paid: float) -> RunState:
+    """Load policies and rollouts from the checkpoint `at`; return the run's state, with `paid` dollars."""
     stored = policies.restore(at)
     try:
         policies.load_state_dict(stored.parts["policies"])
@@ -478,8 +482,9 @@ def _restore(at: Path, settings: Settings, rollouts: Rollouts, policies: Policie
     state, limits = stored.progress, settings.tables.run
     if state.stage == "train":
         policies.end_with(limits.iterations)  # so that the schedule ends with the extended run
-    spent = max(state.tokens / (limits.tokens or math.inf), state.actions / (limits.actions or math.inf))
-    if state.stage == "train" and state.step < limits.iterations and spent < 1 and "end" in state.evaluated:
+    state.dollars = max(state.dollars, paid)  # also for iterations that are done again
+    more = state.step < limits.iterations and state.spent(settings.tables) < 1
+    if state.stage == "train" and more and "end" in state.evaluated:
         state.evaluated.remove("end")  # a finished run was given more iterations, or a larger budget
     return state
 

@@ -189,8 +189,8 @@ class Settings:
         """Check what a new run must not have, but a run that an older version has stored may have.
 
         Raises:
-            ValueError: the KL term of the loss has no gradient, `model.template` does not fit a model's template, or the
-                engine has weights that the learner does not train.
+            ValueError: the KL term of the loss has no gradient, `model.template` does not fit a model's template, or
+                the engine has weights that the learner does not train.
         """
         if self.engine.name in SERVICES and self.tables.learner.name != self.engine.name:
             raise ValueError(

@@ -3,8 +3,8 @@
 A training service computes the log-probs of given tokens and takes their gradient; it samples at temperature 1 from the
 whole distribution. It has no value head, returns no entropies, and its adapters never leave it. `Settings` calls
 `check_settings`, so `agentrl train`, `agentrl train --dry-run` and `agentrl doctor` refuse the same recipes with the
-same sentence, before anything is loaded or played. What a server turns out not to offer is refused when the run begins
-(`agentrl.tinker`).
+same sentence, before anything is loaded or played. What rollouts cannot ask of the service is refused by its engine
+(`agentrl.engines.tinker`), and what a server turns out not to offer when the run begins.
 """
 
 from collections.abc import Iterator
@@ -64,20 +64,10 @@ def entropy_regularizer(settings: Settings) -> str:
     return f"update.regularizers with name={named[0]}" if named else ""
 
 
-def entropy_rollout(settings: Settings) -> str:
-    """A rollout method that reads the entropy of answers."""
-    return f"rollout.name={settings.rollout.name}" if settings.rollout.hooks.entropy else ""
-
-
 def entropy_reward(settings: Settings) -> str:
     """A reward that reads the tokens' entropies."""
     named = [entry.name for entry in settings.reward if "token_entropy" in entry.hooks.needs]
     return f"reward.name={named[0]}" if named else ""
-
-
-def stored_entropies(settings: Settings) -> str:
-    """Entropies that are stored with the steps."""
-    return "log.entropies=true" if settings.tables.log.entropies else ""
 
 
 def other_optimiser(settings: Settings) -> str:
@@ -115,23 +105,10 @@ def other_engine(settings: Settings) -> str:
     return "" if settings.engine.name == "tinker" else f"engine.name={settings.engine.name}"
 
 
-def deterministic(settings: Settings) -> str:
-    """A run whose bytes do not depend on timing."""
-    return "run.deterministic=true" if settings.tables.run.deterministic else ""
-
-
 def cluster(settings: Settings) -> str:
     """A Ray cluster."""
     address = settings.tables.cluster.address
     return f"cluster.address = {address!r}" if address else ""
-
-
-def other_sampling(settings: Settings) -> str:
-    """Training rollouts that are not sampled from the whole distribution at temperature 1."""
-    sampling = settings.tables.sampling
-    if sampling.temperature == 1 and not sampling.truncates:
-        return ""
-    return f"sampling.temperature = {sampling.temperature:g}, top_k = {sampling.top_k}, top_p = {sampling.top_p:g}"
 
 
 REFUSED = tuple(
@@ -159,9 +136,7 @@ REFUSED = tuple(
             for side, advice in (
                 (entropy_bonus, "set update.entropy_coef=0"),
                 (entropy_regularizer, "leave this regularizer out; those that read only log-probs work"),
-                (entropy_rollout, "choose rollout.name=chain, or tree, which branches at random steps"),
                 (entropy_reward, "leave this reward out"),
-                (stored_entropies, "set log.entropies=false"),
             )
         ),
         (other_optimiser, "the optimiser of a training service is AdamW", "set this option to adamw"),
@@ -188,21 +163,6 @@ REFUSED = tuple(
             other_engine,
             "the trained weights never leave the service, so the service must sample, too",
             "set engine.name=tinker and run.deterministic=false",
-        ),
-        (
-            deterministic,
-            "answers and gradients come from another machine, so a run cannot be repeated byte for byte",
-            "set run.deterministic=false",
-        ),
-        (
-            has.listed_actions,
-            "a training service has no sets of allowed tokens",
-            "set engine.actions=free, and update.train_invalid=false to leave answers out that are no listed action",
-        ),
-        (
-            other_sampling,
-            "the log-probs of a training service are those of the whole distribution at temperature 1",
-            "set sampling.temperature=1, top_k=0 and top_p=1; eval.temperature may differ",
         ),
         (
             has.hot_sampler,
