@@ -79,7 +79,7 @@ def usage_of(row: Mapping[str, Any]) -> Usage:
 
     sampled = SAMPLED.get(str(row.get("stage", "")), "")
     return Usage(
-        prefill=count("prefill_tokens"),
+        prefill=count("prefill_tokens") + count("reference_tokens"),
         cached=count("cached_tokens"),
         sampled=count(sampled) if sampled else 0.0,
         trained=count("trained_tokens"),

@@ -151,8 +151,11 @@ class ServiceLearner:
         """The passes through the reference model, for use in a `with` block."""
         assert self._wants_reference, "this learner was made without a reference model"
         if self._frozen is None:
-            self._frozen = FrozenPasses(self._reader())
+            self._frozen = FrozenPasses(self._reader(), self._count_reference)
         yield self._frozen
+
+    def _count_reference(self, tokens: int) -> None:
+        self.passes.reference_tokens += tokens
 
     def _reader(self) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
         """What returns the reference model's log-probs of paths."""

@@ -2,9 +2,9 @@
 
 For each mini-batch, the log-probs of its sampled tokens are read (a forward pass; none if the weights have not changed
 since they were read before), the loss of agentrl is computed on them, and its derivative by each log-prob is sent as
-the advantages A of the service's loss `importance_sampling`, -ratio * A, at ratio 1, where its gradient is -A times that
-of the log-prob. So every loss of `algorithms/loss`, every aggregation and every kind of credit works unchanged. What
-needs logits, hidden states or a value head does not (`agentrl.tinker.checks`).
+the advantages A of the service's loss `importance_sampling`, -ratio * A, at ratio 1, where its gradient is -A times
+that of the log-prob. So every loss of `algorithms/loss`, every aggregation and every kind of credit works unchanged.
+What needs logits, hidden states or a value head does not (`agentrl.tinker.checks`).
 
 Letters: S tokens of the graph, D sequences, K targets of a mini-batch, X targets of all its copies.
 """
@@ -54,13 +54,15 @@ class ServicePasses:
 
     Attributes:
         pushed: the gradients since the last optimiser step.
+        reference_tokens: tokens that the reference model has read since the last `means`.
     """
 
     def __init__(self, trainer: Any, sums: Sums) -> None:
         self.trainer, self.sums = trainer, sums
         self.pushed: list[Push] = []
         self._known: list[tuple[np.ndarray, np.ndarray]] = []  # ids [S] of a table, log-probs [S] by current weights
-        self._read = self._trained = self._distinct = 0  # tokens since the last `means`
+        self.reference_tokens = 0
+        self._forward = self._backward = self._distinct = 0  # tokens since the last `means`
 
     def total(self, x: np.ndarray) -> np.ndarray:
         """x itself, because one process talks to the service."""
@@ -128,15 +130,17 @@ class ServicePasses:
     def means(self, meter: Meter) -> dict[str, float]:
         """The metrics of the update, with the tokens that the service has read since the last call.
 
-        `forward_tokens` were read without a gradient and `backward_tokens` with one; `repeated_prefixes` is the ratio
-        of the second to the tokens of packed trees.
+        `trained_tokens` are those of all passes and `backward_tokens` those of the passes with a gradient.
+        `repeated_prefixes` is the ratio of the latter to the tokens of packed trees. `reference_tokens` were read by the
+        reference model.
         """
         counts = {
-            "forward_tokens": float(self._read),
-            "backward_tokens": float(self._trained),
-            "repeated_prefixes": self._trained / self._distinct if self._distinct else 1.0,
+            "trained_tokens": float(self._forward + self._backward),
+            "backward_tokens": float(self._backward),
+            "reference_tokens": float(self.reference_tokens),
+            "repeated_prefixes": self._backward / self._distinct if self._distinct else 1.0,
         }
-        self._read = self._trained = self._distinct = 0
+        self.reference_tokens = self._forward = self._backward = self._distinct = 0
         return {**meter.means(), **counts}
 
     def send(self) -> Callable[[], float]:
@@ -149,7 +153,7 @@ class ServicePasses:
             ServiceError: from the returned function: the drift is too large, so ratios are not 1.
         """
         pushed, self.pushed = self.pushed, []
-        self._trained += sum(push.on.sent for push in pushed)
+        self._backward += sum(push.on.sent for push in pushed)
         waiting = [(push, self.trainer.forward_backward(push.data)) for push in pushed]
 
         def wait() -> float:
@@ -193,7 +197,7 @@ class ServicePasses:
         unknown = wanted & np.isnan(known)
         if unknown.any():
             on = unroll(tokens, unknown)
-            self._read += on.sent
+            self._forward += on.sent
             with PULSE.call("update"):
                 found = self.trainer.forward(datums(tokens, on, {"weights": np.ones(len(wanted))})).result()
             known = np.where(unknown, gathered(found.logprobs, on, len(known)), known)
@@ -211,15 +215,16 @@ class FrozenPasses(ServicePasses):
 
     Args:
         ask: returns the log-probs [L] of each path [L] of ids; the first entry of each is not used.
+        count: gets the number of tokens that are read.
     """
 
-    def __init__(self, ask: Callable[[Sequence[np.ndarray]], list[np.ndarray]]) -> None:
+    def __init__(self, ask: Callable[[Sequence[np.ndarray]], list[np.ndarray]], count: Callable[[int], None]) -> None:
         super().__init__(None, "tokens")
-        self._ask = ask
+        self._ask, self._count = ask, count
 
     def _logprobs(self, tokens: Tokens, wanted: np.ndarray) -> np.ndarray:
         on = unroll(tokens, wanted)
-        self._read += on.sent
+        self._count(on.sent)
         with PULSE.call("update"):
             found = self._ask([tokens.ids[place] for place in on.places])
         column: np.ndarray = gathered([one[1:] for one in found], on, len(wanted))

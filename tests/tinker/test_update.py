@@ -157,7 +157,8 @@ def test_the_first_minibatch_needs_no_second_forward_pass(sides):
     graph = annotate(graph, remote, config, 1.0).graph
     metrics = update(remote, graph, credit, config, loss("ppo_clip"), temperature=1.0)
     assert [kind for kind, _ in service.calls] == ["forward", "backward"]
-    assert (metrics["forward_tokens"], metrics["backward_tokens"]) == tuple(float(n) for _, n in service.calls)
+    read, backward = (n for _, n in service.calls)
+    assert (metrics["trained_tokens"], metrics["backward_tokens"]) == (read + backward, backward)
     again = UpdateConfig(epochs=2)
     graph = annotate(graph, remote, again, 1.0).graph
     update(remote, graph, credit, again, loss("ppo_clip"), temperature=1.0)
