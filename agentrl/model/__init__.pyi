@@ -60,7 +60,12 @@ from .sections import (
     ModelConfig as ModelConfig,
     NewModel as NewModel,
 )
-from .served import check_tokenizer as check_tokenizer, served_tokenizer as served_tokenizer
+from .served import (
+    SERVED_FILE as SERVED_FILE,
+    check_tokenizer as check_tokenizer,
+    read_served as read_served,
+    served_tokenizer as served_tokenizer,
+)
 from .stored_files import (
     check_fits as check_fits,
     check_stored as check_stored,
@@ -76,7 +81,6 @@ from .tree_attention import (
     kernel_failure as kernel_failure,
 )
 from .weights import (
-    SERVED_FILE as SERVED_FILE,
     Mark as Mark,
     ServedWeights as ServedWeights,
     WeightFolder as WeightFolder,

@@ -4,6 +4,7 @@
 files are read.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentrl.model.loading import HOW_IT_WAS_LOADED, named_on_hub, quietly, temp
 from agentrl.model.sections import ModelConfig
 from agentrl.model.stored_files import hub_cache, not_reached, offline
 
+SERVED_FILE = "tinker.json"  # of a checkpoint: where a training service stored the weights of a policy
 FILES = ("tokenizer.json", "tokenizer_config.json")  # a folder with one of these files holds a tokenizer
 
 
@@ -70,3 +72,22 @@ def served_tokenizer(config: ModelConfig, *, ask_hub: bool = True) -> Any:
         tokenizer.init_kwargs.pop(name, None)
     set_template(tokenizer, template_text(config), config.template)
     return tokenizer
+
+
+def read_served(folder: Path) -> dict[str, Any]:
+    """The content of SERVED_FILE in a checkpoint's folder of a policy.
+
+    Raises:
+        ValueError: the file is missing or damaged.
+    """
+    file = folder / SERVED_FILE
+    try:
+        table = json.loads(file.read_text("utf-8"))
+        if not all(isinstance(table[name], str) for name in ("url", "model", "state", "sampler", "sums")):
+            raise TypeError("a value is no text")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{file} does not say where the service stored the weights ({error}): remove this checkpoint to continue "
+            "from an older one"
+        ) from None
+    return dict(table)

@@ -11,7 +11,6 @@ from agentrl.model.loading import load_model
 from agentrl.model.sections import ModelConfig
 
 State = Mapping[str, Mapping[str, Any]]  # policy -> name of a tensor -> tensor
-SERVED_FILE = "tinker.json"  # of a checkpoint: where a training service stored the weights of a policy
 SERVED = "served"  # name under which a state holds `ServedWeights`
 
 

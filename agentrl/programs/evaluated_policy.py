@@ -316,8 +316,8 @@ class EvaluatedPolicy:
         import torch
 
         from agentrl.chat import Chat, date_of
-        from agentrl.engines import Sampling, base_config
-        from agentrl.model import load_model, sections
+        from agentrl.engines import Sampling
+        from agentrl.model import SERVED_FILE, load_model, read_served, sections, served_tokenizer
         from agentrl.run import RunFolder
 
         run = self.kind == "run"
@@ -328,19 +328,19 @@ class EvaluatedPolicy:
             sampling = sampling.model_copy(update={"temperature": temperature})
         if run and self.tables["run"]["threads"]:
             torch.set_num_threads(self.tables["run"]["threads"])
-        loaded = load_model(validate(sections.ModelConfig, {**self.template, "path": str(path)}, "model"), 0)
-        positions = getattr(base_config(loaded.model), "max_position_embeddings", None) or CONTEXT
-        plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
-        entry = resolve(EngineFile, self.tables["engine"] if run else plain)
-        # An engine with the hook `close` starts servers, and this class would not end them. So the embedded engine,
-        # which samples from the same distribution, takes the place of such an engine.
-        if entry.hooks.close is not None:
-            kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
-            entry = resolve(EngineFile, {**plain, **kept})
-        chat = Chat(loaded.tokenizer, date_of(self.tables["run"].get("date", "")) if run else None)
+        stored = validate(sections.ModelConfig, {**self.template, "path": str(path)}, "model")
+        if run and (path / SERVED_FILE).is_file():
+            served = read_served(path)
+            model, tokenizer = None, served_tokenizer(stored)
+            at = {"name": "tinker", "url": served["url"], "path": served["sampler"]}
+            entry = resolve(EngineFile, {**at, "max_context": self.tables["engine"]["max_context"]})
+        else:
+            model, tokenizer = load_model(stored, 0)
+            entry = self._embedded(model, run)
+        chat = Chat(tokenizer, date_of(self.tables["run"].get("date", "")) if run else None)
         serving = Serving(
-            model=loaded.model,
-            tokenizer=loaded.tokenizer,
+            model=model,
+            tokenizer=tokenizer,
             sampling=stopping(sampling, *(agent.prompt for agent in agents)),
             deterministic=deterministic,
             end_ids=chat.end_ids,
@@ -349,6 +349,22 @@ class EvaluatedPolicy:
         template = {"template": self.template} if self.template else {}
         self.description = self.description or {**engine.describe(), **template}
         return PolicyActor(engine, chat, entry.config.max_context, policy if run else None)
+
+    def _embedded(self, model: Any, run: bool) -> Entry[EngineFile]:
+        """The engine for a model of this process: the run's, or the embedded engine.
+
+        An engine with the hook `close` starts servers, and this class would not end them. So the embedded engine, which
+        samples from the same distribution, takes the place of such an engine.
+        """
+        from agentrl.engines import base_config
+
+        positions = getattr(base_config(model), "max_position_embeddings", None) or CONTEXT
+        plain = {"name": "hf", "max_slots": 64, "max_context": min(CONTEXT, positions)}
+        entry = resolve(EngineFile, self.tables["engine"] if run else plain)
+        if entry.hooks.close is None:
+            return entry
+        kept = {"max_context": entry.config.max_context, "actions": entry.config.actions}
+        return resolve(EngineFile, {**plain, **kept})
 
 
 def _run_and_checkpoint(word: str) -> tuple[Path, str]:

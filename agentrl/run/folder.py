@@ -51,6 +51,7 @@ FREE_TO_DIFFER = (  # options that may differ from the stored configuration when
     "scoring.concurrency",
     "scoring.second.threshold",
     "limits.silent_seconds",
+    "learner.url",
     "learner.processes",
     "learner.checkpointing",
     "learner.offload",

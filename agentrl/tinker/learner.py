@@ -257,22 +257,3 @@ class ServiceLearner:
     def _name(self, kind: str) -> str:
         """A name for something that the service stores, which no other run uses."""
         return f"{self._policy.name}-{kind}-{self.updates}-{uuid4().hex[:12]}"
-
-
-def read_served(folder: Path) -> dict[str, Any]:
-    """The content of SERVED_FILE in a checkpoint's folder of a policy.
-
-    Raises:
-        ValueError: the file is missing or damaged.
-    """
-    file = folder / SERVED_FILE
-    try:
-        table = json.loads(file.read_text("utf-8"))
-        if not all(isinstance(table[name], str) for name in ("url", "model", "state", "sampler", "sums")):
-            raise TypeError("a value is no text")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"{file} does not say where the service stored the weights ({error}): remove this checkpoint to continue "
-            "from an older one"
-        ) from None
-    return dict(table)

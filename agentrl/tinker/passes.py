@@ -131,8 +131,8 @@ class ServicePasses:
         """The metrics of the update, with the tokens that the service has read since the last call.
 
         `trained_tokens` are those of all passes and `backward_tokens` those of the passes with a gradient.
-        `repeated_prefixes` is the ratio of the latter to the tokens of packed trees. `reference_tokens` were read by the
-        reference model.
+        `repeated_prefixes` is the ratio of the latter to the tokens of packed trees. The reference model has read the
+        `reference_tokens`.
         """
         counts = {
             "trained_tokens": float(self._forward + self._backward),

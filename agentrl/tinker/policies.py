@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentrl.engines.tinker import Service, ServiceError
-from agentrl.model import served_tokenizer
+from agentrl.model import read_served, served_tokenizer
 from agentrl.run import Policies, Vocabulary
 from agentrl.settings import Settings
-from agentrl.tinker.learner import ServedPolicy, ServiceLearner, read_served
+from agentrl.tinker.learner import ServedPolicy, ServiceLearner
 from agentrl.tinker.passes import Sums
 from agentrl.tinker.sums import probe_sums
 

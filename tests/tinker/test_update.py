@@ -10,6 +10,7 @@ import torch
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.graph import decisions
+from agentrl.model import read_served
 from agentrl.tinker import ServedPolicy, ServiceLearner
 from agentrl.tinker.datums import datums, gathered, unroll
 from agentrl.trainer import Learner, LearnerConfig, OptimConfig, UpdateConfig, annotate, clone, update
@@ -239,8 +240,6 @@ def test_a_checkpoint_continues_exactly(sides, tmp_path):
     remote.save(tmp_path / "p", remote.generating)
     state = remote.state_dict()
     config_of = LearnerConfig(name="tinker", model="own")
-    from agentrl.tinker.learner import read_served
-
     again = ServiceLearner(
         remote._service,
         ServedPolicy("p", "own", 0, "tokens"),
