@@ -48,6 +48,7 @@ class Answer:
 
     Attributes:
         request: the request that is answered.
+        sampling: the sampling distribution.
         slot: the answer's slot in the cache; -1 before it has a slot.
         computed: number of leading `tokens` whose keys and values are in the cache.
         finish: why the answer is finished; None while it is being generated.
@@ -57,12 +58,12 @@ class Answer:
 
     __slots__ = (
         "allowed", "computed", "entropy", "entropy_nats", "finish", "forced", "key", "length", "limit", "logprobs",
-        "node", "oldest", "request", "slot", "start", "tokens", "trie", "words",
+        "node", "oldest", "request", "sampling", "slot", "start", "tokens", "trie", "words",
     )  # fmt: skip
 
     def __init__(self, request: Request, words: Words, sampling: Sampling, trie: Trie | None, room: int) -> None:
         """`room` is the largest number of tokens of prompt and answer together."""
-        self.request, self.words, self.trie = request, words, trie
+        self.request, self.words, self.sampling, self.trie = request, words, sampling, trie
         self.start = len(request.token_ids)
         self.limit = min(request.max_tokens, sampling.max_tokens, room - self.start)
         self.tokens = np.empty(self.start + max(self.limit, 0), np.int64)

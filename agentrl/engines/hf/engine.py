@@ -11,14 +11,15 @@ If a model cannot run packed, the engine computes one sequence after the other, 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from agentrl.chat import Tries
-from agentrl.engines.distribution import by_temperature, draw_each, full_entropy, top_entropy
+from agentrl.engines.distribution import DrawnTokens, by_temperature, draw_each, full_entropy, top_entropy
 from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.hf.forwards import Chunk, base_config, check_context, choose_runner, end_ids as ending
 from agentrl.engines.hf.slots import Donor, Slots
@@ -31,6 +32,9 @@ from agentrl.types import Generation, Request
 
 _WORTH = 32  # least number of tokens that a copy from another slot must save
 _ROUNDS = 4  # rounds of the event loop between two forward passes, so that fast environments send their next request
+
+
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass
@@ -183,8 +187,16 @@ class HfEngine:
         self.clear()
         self.version = version
 
-    async def generate(self, request: Request) -> Generation:
-        """See Policy. If the prompt fills the context, the answer has no token and finish "length"."""
+    async def generate(
+        self, request: Request, *, sampling: Sampling | None = None, end_ids: Collection[int] | None = None
+    ) -> Generation:
+        """See Policy. If the prompt fills the context, the answer has no token and finish "length".
+
+        Args:
+            request: the request.
+            sampling: replaces the engine's sampling distribution for this answer.
+            end_ids: replaces the engine's end ids for this answer; empty: only stop strings and limits end it.
+        """
         if self.actions == "admissible" and not request.choices and request.rewrites is None:
             raise ValueError(
                 "engine.actions=admissible needs a list of admissible actions for every step, and this step has none: "
@@ -196,7 +208,10 @@ class HfEngine:
                 "call open(session) first"
             )
         trie = self._tries.get(request.choices) if request.choices else None
-        answer = Answer(request, self._words, self.sampling, trie, self.max_context)
+        words, settings = self._words, self.sampling if sampling is None else sampling
+        if settings is not self.sampling or end_ids is not None:
+            words = Words(self.tokenizer, settings.stop, words.end_ids if end_ids is None else frozenset(end_ids))
+        answer = Answer(request, words, settings, trie, self.max_context)
         if answer.finish is None:
             await self._wait_for(answer)
         self.stats.add(prompt=answer.start, drawn=answer.drawn, forced=answer.forced)
@@ -260,8 +275,8 @@ class HfEngine:
         _mark(self._slots, batch)
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
         options = [a.options() for a in batch]
-        hot = [a.request.temperature for a in batch]
-        ids, logprobs, sets = draw_each(logits, self.sampling, noise, options, hot)
+        hot = [_temperature(a, self.sampling) for a in batch]
+        ids, logprobs, sets = self._draw(logits, batch, noise, options, hot)
         entropy, nats = np.zeros(len(batch)), np.zeros(len(batch))  # [B]
         if self.entropies or self.nats:
             for rows, sampling in by_temperature(self.sampling, hot):
@@ -277,6 +292,28 @@ class HfEngine:
             if answer.finish is not None:
                 self._leave(answer)
         self._active = [a for a in self._active if a.finish is None]
+
+    def _draw(
+        self,
+        logits: Tensor,
+        batch: Sequence[Answer],
+        noise: np.ndarray,
+        options: Sequence[np.ndarray | None],
+        hot: Sequence[float | None],
+    ) -> DrawnTokens:
+        """`draw_each`, with the sampling distribution of each answer of the batch."""
+        settings = list(dict.fromkeys(a.sampling for a in batch))
+        if settings == [self.sampling]:
+            return draw_each(logits, self.sampling, noise, options, hot)
+        drawn = DrawnTokens(np.zeros(len(batch), np.int64), np.zeros(len(batch)), [_NONE] * len(batch))
+        for sampling in settings:
+            rows = np.array([b for b, a in enumerate(batch) if a.sampling == sampling])  # [R]
+            (there,) = on_device([rows], logits.device)
+            part = draw_each(logits[there], sampling, noise[rows], [options[b] for b in rows], [hot[b] for b in rows])
+            drawn.ids[rows], drawn.logprobs[rows] = part.ids, part.logprobs
+            for b, support in zip(rows.tolist(), part.allowed, strict=True):
+                drawn.allowed[b] = support
+        return drawn
 
     def _admit(self) -> None:
         """Give waiting requests a slot while slots and the token budget last.
@@ -346,6 +383,12 @@ class HfEngine:
         self._slots.computed[slot] = donor.computed
         self._slots.version[slot] = min(self._slots.version[slot], self._slots.version[donor.slot])
         return donor.computed
+
+
+def _temperature(answer: Answer, engine: Sampling) -> float | None:
+    """The temperature of an answer; None for that of the engine's distribution."""
+    own = None if answer.sampling is engine else answer.sampling.temperature
+    return own if answer.request.temperature is None else answer.request.temperature
 
 
 def _mark(slots: Slots, batch: Sequence[Answer]) -> None:

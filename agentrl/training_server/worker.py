@@ -1,0 +1,204 @@
+"""The one thread of a training service that uses the network: it trains the models and draws the answers."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from agentrl.http import Refusal
+from agentrl.training_server.adapters import SharedBase
+from agentrl.training_server.checkpoints import Checkpoints
+from agentrl.training_server.limits import ServiceLimits
+from agentrl.training_server.promises import Failure, Promise, PromiseTable
+from agentrl.training_server.sampling import Snapshot, SnapshotEngine
+from agentrl.training_server.sessions import ClientSessions
+from agentrl.training_server.trained_model import ModelState, TrainedModel
+from agentrl.training_server.verbs import AdapterPlan, Result
+
+log = logging.getLogger(__name__)
+SWEEP_S = 1.0  # seconds between two looks for silent sessions and lost requests
+
+
+class TrainingWorker:
+    """Works on the promises of a table, one after another; answers under one snapshot are drawn together.
+
+    The methods that begin with a verb are called by the work of promises, in this thread.
+
+    Args:
+        base: the shared base model.
+        engine: draws the answers.
+        checkpoints: the checkpoints.
+        sessions: the sessions; the worker ends the silent ones.
+        promises: the work.
+        limits: see `ServiceLimits`.
+        model_class: makes models.
+    """
+
+    def __init__(
+        self,
+        base: SharedBase,
+        engine: SnapshotEngine,
+        checkpoints: Checkpoints,
+        sessions: ClientSessions,
+        promises: PromiseTable,
+        limits: ServiceLimits,
+        model_class: type[TrainedModel],
+    ) -> None:
+        self._base, self._engine, self._checkpoints = base, engine, checkpoints
+        self._sessions, self._promises, self._limits = sessions, promises, limits
+        self._model_class = model_class
+        self._models: dict[str, TrainedModel] = {}
+        self._snapshots: dict[str, dict[int, Snapshot]] = {}  # model -> number -> adapters
+        self._count = 0  # snapshots so far
+        self._thread = threading.Thread(target=self._work, name="agentrl trainer", daemon=True)
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current request."""
+        self._closing = True
+        self._promises.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def plan_of(self, model: str) -> AdapterPlan:
+        """The adapters of a model; Refusal if there is none of this id. Any thread may call this."""
+        return self.model(model).plan
+
+    def model(self, name: str) -> TrainedModel:
+        """The model of this id; Refusal if there is none."""
+        found = self._models.get(name)
+        if found is None:
+            raise Refusal(404, f"no model {name!r:.200} here: it was unloaded, or its session was silent for too long")
+        return found
+
+    def create(self, name: str, plan: AdapterPlan, state: ModelState | None = None) -> None:
+        """Make a model; ValueError if its adapters do not fit the base model."""
+        self._models[name] = self._model_class(self._base, plan, self._limits.batch_tokens, state)
+
+    def save(
+        self, name: str, path: str, keep_s: float | None, metadata: Mapping[str, str] | None, *, optimiser: bool
+    ) -> None:
+        """Store a model as a checkpoint, with or without its optimiser."""
+        one = self.model(name)
+        state = one.state() if optimiser else one.state()._replace(optimiser=None)
+        self._checkpoints.save(path, state, self._base.settings(one.name), keep_s, metadata)
+
+    def snapshot(self, name: str) -> int:
+        """Keep a copy of a model's adapters for samplers; returns its number. The oldest copy may be dropped."""
+        one = self.model(name)
+        self._count += 1
+        kept = self._snapshots.setdefault(name, {})
+        kept[self._count] = Snapshot(one.plan, one.state().adapters)
+        while len(kept) > self._limits.snapshots:
+            del kept[min(kept)]
+        return self._count
+
+    def forget(self, name: str) -> None:
+        """Give up a model, its snapshots and their memory."""
+        one = self._models.pop(name, None)
+        if one is not None:
+            one.close()
+        self._snapshots.pop(name, None)
+        self._sessions.drop_model(name)
+        self._promises.close_lane(name)
+        self._promises.close_lane(f"{name}/create")
+
+    def _work(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            while not self._closing:
+                promise = self._promises.take(SWEEP_S)
+                if promise is not None and promise.sample is not None:
+                    loop.run_until_complete(self._sample(promise))
+                elif promise is not None:
+                    assert promise.work is not None
+                    self._promises.finish(promise, _outcome(promise.work))
+                self._sweep()
+        finally:
+            loop.close()
+
+    def _sweep(self) -> None:
+        """End silent sessions, and fail requests whose predecessor was lost."""
+        for session in self._sessions.end_silent():
+            for name in sorted(session.models):
+                self.forget(name)
+            for name in session.samplers:
+                self._promises.close_lane(name)
+        for promise in self._promises.give_up_gaps():
+            sentence = (
+                f"a request with a smaller seq_id has not come within {self._limits.patience_s:g} s: send the requests "
+                "of a model with seq_id 1, 2, 3, ..."
+            )
+            self._promises.finish(promise, Failure(sentence, user=True))
+
+    async def _sample(self, first: Promise) -> None:
+        """Draw the answers of a promise, and of other promises under the same snapshot that come meanwhile."""
+        try:
+            key = self._use(first.sampler)
+        except (Refusal, ValueError) as error:
+            self._promises.finish(first, _failure(error))
+            return
+        running = {asyncio.ensure_future(self._answer(first))}
+        while running:
+            room = self._limits.slots - len(running)
+            for promise in self._promises.more_samples(lambda name: self._has_key(name, key), room):
+                running.add(asyncio.ensure_future(self._answer(promise)))
+            await asyncio.sleep(0)
+            running = {task for task in running if not task.done()}
+
+    def _use(self, sampler: str) -> str:
+        """Let the engine answer for a sampler; returns the key of its weights."""
+        entry = self._sessions.sampler(sampler)
+        if entry.key == self._engine.current:
+            self._engine.resume()
+        elif entry.path:
+            state = self._checkpoints.load(entry.path, optimiser=False)
+            self._engine.use(entry.key, Snapshot(state.plan, state.adapters))
+        elif entry.model:
+            found = self._snapshots.get(entry.model, {}).get(entry.number)
+            if found is None:
+                raise Refusal(
+                    404,
+                    f"the weights of the sampler {sampler!r:.200} are gone: this server keeps the newest "
+                    f"{self._limits.snapshots} samplers of a model; save_weights_for_sampler gives weights a name",
+                )
+            self._engine.use(entry.key, found)
+        else:
+            self._engine.use(entry.key, None)
+        return entry.key
+
+    def _has_key(self, sampler: str, key: str) -> bool:
+        try:
+            return self._sessions.sampler(sampler).key == key
+        except Refusal:
+            return False
+
+    async def _answer(self, promise: Promise) -> None:
+        assert promise.sample is not None
+        outcome: Result | Failure
+        try:
+            outcome = await self._engine.answer(promise.sample)
+        except Exception as error:  # noqa: BLE001  the client gets the error; the worker must not end
+            outcome = _failure(error)
+        self._promises.finish(promise, outcome)
+
+
+def _outcome(work: Callable[[], Result]) -> Result | Failure:
+    """What work returns, or why it failed."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001  the client gets the error; the worker must not end
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Failure:
+    """The failure of an exception. A Refusal and a ValueError are mistakes of the client."""
+    user = isinstance(error, ValueError) or (isinstance(error, Refusal) and error.status < 500)
+    if user:
+        return Failure(str(error), user=True)
+    log.error("a request failed", exc_info=error)
+    return Failure(f"{type(error).__name__}: {error}".splitlines()[0], user=False)
