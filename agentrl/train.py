@@ -7,7 +7,19 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
-from agentrl.run import MakePolicies, MakeTrackers, Played, Policies, Progress, Rollouts, Run, learn, open_run, settle
+from agentrl.run import (
+    MakePolicies,
+    MakeTrackers,
+    Played,
+    Policies,
+    Progress,
+    Rollouts,
+    Run,
+    learn,
+    open_run,
+    read_metrics,
+    settle,
+)
 from agentrl.settings import Settings
 from agentrl.train_ahead import reinforce_ahead
 
@@ -36,6 +48,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             make_trackers=trackers_of(settings),
         )
         try:
+            tell_costs(run)
             if run.state.stage == "warmup":
                 run.evaluate("start")
                 warm_up(run)
@@ -49,6 +62,17 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
         finally:
             run.close()
     return run
+
+
+def tell_costs(run: Run) -> None:
+    """Print the estimate of what the run costs, if a training service computes its updates."""
+    if not run.settings.tables.learner.remote:
+        return
+    from agentrl.tinker import cost_lines
+
+    chat = run.rollouts.inference.chats[run.rollouts.main.policy]
+    for line in cost_lines(run.settings, chat, read_metrics(run.folder.metrics).rows):
+        run.progress.say(line)
 
 
 def warm_up(run: Run) -> None:

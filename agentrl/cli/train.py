@@ -5,11 +5,12 @@ RECIPE is a TOML file, or the name of a recipe that comes with the program (`age
 --dry-run only checks the recipe and prints the configuration with all defaults. Comments list the values that were
 chosen because the recipe leaves them open, and the sections and keys that have no value. --dry-run --memory also
 forecasts the GPU memory of an update, and --memory CARD, such as h100-80, also forecasts what fits on that card; a
-forecast takes minutes. --explain KEY says what a section or key means, such as --explain optim.lr or --explain optim,
-and with a recipe also its value in the recipe; without KEY it lists all sections. For a catalogue entry, such as
---explain credit.gigpo or --explain env.tools.calculator, it prints the entry's documentation and options. Ctrl-C or
-SIGTERM stops a run; --resume continues the run from its last checkpoint. --json prints one object when the run is done:
-the run's folder, its evaluations and the findings of the health rules. With --dry-run, --json prints the configuration.
+forecast takes minutes. With learner.name=tinker, --dry-run estimates what the run costs at the training service.
+--explain KEY says what a section or key means, such as --explain optim.lr or --explain optim, and with a recipe also
+its value in the recipe; without KEY it lists all sections. For a catalogue entry, such as --explain credit.gigpo or
+--explain env.tools.calculator, it prints the entry's documentation and options. Ctrl-C or SIGTERM stops a run; --resume
+continues the run from its last checkpoint. --json prints one object when the run is done: the run's folder, its
+evaluations and the findings of the health rules. With --dry-run, --json prints the configuration.
 Exit code 75: the run made no progress for twice limits.silent_seconds, or lost its engine; --resume continues it.
 """
 
@@ -151,7 +152,7 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
     Args:
         settings: the resolved recipe.
         card: print a forecast of the GPU memory for this card above the TOML; empty for a forecast without a card, None
-            for no forecast.
+            for no forecast. With a training service, an estimate of its costs is printed in its place, in any case.
         as_json: print JSON, without a forecast.
     """
     if as_json:
@@ -161,7 +162,14 @@ def _dry_run(settings: "Settings", card: str | None, *, as_json: bool) -> None:
 
     from agentrl.settings import absent_comments, chosen_comments
 
-    if card is not None:
+    if settings.tables.learner.remote:  # its memory is not this machine's
+        from agentrl.run import model_chat, read_metrics
+        from agentrl.tinker import cost_lines
+
+        stored = read_metrics(settings.folder / "metrics.jsonl", damaged="skip").rows
+        for line in cost_lines(settings, model_chat(settings), stored):
+            print(f"# {line}")
+    elif card is not None:
         from agentrl.preflight import forecast
 
         for line in forecast(settings, card):

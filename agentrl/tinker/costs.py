@@ -1,0 +1,296 @@
+"""An estimate of what a run costs at a training service, before it starts and while it goes on.
+
+Formula, for an episode of n turns with prompts p_1 ... p_n and answers of a tokens: the service reads sum(p_t) tokens
+of prompts, samples n a, and a training pass reads the episode's sequences. A chat that only grows is one sequence of
+p_n + a tokens, and a cache of prefixes leaves p_n of the prompts to read; other contexts write a sequence of p_t + a
+tokens per turn. An update reads every sequence in these passes:
+
+    backward   update.epochs
+    forward    one before the update, and the rows of each mini-batch after the first optimiser step; with
+               update.old_logprob=engine, the rows of each mini-batch; with update.kl_coef > 0, one by the reference
+
+Before the first iteration, the number of turns and the length of texts are not known. The estimate then assumes the
+limits of the recipe, so it is an upper bound as long as observations are not longer than the first one. As soon as
+lines of metrics have counts, they replace the assumptions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from agentrl.chat import Chat
+from agentrl.env import clipped, deadline, prompt_of, tasks_of
+from agentrl.rollout import first_prompt
+from agentrl.run import Usage, held_out_tasks, plan_of, usage_of
+from agentrl.settings import Settings
+from agentrl.trainer.sections import BILLED, UpdateConfig
+from agentrl.types import Message
+
+RESET_S = 30.0  # seconds that making an environment and beginning a task may take
+BYTES = 4  # bytes of text per token, where the tokenizer is not on this machine
+LATELY = 20  # number of the newest lines of metrics whose mean is the forecast
+TURNS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
+
+
+class Lengths(NamedTuple):
+    """Numbers of tokens at the beginning of the first task.
+
+    Attributes:
+        prompt: the first prompt.
+        observation: the first observation.
+        counted: were they counted by the tokenizer? If not, they are guessed from the length of the texts.
+    """
+
+    prompt: int
+    observation: int
+    counted: bool
+
+
+class Episode(NamedTuple):
+    """An episode that is as long as the limits of a recipe allow.
+
+    Attributes:
+        turns: number of turns.
+        usage: what it asks of the service; `trained` is the number of tokens of its sequences.
+    """
+
+    turns: int
+    usage: Usage
+
+
+class RunUsage(NamedTuple):
+    """What the parts of a run ask of the service.
+
+    Attributes:
+        update: an update of the warm-up.
+        iteration: an iteration of training.
+        evaluations: all evaluations that are still to come.
+        updates, iterations: numbers of updates of the warm-up and of iterations that are still to come; a budget of
+            tokens may end the run inside an iteration.
+        played: number of evaluations that are still to come.
+    """
+
+    update: Usage
+    iteration: Usage
+    evaluations: Usage
+    updates: int
+    iterations: float
+    played: int
+
+    @property
+    def whole(self) -> Usage:
+        """All that is still to come."""
+        training = self.update.times(self.updates).plus(self.iteration.times(self.iterations))
+        return training.plus(self.evaluations)
+
+
+def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """The estimate in sentences, with the assumptions behind it.
+
+    Args:
+        settings: the run's settings.
+        chat: the tokenizer of the main agent's policy; None if it is not on this machine.
+        rows: the lines of metrics of a run that goes on; empty for a new run.
+    """
+    known = measured(settings, rows)
+    if known is not None:
+        return [*_totals(settings, known, "measured"), *_spent(settings, rows)]
+    if next(iter(settings.agents.values())).program is not None:
+        return ["costs are not known before the first iteration, because a program writes its own prompts"]
+    lengths = first_lengths(settings, chat)
+    if lengths is None:
+        return ["costs are not known before the first iteration, because the first task does not begin here"]
+    episode = longest_episode(settings, lengths)
+    return [*_totals(settings, assumed(settings, episode), "at most"), _assumptions(settings, lengths, episode)]
+
+
+def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
+    """The lengths at the beginning of the first training task; None if it does not begin."""
+    entry = settings.env
+    try:
+        with deadline(RESET_S), closing(entry.hooks.make(entry.config)) as env:
+            shown = env.reset(tasks_of(entry)[0])
+        observation = clipped(shown, settings.tables.limits.output_chars)
+        ask = first_prompt(settings.context, prompt_of(entry), chat, observation)
+    except Exception:  # noqa: BLE001  an environment may raise anything; `agentrl.run` reports it
+        return None
+    if chat is not None:
+        alone = chat.start([Message("user", observation.text)], ())
+        return Lengths(len(ask.token_ids), len(alone), counted=True)
+    texts = sum(len(message.content.encode(errors="replace")) for message in ask.messages)
+    return Lengths(texts // BYTES + 1, len(observation.text.encode(errors="replace")) // BYTES + 1, counted=False)
+
+
+def longest_episode(settings: Settings, lengths: Lengths) -> Episode:
+    """The episode that reaches the limits of the recipe, with observations as long as the first."""
+    tables = settings.tables
+    answer = min(tables.sampling.max_tokens, tables.limits.turn_tokens)
+    room: int = settings.engine.config.max_context
+    grows, shown = settings.context.name == "full", getattr(settings.context.config, "k", None)
+    usage, before, turns = Usage(), 0, 0
+    for turn in range(_turns(settings)):
+        past = turn if shown is None else min(turn, shown)
+        prompt = lengths.prompt + past * (answer + lengths.observation)
+        if prompt + answer > room or usage.sampled + answer > (tables.limits.episode_tokens or float("inf")):
+            break
+        read = prompt + answer - before if grows else prompt + answer
+        usage = usage.plus(Usage(prompt, before if grows else 0, answer, read))
+        before, turns = prompt + answer, turn + 1
+    return Episode(turns, usage) if turns else Episode(1, Usage(room, 0, answer, room))
+
+
+def _turns(settings: Settings) -> int:
+    own = [getattr(settings.env.config, name, None) for name in TURNS]
+    return min([settings.tables.limits.turns, *(one for one in own if isinstance(one, int) and one > 0)])
+
+
+def passes(update: UpdateConfig) -> float:
+    """How often an update reads every sequence; see the module."""
+    steps = update.epochs * update.minibatches
+    trainer = update.old_logprob == "trainer"
+    forward = 1 + (steps - 1) / update.minibatches if trainer else steps / update.minibatches
+    return update.epochs + forward + (1 if update.kl_coef > 0 else 0)
+
+
+def repeated(settings: Settings) -> float:
+    """How often a token of a branched episode is sent on average, because the service reads every path as a whole.
+
+    1 without branches. The branches of a task are counted as one tree, and begin in the middle of the episode.
+    """
+    leaves = settings.episodes / settings.tables.batch.tasks
+    return leaves / (1 + (leaves - 1) / 2) if "tree" in settings.rollout.hooks.fills else 1.0
+
+
+def assumed(settings: Settings, episode: Episode) -> RunUsage:
+    """What a new run asks of the service, if every episode is this one."""
+    tables, one = settings.tables, episode.usage
+    alone = one._replace(trained=0.0)
+    sampled = one.sampled * settings.episodes
+    share = min(1.0, tables.batch.tokens / sampled) if tables.batch.tokens else 1.0
+    iteration = one._replace(trained=one.trained * passes(tables.update)).times(settings.episodes * share)
+    update = Usage(trained=one.trained * 2 * tables.update.epochs * tables.warmup.episodes)
+    iterations = float(tables.run.iterations)
+    if tables.run.tokens:
+        iterations = min(iterations, tables.run.tokens / iteration.sampled)
+    tasks = list(_evaluations(settings, 0, iterations))
+    return RunUsage(update, iteration, alone.times(sum(tasks)), tables.warmup.updates, iterations, len(tasks))
+
+
+def _evaluations(settings: Settings, done: int, iterations: float, evaluated: Sequence[str] = ()) -> Iterator[int]:
+    """Yields the number of tasks of each evaluation that is still to come, in each mode.
+
+    Args:
+        settings: the run's settings.
+        done: number of iterations that are done.
+        iterations: number of iterations at which training ends.
+        evaluated: names of the evaluations that were played.
+    """
+    chosen, updates, tasks = settings.tables.eval, settings.tables.warmup.updates, _held_out(settings)
+    whole = [name for name in ("start", *(["clone"] if updates else []), "end") if name not in evaluated]
+    between = [at for at in range(done + 1, int(iterations)) if chosen.every and at % chosen.every == 0]
+    for _ in chosen.modes:
+        yield from [tasks] * len(whole)
+        yield from [min(tasks, chosen.during)] * len(between)
+
+
+def _held_out(settings: Settings) -> int:
+    """Number of held-out tasks; `eval.tasks` if they are not on this machine."""
+    try:
+        return len(held_out_tasks(settings))
+    except (ValueError, OSError):
+        return settings.tables.eval.tasks
+
+
+def measured(settings: Settings, rows: Sequence[Mapping[str, Any]]) -> RunUsage | None:
+    """What the rest of a run asks of the service, from its lines of metrics; None before the first iteration."""
+    train = [row for row in rows if row["stage"] == "train"]
+    if not train:
+        return None
+    iteration = _mean([usage_of(row) for row in train[-LATELY:]])
+    evaluations = [(usage_of(row), row.get("episodes")) for row in rows if row["stage"] == "eval"]
+    tasks = sum(count for _, count in evaluations if isinstance(count, int))
+    each = _mean([usage for usage, _ in evaluations]).times(len(evaluations) / tasks) if tasks else Usage()
+    done = int(train[-1]["step"]) + 1
+    plan = plan_of(settings.dump(), settings.episodes)
+    left = float(max(0, plan.iterations - done))
+    sampled = sum(usage_of(row).sampled for row in train)
+    if plan.tokens and iteration.sampled:
+        left = min(left, max(0.0, (plan.tokens - sampled) / iteration.sampled))
+    names = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
+    due = list(_evaluations(settings, done, done + left, ["start", "clone", *names]))
+    return RunUsage(Usage(), iteration, each.times(sum(due)), 0, left, len(due))
+
+
+def _mean(usages: Sequence[Usage]) -> Usage:
+    total = Usage()
+    for one in usages:
+        total = total.plus(one)
+    return total.times(1 / max(1, len(usages)))
+
+
+def _totals(settings: Settings, run: RunUsage, how: str) -> Iterator[str]:
+    """Yields the sentences on an iteration, on the whole run, on dollars and on the budget."""
+    factor = repeated(settings) if how == "at most" else 1.0
+    again = f"; shared prefixes are sent again in updates (x{factor:.2f})" if factor > 1 else ""
+    yield f"costs, {how}: an iteration of {settings.episodes} episodes {_in_words(run.iteration)}{again}"
+    parts = [f"{run.updates} updates of the warm-up"] if run.updates else []
+    parts += [f"{run.iterations:.4g} iterations", f"{run.played} evaluations"]
+    rest = "the run" if how == "at most" else "the rest of the run"
+    yield f"costs, {how}: {rest} ({', '.join(parts)}) {_in_words(run.whole)}"
+    prices = settings.tables.learner
+    if not prices.priced:
+        missing = [f"learner.{name}" for name in BILLED if getattr(prices, name) is None]
+        yield f"costs in dollars are not computed: set {', '.join(missing)} (dollars per million tokens)"
+        return
+    yield (
+        f"costs, {how}, with the prices of [learner]: {_dollars(settings, run.iteration)} per iteration, "
+        f"{_dollars(settings, run.whole)} for {rest}"
+    )
+
+
+def _in_words(usage: Usage) -> str:
+    """The counts of tokens as a part of a sentence; with a cache, only the tokens that are not in it are read."""
+    words = f"samples {_count(usage.sampled)}, reads prompts of {_count(usage.prefill)}"
+    cache = f" ({_count(usage.prefill - usage.cached)} with a cache of prefixes)" if usage.cached else ""
+    return f"{words}{cache} and trains {_count(usage.trained)} tokens"
+
+
+def _count(tokens: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if tokens >= size:
+            return f"{tokens / size:.3g}{unit}"
+    return f"{tokens:.0f}"
+
+
+def _dollars(settings: Settings, usage: Usage) -> str:
+    """The price; if a cache makes a difference, with and without it."""
+    prices = settings.tables.learner
+    least, most = usage.dollars(prices), usage._replace(cached=0.0).dollars(prices)
+    return f"${most:,.2f}" if f"{least:,.2f}" == f"{most:,.2f}" else f"${least:,.2f} to ${most:,.2f}"
+
+
+def _assumptions(settings: Settings, lengths: Lengths, episode: Episode) -> str:
+    """What an estimate before the first iteration assumes, and what it leaves out."""
+    answer = min(settings.tables.sampling.max_tokens, settings.tables.limits.turn_tokens)
+    guessed = "" if lengths.counted else f" (guessed as {BYTES} bytes per token: the tokenizer is not on this machine)"
+    left_out = [
+        *(["the calls of other agents"] if len(settings.agents) > 1 else []),
+        *(["groups that the sampler filters out"] if settings.sampler.hooks.keep else []),
+        *(["probes and candidates"] if {*settings.rollout.hooks.fills} - {"tree"} else []),
+        "checkpoints and their storage",
+    ]
+    return (
+        f"costs assume: {episode.turns} turns per episode (limits.turns, options of the environment, or what "
+        f"engine.max_context holds), {answer} tokens per answer, and, as in the first task, a first prompt of "
+        f"{lengths.prompt} and observations of {lengths.observation} tokens{guessed}; not counted: "
+        f"{', '.join(left_out)}"
+    )
+
+
+def _spent(settings: Settings, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a sentence on the dollars of the run so far; nothing without prices."""
+    prices = settings.tables.learner
+    if prices.priced:
+        total = sum(usage_of(row).dollars(prices) for row in rows)
+        of = "" if prices.budget is None else f" of learner.budget = ${prices.budget:,.2f}"
+        yield f"costs so far: ${total:,.2f}{of}"
