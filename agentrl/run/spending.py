@@ -74,7 +74,7 @@ def usage_of(row: Mapping[str, Any]) -> Usage:
     """The counts of a line of metrics; a count that the line lacks is 0."""
 
     def count(name: str) -> float:
-        named = [key for key in row if key == name or key.endswith(f"/{name}")]
+        named = [key for key in row if key in (name, f"lesson_{name}") or key.endswith(f"/{name}")]
         return sum(finite_number(row[key]) or 0.0 for key in named)
 
     sampled = SAMPLED.get(str(row.get("stage", "")), "")

@@ -7,11 +7,13 @@ tokens per turn. An update reads every sequence in these passes:
 
     backward   update.epochs
     forward    one before the update, and the rows of each mini-batch after the first optimiser step; with
-               update.old_logprob=engine, the rows of each mini-batch; with update.kl_coef > 0, one by the reference
+               update.old_logprob=engine, the rows of each mini-batch
 
-Before the first iteration, the number of turns and the length of texts are not known. The estimate then assumes the
-limits of the recipe, so it is an upper bound as long as observations are not longer than the first one. As soon as
-lines of metrics have counts, they replace the assumptions.
+With update.kl_coef > 0 the reference model reads every sequence, as a prompt.
+
+Before the first iteration, the number of turns and the length of texts are not known. The estimate then assumes
+episodes as long as the recipe allows, so most runs cost less. As soon as lines of metrics have counts, these replace
+the assumptions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,7 @@ from agentrl.types import Message
 RESET_S = 30.0  # seconds that making an environment and beginning a task may take
 BYTES = 4  # bytes of text per token, where the tokenizer is not on this machine
 LATELY = 20  # number of the newest lines of metrics whose mean is the forecast
+SHORTEST = 16  # tokens per answer; an episode has fewer turns rather than shorter answers
 TURNS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
 
 
@@ -51,10 +54,12 @@ class Episode(NamedTuple):
 
     Attributes:
         turns: number of turns.
+        answer: number of tokens per answer.
         usage: what it asks of the service; `trained` is the number of tokens of its sequences.
     """
 
     turns: int
+    answer: int
     usage: Usage
 
 
@@ -94,14 +99,15 @@ def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str
     """
     known = measured(settings, rows)
     if known is not None:
-        return [*_totals(settings, known, "measured"), *_spent(settings, rows)]
+        spent = sum(usage_of(row).dollars(settings.tables.learner) for row in rows)
+        return [*_totals(settings, known, "measured", spent), *_spent(settings, spent)]
     if next(iter(settings.agents.values())).program is not None:
         return ["costs are not known before the first iteration, because a program writes its own prompts"]
     lengths = first_lengths(settings, chat)
     if lengths is None:
         return ["costs are not known before the first iteration, because the first task does not begin here"]
     episode = longest_episode(settings, lengths)
-    return [*_totals(settings, assumed(settings, episode), "at most"), _assumptions(settings, lengths, episode)]
+    return [*_totals(settings, assumed(settings, episode), "estimated"), _assumptions(settings, lengths, episode)]
 
 
 def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
@@ -122,21 +128,30 @@ def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
 
 
 def longest_episode(settings: Settings, lengths: Lengths) -> Episode:
-    """The episode that reaches the limits of the recipe, with observations as long as the first."""
+    """The episode that takes all turns of the recipe, with observations as long as the first and the longest answers.
+
+    If such a chat is longer than `engine.max_context`, all answers are shorter, so that it fits; if they would have
+    fewer than SHORTEST tokens, the episode has fewer turns.
+    """
     tables = settings.tables
-    answer = min(tables.sampling.max_tokens, tables.limits.turn_tokens)
-    room: int = settings.engine.config.max_context
-    grows, shown = settings.context.name == "full", getattr(settings.context.config, "k", None)
-    usage, before, turns = Usage(), 0, 0
-    for turn in range(_turns(settings)):
-        past = turn if shown is None else min(turn, shown)
+    longest = min(tables.sampling.max_tokens, tables.limits.turn_tokens)
+    grows, window = settings.context.name == "full", getattr(settings.context.config, "k", None)
+    turns, answer = _turns(settings), 0
+    while not answer:
+        past = turns - 1 if window is None else min(turns - 1, window)
+        fitting = (settings.engine.config.max_context - lengths.prompt - past * lengths.observation) // (past + 1)
+        most = (tables.limits.episode_tokens or longest * turns) // turns
+        if min(fitting, most) >= min(longest, SHORTEST) or turns == 1:
+            answer = max(1, min(longest, fitting, most))
+        turns -= 0 if answer else 1
+    usage, before = Usage(), 0
+    for turn in range(turns):
+        past = turn if window is None else min(turn, window)
         prompt = lengths.prompt + past * (answer + lengths.observation)
-        if prompt + answer > room or usage.sampled + answer > (tables.limits.episode_tokens or float("inf")):
-            break
         read = prompt + answer - before if grows else prompt + answer
         usage = usage.plus(Usage(prompt, before if grows else 0, answer, read))
-        before, turns = prompt + answer, turn + 1
-    return Episode(turns, usage) if turns else Episode(1, Usage(room, 0, answer, room))
+        before = prompt + answer
+    return Episode(turns, answer, usage)
 
 
 def _turns(settings: Settings) -> int:
@@ -149,7 +164,7 @@ def passes(update: UpdateConfig) -> float:
     steps = update.epochs * update.minibatches
     trainer = update.old_logprob == "trainer"
     forward = 1 + (steps - 1) / update.minibatches if trainer else steps / update.minibatches
-    return update.epochs + forward + (1 if update.kl_coef > 0 else 0)
+    return update.epochs + forward
 
 
 def repeated(settings: Settings) -> float:
@@ -167,7 +182,9 @@ def assumed(settings: Settings, episode: Episode) -> RunUsage:
     alone = one._replace(trained=0.0)
     sampled = one.sampled * settings.episodes
     share = min(1.0, tables.batch.tokens / sampled) if tables.batch.tokens else 1.0
-    iteration = one._replace(trained=one.trained * passes(tables.update)).times(settings.episodes * share)
+    reference = one.trained if tables.update.kl_coef > 0 else 0.0
+    played = one._replace(prefill=one.prefill + reference, trained=one.trained * passes(tables.update))
+    iteration = played.times(settings.episodes * share)
     update = Usage(trained=one.trained * 2 * tables.update.epochs * tables.warmup.episodes)
     iterations = float(tables.run.iterations)
     if tables.run.tokens:
@@ -228,14 +245,14 @@ def _mean(usages: Sequence[Usage]) -> Usage:
     return total.times(1 / max(1, len(usages)))
 
 
-def _totals(settings: Settings, run: RunUsage, how: str) -> Iterator[str]:
-    """Yields the sentences on an iteration, on the whole run, on dollars and on the budget."""
-    factor = repeated(settings) if how == "at most" else 1.0
+def _totals(settings: Settings, run: RunUsage, how: str, spent: float = 0.0) -> Iterator[str]:
+    """Yields the sentences on an iteration, on the whole run, and on dollars, of which `spent` are spent already."""
+    factor = repeated(settings) if how == "estimated" else 1.0
     again = f"; shared prefixes are sent again in updates (x{factor:.2f})" if factor > 1 else ""
     yield f"costs, {how}: an iteration of {settings.episodes} episodes {_in_words(run.iteration)}{again}"
     parts = [f"{run.updates} updates of the warm-up"] if run.updates else []
     parts += [f"{run.iterations:.4g} iterations", f"{run.played} evaluations"]
-    rest = "the run" if how == "at most" else "the rest of the run"
+    rest = "the run" if how == "estimated" else "the rest of the run"
     yield f"costs, {how}: {rest} ({', '.join(parts)}) {_in_words(run.whole)}"
     prices = settings.tables.learner
     if not prices.priced:
@@ -244,7 +261,22 @@ def _totals(settings: Settings, run: RunUsage, how: str) -> Iterator[str]:
         return
     yield (
         f"costs, {how}, with the prices of [learner]: {_dollars(settings, run.iteration)} per iteration, "
-        f"{_dollars(settings, run.whole)} for {rest}"
+        f"{_dollars(settings, run.whole)} for {rest}{_ends(settings, run, spent)}"
+    )
+
+
+def _ends(settings: Settings, run: RunUsage, spent: float) -> str:
+    """After how many further iterations the budget ends the run; empty if it does not."""
+    prices = settings.tables.learner
+    each = run.iteration.dollars(prices)
+    if prices.budget is None or not each:
+        return ""
+    others = run.evaluations.plus(run.update.times(run.updates)).dollars(prices)
+    left = max(0.0, (prices.budget - spent - others) / each)
+    return (
+        f"; learner.budget = {prices.budget:g} ends it after about {left:.3g} iterations"
+        if left < run.iterations
+        else ""
     )
 
 
@@ -271,7 +303,6 @@ def _dollars(settings: Settings, usage: Usage) -> str:
 
 def _assumptions(settings: Settings, lengths: Lengths, episode: Episode) -> str:
     """What an estimate before the first iteration assumes, and what it leaves out."""
-    answer = min(settings.tables.sampling.max_tokens, settings.tables.limits.turn_tokens)
     guessed = "" if lengths.counted else f" (guessed as {BYTES} bytes per token: the tokenizer is not on this machine)"
     left_out = [
         *(["the calls of other agents"] if len(settings.agents) > 1 else []),
@@ -280,17 +311,16 @@ def _assumptions(settings: Settings, lengths: Lengths, episode: Episode) -> str:
         "checkpoints and their storage",
     ]
     return (
-        f"costs assume: {episode.turns} turns per episode (limits.turns, options of the environment, or what "
-        f"engine.max_context holds), {answer} tokens per answer, and, as in the first task, a first prompt of "
+        f"costs are estimated for the longest episodes that the recipe allows, so most runs cost less: "
+        f"{episode.turns} turns with answers of {episode.answer} tokens and, as in the first task, a first prompt of "
         f"{lengths.prompt} and observations of {lengths.observation} tokens{guessed}; not counted: "
         f"{', '.join(left_out)}"
     )
 
 
-def _spent(settings: Settings, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _spent(settings: Settings, spent: float) -> Iterator[str]:
     """Yields a sentence on the dollars of the run so far; nothing without prices."""
     prices = settings.tables.learner
     if prices.priced:
-        total = sum(usage_of(row).dollars(prices) for row in rows)
-        of = "" if prices.budget is None else f" of learner.budget = ${prices.budget:,.2f}"
-        yield f"costs so far: ${total:,.2f}{of}"
+        of = "" if prices.budget is None else f" of learner.budget = {prices.budget:g}"
+        yield f"costs so far: ${spent:,.2f}{of}"
