@@ -102,11 +102,11 @@ def warm_up(run: Run) -> None:
         if every and run.state.step % every == 0 and run.state.step < steps:
             run.save()
     bar.close()
+    run.policies.restart("train")  # before `sync`: a training service goes on with another model of the same weights
     run.sync(0)
     if steps:
         run.evaluate("clone")
     run.state.stage, run.state.step = "train", 0
-    run.policies.restart("train")
     run.save()
 
 

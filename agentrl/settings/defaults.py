@@ -14,6 +14,7 @@ There are three kinds: a model made from scratch (`[model.new]`), a pretrained m
 - The context of a model made from scratch has room for long episodes. If each observation shows everything (`MARKOV` of
   the environment's file), the model sees only the newest observation. A new run lowers `limits.turns` to what the
   expert's episodes need (`turns_of`), and `warmup.episodes` if these episodes are long (`clone_episodes_of`).
+- With a training service as learner, `run.deterministic` is false, because services do not promise to repeat answers.
 - The expert is `expert`, else the first name that the environment declares, else `random`.
 - A recipe that sets `optim.lr` without `optim.name` is taken as it is written: AdamW trains at that rate, and only the
   expert is chosen.
@@ -126,6 +127,8 @@ def choose(given: Tables, env: Entry[EnvironmentFile], engine: EngineFile) -> di
     values = {} if written else _rates(given, kind)
     if "expert" not in given.warmup.model_fields_set:
         values["warmup.expert"] = first_expert(env.hooks)
+    if given.learner.remote:
+        values["run.deterministic"] = False
     if pretrained(given):
         values["run.date"] = datetime.date.today().isoformat()
     if given.model.new is not None and not written:

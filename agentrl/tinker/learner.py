@@ -137,9 +137,14 @@ class ServiceLearner:
         self.optim, self.total_updates, self.updates, self.spent = optim, updates, 0, 0.0
         if not self._fresh:
             state = self.trainer.save(self._name("stage"), self._keep_s)
+            self.close()  # first, because a service has room for few models
             self._replace(self._service.resume(state, optimiser=False))
         if self._wants_reference and not self._initial:
             self._reference_path, self._frozen = "", None
+
+    def close(self) -> None:
+        """Free the model at the service."""
+        self.trainer.unload()
 
     def _replace(self, trainer: Any) -> None:
         """Go on with another model at the service, which has the same weights and a new optimiser."""

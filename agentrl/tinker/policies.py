@@ -45,6 +45,8 @@ class ServicePolicies(Policies):
                 f"learner.model={stored['model']}"
             )
         self._check_context(model)
+        if stored is not None and config.sums == "auto" and stored["url"] == self.service.url:
+            self._sums[model] = stored["sums"]
         if model not in self._sums:
             self._sums[model] = config.sums if config.sums != "auto" else probe_sums(self.service, model)
         served = ServedPolicy(policy, model, tables.run.seed if config.seed is None else config.seed, self._sums[model])
@@ -74,6 +76,8 @@ class ServicePolicies(Policies):
             )
 
     def close(self) -> None:
-        """End the session at the service."""
+        """Free the models, and end the session at the service."""
         super().close()
+        for learner in self.learners.values():
+            learner.close()
         self.service.close()

@@ -89,6 +89,9 @@ class OwnTrainer:
         self.sent = []
         return Done({"grad_norm": float(norm)} if self.service.tells_norm else {})
 
+    def unload(self) -> None:
+        self.service.calls.append(("unload", 0))
+
     def save(self, name: str, keep_s: float | None) -> str:
         self.service.stored[name] = copy.deepcopy((self.model.state_dict(), self.optimiser.state_dict()))
         return name

@@ -1,0 +1,124 @@
+"""Whole runs against a training service, through the official SDK and the server of `agentrl serve trainer`."""
+
+import json
+import math
+import shutil
+
+import pytest
+
+from agentrl.cli import main
+from agentrl.model import read_served
+from agentrl.run import read_metrics
+from agentrl.settings import Settings
+from agentrl.train import train
+from tests.toys.training_service import training_service
+
+pytest.importorskip("tinker")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """One service for all runs of this module."""
+    with training_service(tmp_path_factory.mktemp("service")) as running:
+        yield running
+
+
+def recipe(served, folder, **sections):
+    """A small recipe whose rewards depend on the answers."""
+    tables = {
+        "run": {"name": "run", "folder": str(folder), "iterations": 2, "checkpoint_every": 1, "keep": 2, "seed": 5},
+        "env": {"name": "tests.toys.odd"},
+        "eval": {"tasks": 2, "modes": ["sampled"], "env": {"first": 8}},
+        "model": {"path": served.model},
+        "learner": {"name": "tinker", "url": served.url, "rank": 4},
+        "engine": {"name": "tinker", "max_context": 256},
+        "sampling": {"max_tokens": 4},
+        "limits": {"turns": 2, "turn_tokens": 4},
+        "warmup": {"updates": 0},
+        "batch": {"tasks": 4, "copies": 4},
+        "credit": {"name": "grpo"},
+        "optim": {"lr": 0.01, "weight_decay": 0.0},
+    }
+    for name, table in sections.items():
+        tables[name] = {**tables.get(name, {}), **table} if "name" not in table else table
+    return tables
+
+
+def lines(folder, stage="train"):
+    rows = read_metrics(folder / "run" / "metrics.jsonl").rows
+    return [row for row in rows if row["stage"] == stage]
+
+
+def close(one, two):
+    """Are two lines of metrics equal up to rounding?"""
+    assert one.keys() == two.keys()
+    return all(
+        math.isclose(one[key], two[key], rel_tol=1e-4, abs_tol=1e-6) if isinstance(one[key], float) else True
+        for key in one
+    )
+
+
+def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, capsys):
+    tables = recipe(served, tmp_path)
+    assert train(Settings(tables)).state.step == 2
+    before, last = lines(tmp_path), tmp_path / "run" / "checkpoints" / "000002"
+    shutil.rmtree(last)  # as if it had been killed in its second iteration
+    assert train(Settings(tables), resume=True).state.step == 2
+    after = lines(tmp_path)
+    assert [row["step"] for row in after] == [0, 1]
+    assert before[0] == after[0] and close(before[1], after[1])
+    assert all(row["grad_norm"] > 0 for row in before)
+    assert max(row["mismatch_max"] for row in before) < 1e-4  # sampler and trainer have the same weights
+
+    table = read_served(last / "policy")
+    assert (table["url"], table["model"], table["sums"]) == (served.url, served.model, "tokens")
+    assert not list(last.glob("**/*.safetensors"))  # the weights are at the service
+    seen = served.faults.seen
+    assert seen["unload_model"] == seen["create_model"] + seen["load_weights"]  # a service has room for few models
+    capsys.readouterr()
+    words = ["eval", "tests.toys.odd", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json"]
+    assert main([*words, "first=8"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["episodes"], report["policy"]["weights"]) == (2, table["sampler"])
+
+
+@pytest.mark.slow
+def test_rollouts_ahead_of_the_updates(served, tmp_path):
+    run = train(Settings(recipe(served, tmp_path, run={"iterations": 4, "staleness": 1, "checkpoint_every": 0})))
+    assert run.state.step == 4
+    assert all(row["importance_mean"] > 0 for row in lines(tmp_path)[1:] if "importance_mean" in row)
+    assert max(row["mismatch_max"] for row in lines(tmp_path)[1:]) > 1e-4  # the rollouts are one version old
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {
+            "env": {"name": "tests.toys.signal", "count": 8},
+            "eval": {"env": {"first": 8}},
+            "warmup": {"updates": 2, "episodes": 8, "expert": "hasty", "optim": {"lr": 0.02}},
+        },
+        {"rollout": {"name": "tree"}, "credit": {"name": "tree_grpo"}},
+        {"update": {"kl_coef": 0.1, "epochs": 2, "minibatches": 2}},
+        {"update": {"kl_coef": 0.1, "kl_reference": "initial"}},
+        {"update": {"kl_coef": 0.1, "kl_in": "reward", "old_logprob": "engine"}},
+        {"loss": {"name": "gspo"}, "learner": {"sums": "auto"}},
+    ],
+)
+def test_kinds_of_runs(served, tmp_path, sections):
+    run = train(Settings(recipe(served, tmp_path, **sections)))
+    assert run.state.step == 2
+    assert all(math.isfinite(row["loss"]) for row in lines(tmp_path))
+
+
+def test_a_model_that_the_service_lacks_is_named(served, tmp_path):
+    with pytest.raises(ValueError, match=r"no model other: set learner.model to"):
+        train(Settings(recipe(served, tmp_path, learner={"model": "other"})))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_context_that_the_service_cannot_read_is_refused(served, tmp_path):
+    with pytest.raises(ValueError, match=r"set engine.max_context=\d+"):
+        train(Settings(recipe(served, tmp_path, engine={"max_context": 4096})))
+    assert not (tmp_path / "run").exists()
