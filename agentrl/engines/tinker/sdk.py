@@ -15,6 +15,7 @@ Letters: L inputs of one sequence, n tokens.
 import logging
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,6 +30,8 @@ from agentrl.engines.tinker.service_data import AdamStep, Datum, Passed, Sampled
 from agentrl.engines.tinker.service_errors import Doing, Line, ServiceError, ServiceLost, failure, version_of, words
 from agentrl.engines.tinker.service_sampler import ServiceSampler
 from agentrl.secret import hidden_url
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "AdamStep",
@@ -56,12 +59,12 @@ CONNECT = Doing("a connection")
 CAPABILITIES = Doing("the list of its models")
 NEW = Doing("a new model", "choose another learner.model or learner.rank, or free a model of the service")
 EXPIRED = "the checkpoint may have expired (learner.keep_days), or belong to another service"
-INFO = Doing("a description of the model")
-FORWARD = Doing("a forward pass")
-BACKWARD = Doing("a forward and backward pass")
-STEP = Doing("an optimiser step")
-SAVE = Doing("saving a checkpoint")
-SNAPSHOT = Doing("a snapshot of the weights")
+INFO = Doing("a description of the model", known=True)
+FORWARD = Doing("a forward pass", known=True)
+BACKWARD = Doing("a forward and backward pass", known=True)
+STEP = Doing("an optimiser step", known=True)
+SAVE = Doing("saving a checkpoint", known=True)
+SNAPSHOT = Doing("a snapshot of the weights", known=True)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -80,17 +83,26 @@ class Pending(Protocol[T_co]):
         ...
 
 
-class _LastWarning(logging.Handler):
-    """Keeps the last warning of the SDK instead of printing it."""
+class _SdkMessages(logging.Handler):
+    """Keeps the last warning of the SDK instead of printing it. That the service pauses a run is logged in our name."""
 
-    text = ""
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._text, self._at = "", 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Called by the SDK, at most once per minute about a pause."""
         with suppress(Exception):
-            self.text = record.getMessage()
+            self._text, self._at = record.getMessage(), time.monotonic()
+            if "paused" in self._text:
+                log.warning("the training service waits: %s", words(self._text))
+
+    def within(self, seconds: float) -> str:
+        """The last warning, if it is not older; else empty."""
+        return self._text if time.monotonic() - self._at <= seconds else ""
 
 
-_WARNING = _LastWarning(logging.WARNING)
+_MESSAGES = _SdkMessages()
 
 
 def check_installed() -> None:
@@ -113,9 +125,9 @@ def library() -> Any:
         raise ServiceError(f"a training service needs the package tinker{why}: {INSTALL}") from None
     if version_of(tinker.__version__) < OLDEST:
         raise ServiceError(f"tinker {tinker.__version__} is too old: pip install 'tinker>=0.16'")
-    log = logging.getLogger("tinker")
-    if _WARNING not in log.handlers:
-        log.addHandler(_WARNING)  # with a handler, Python does not print the messages by itself
+    sdk = logging.getLogger("tinker")
+    if _MESSAGES not in sdk.handlers:
+        sdk.addHandler(_MESSAGES)  # with a handler, Python does not print the messages by itself
     return tinker
 
 
@@ -243,8 +255,8 @@ class Service:
 
     def failed(self, error: BaseException, doing: Doing) -> ServiceError | ServiceLost:
         """The error of the SDK as an error of this package."""
-        sdk = str(self.tinker.__version__)
-        return failure(error, doing, Line(self.url, sdk, self._section, self.timeout_s, _WARNING.text))
+        said = _MESSAGES.within(self.timeout_s)
+        return failure(error, doing, Line(self.url, str(self.tinker.__version__), self._section, self.timeout_s, said))
 
     def _connection(self) -> dict[str, Any]:
         """The arguments of a client: the address, and the key if it is not the SDK that finds it."""

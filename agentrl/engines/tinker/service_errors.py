@@ -14,7 +14,7 @@ from agentrl.secret import HIDDEN, scrubbed
 KEY = re.compile(r"\b(tml-|eyJ)[A-Za-z0-9._~+/=-]{6,}")  # keys of the hosted service, and tokens (JWT)
 ENVELOPE = re.compile(r"^(Request failed|Error retrieving result): (?P<words>.*?) for self\.request_id=.*$", re.DOTALL)
 MOST = 300  # characters that are quoted of the service's own words
-BUSY, REFUSED, GONE = (408, 409, 425, 429), (401, 403), (404, 410)
+BUSY, NO_KEY, GONE, PAYMENT, FAILED = (408, 409, 425, 429), (401, 403), (404, 410), 402, 500
 BODY_OF_PROTOBUF = (0, 25)  # the SDK from which the bodies of forward and forward_backward are protobuf alone
 FITTING = (
     "SkyRL 0.3.0 takes tinker==0.16.1, SkyRL's main branch of August 2026 takes tinker==0.25.0, and the hosted service "
@@ -36,10 +36,12 @@ class Doing(NamedTuple):
     Attributes:
         what: the request as a noun, such as "a forward pass".
         advice: what may be wrong if the service refuses the request; empty if nothing is known.
+        known: the request is about a model or sampler of this run, so the service has lost it if it does not know it.
     """
 
     what: str
     advice: str = ""
+    known: bool = False
 
 
 class Line(NamedTuple):
@@ -124,21 +126,26 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _of_status(status: int, error: BaseException, doing: Doing, line: Line) -> ServiceError | ServiceLost:
     said = words(_body(error))
-    if status in REFUSED:
+    if status in NO_KEY:
         return ServiceError(
             f"{line.who} does not accept the key for {doing.what} (HTTP {status}): set TINKER_API_KEY to a key of this "
             "service"
         )
-    if status == 402:
+    if status == PAYMENT:
         return ServiceError(f"{line.who} asks for payment before {doing.what}: {said}")
     if status in BUSY:
         return ServiceLost(f"{line.who} was too busy for {doing.what} in every try of its SDK (HTTP {status}): {said}")
-    if status >= 500:
+    if status >= FAILED:
         old = version_of(line.sdk) >= BODY_OF_PROTOBUF and "forward" in doing.what
         hint = f"; if its log shows no other reason, {fitting(line)}" if old else ""
         return ServiceLost(f"{line.who} failed at {doing.what} in every try of its SDK (HTTP {status}): {said}{hint}")
-    if status == 410:
-        return ServiceLost(f"{line.who} has lost the answer to {doing.what}, or its session has ended (HTTP 410)")
+    if str(error).startswith("Error retrieving result"):
+        return ServiceLost(f"{line.who} has lost the answer to {doing.what} ({said}): it may have been started again")
+    if status in GONE and doing.known:
+        return ServiceLost(
+            f"{line.who} no longer has what {doing.what} needs ({said}): it may have been started again, or have ended "
+            "a session that was silent"
+        )
     return _refused(error, doing, line)
 
 

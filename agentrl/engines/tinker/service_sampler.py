@@ -13,8 +13,8 @@ from agentrl.engines.tinker.service_errors import Doing
 if TYPE_CHECKING:
     from agentrl.engines.tinker.sdk import Service
 
-SAMPLE = Doing("a sample", "shorten the prompt, or lower engine.max_context")
-SCORE = Doing("log-probs of a text", "shorten the text, or lower engine.max_context")
+SAMPLE = Doing("a sample", "shorten the prompt, or lower engine.max_context", known=True)
+SCORE = Doing("log-probs of a text", "shorten the text, or lower engine.max_context", known=True)
 
 
 class ServiceSampler:
