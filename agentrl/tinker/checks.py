@@ -114,6 +114,24 @@ def cluster(settings: Settings) -> str:
 REFUSED = tuple(
     RefusedPair(service, *row)
     for row in (
+        # Which weights the service trains.
+        (
+            new_model,
+            "a training service trains adapters of a base model that it has",
+            "set model.path to the base model's tokenizer (a folder, or a name on the hub), and learner.model to the "
+            "base model's name at the service if it differs",
+        ),
+        (
+            own_adapters,
+            "the service makes the adapters",
+            "leave [model.lora] out; learner.rank is their rank, and learner.train_attn, train_mlp and train_unembed "
+            "choose their layers",
+        ),
+        (
+            one_base,
+            "one option cannot name several base models",
+            "leave learner.model out; each policy's model.path then also names its base model at the service",
+        ),
         # What the service does not compute.
         (
             has.critic,
@@ -140,24 +158,6 @@ REFUSED = tuple(
             )
         ),
         (other_optimiser, "the optimiser of a training service is AdamW", "set this option to adamw"),
-        # Which weights the service trains.
-        (
-            new_model,
-            "a training service trains adapters of a base model that it has",
-            "set model.path to the base model's tokenizer (a folder, or a name on the hub), and learner.model to the "
-            "base model's name at the service if it differs",
-        ),
-        (
-            own_adapters,
-            "the service makes the adapters",
-            "leave [model.lora] out; learner.rank is their rank, and learner.train_attn, train_mlp and train_unembed "
-            "choose their layers",
-        ),
-        (
-            one_base,
-            "one option cannot name several base models",
-            "leave learner.model out; each policy's model.path then also names its base model at the service",
-        ),
         # How rollouts are sampled.
         (
             other_engine,
