@@ -40,7 +40,7 @@ class Lengths(NamedTuple):
 
     Attributes:
         prompt: the first prompt.
-        observation: the first observation.
+        observation: the first observation, as a later turn of the chat.
         counted: were they counted by the tokenizer? If not, they are guessed from the length of the texts.
     """
 
@@ -100,7 +100,8 @@ def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str
     known = measured(settings, rows)
     if known is not None:
         spent = sum(usage_of(row).dollars(settings.tables.learner) for row in rows)
-        return [*_totals(settings, known, "measured", spent), *_spent(settings, spent)]
+        left = known.iterations or known.played
+        return [*(_totals(settings, known, "measured", spent) if left else ()), *_spent(settings, spent)]
     if next(iter(settings.agents.values())).program is not None:
         return ["costs are not known before the first iteration, because a program writes its own prompts"]
     lengths = first_lengths(settings, chat)
@@ -121,10 +122,15 @@ def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
     except Exception:  # noqa: BLE001  an environment may raise anything; `agentrl.run` reports it
         return None
     if chat is not None:
-        alone = chat.start([Message("user", observation.text)], ())
-        return Lengths(len(ask.token_ids), len(alone), counted=True)
+        return Lengths(len(ask.token_ids), _added(chat, observation.text), counted=True)
     texts = sum(len(message.content.encode(errors="replace")) for message in ask.messages)
     return Lengths(texts // BYTES + 1, len(observation.text.encode(errors="replace")) // BYTES + 1, counted=False)
+
+
+def _added(chat: Chat, text: str) -> int:
+    """Number of tokens that a text adds to a chat as the user's next message, marks of the template included."""
+    user, answer = Message("user", text), Message("assistant", "a")
+    return len(chat.start([user, answer, user], ())) - len(chat.start([user], ())) - 1
 
 
 def longest_episode(settings: Settings, lengths: Lengths) -> Episode:
@@ -234,6 +240,7 @@ def measured(settings: Settings, rows: Sequence[Mapping[str, Any]]) -> RunUsage 
     if plan.tokens and iteration.sampled:
         left = min(left, max(0.0, (plan.tokens - sampled) / iteration.sampled))
     names = [str(row.get("name", "")) for row in rows if row["stage"] == "eval"]
+    names = [name for name in names if name != "end" or not left]  # a run that goes on ends again
     due = list(_evaluations(settings, done, done + left, ["start", "clone", *names]))
     return RunUsage(Usage(), iteration, each.times(sum(due)), 0, left, len(due))
 
@@ -311,10 +318,9 @@ def _assumptions(settings: Settings, lengths: Lengths, episode: Episode) -> str:
         "checkpoints and their storage",
     ]
     return (
-        f"costs are estimated for the longest episodes that the recipe allows, so most runs cost less: "
-        f"{episode.turns} turns with answers of {episode.answer} tokens and, as in the first task, a first prompt of "
-        f"{lengths.prompt} and observations of {lengths.observation} tokens{guessed}; not counted: "
-        f"{', '.join(left_out)}"
+        f"costs are estimated for episodes of {episode.turns} turns, the most that the recipe allows, with answers of "
+        f"{episode.answer} tokens and, as in the first task, a first prompt of {lengths.prompt} and observations of "
+        f"{lengths.observation} tokens{guessed}; not counted: {', '.join(left_out)}"
     )
 
 
