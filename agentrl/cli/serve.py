@@ -1,7 +1,7 @@
-"""`agentrl serve SERVICE ...`: serve a policy, a search corpus, or an environment to MCP or OpenEnv clients.
+"""`agentrl serve SERVICE ...`: serve a policy, a trainer, a search corpus, or an environment to MCP or OpenEnv clients.
 
-SERVICE is policy (an OpenAI-compatible endpoint), retriever (a search server), mcp (an environment's tools for MCP
-clients) or openenv (an environment for clients of OpenEnv).
+SERVICE is policy (an OpenAI-compatible endpoint), trainer (a training server for the Tinker SDK), retriever (a search
+server), mcp (an environment's tools for MCP clients) or openenv (an environment for clients of OpenEnv).
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrl import catalogue
-from agentrl.cli import _stop
+from agentrl.cli import _serve_trainer, _stop
 from agentrl.cli._eval_words import check_out
 from agentrl.cli._parser import Parser, positive, temperature
 from agentrl.config import merge, override, resolve, validate
@@ -36,7 +36,7 @@ LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 
 def main(words: Sequence[str]) -> int:
     """Run the service that the first word names."""
-    services = {"mcp": mcp, "openenv": openenv, "policy": policy, "retriever": retriever}
+    services = {"mcp": mcp, "openenv": openenv, "policy": policy, "retriever": retriever, "trainer": trainer}
     if words and words[0] in ("-h", "--help"):
         print(f"{__doc__}\nservices: {', '.join(services)}; see agentrl serve SERVICE --help")
         return 0
@@ -159,6 +159,15 @@ async def _serve(endpoint: "ProgramEndpoint") -> None:
         raise KeyboardInterrupt
     finally:
         endpoint.close()
+
+
+def trainer(words: Sequence[str]) -> int:
+    """See `agentrl.cli._serve_trainer`."""
+    parser = _serve_trainer.parser()
+    add_address(parser)
+    arguments = parser.parse_intermixed_args(list(words))
+    check_address(arguments)
+    return _serve_trainer.serve(arguments)
 
 
 RETRIEVER = """\

@@ -1,6 +1,7 @@
 from .adapters import SharedBase as SharedBase
 from .checkpoints import Checkpoints as Checkpoints
 from .limits import ServiceLimits as ServiceLimits
+from .protobuf_form import messages as messages
 from .sampling import SnapshotEngine as SnapshotEngine
 from .server import (
     TrainingHandler as TrainingHandler,

@@ -9,6 +9,7 @@ class ServiceLimits(NamedTuple):
     Attributes:
         models: largest number of models that are trained at a time, of all sessions together.
         sessions: largest number of sessions.
+        samplers: largest number of samplers per session; the oldest are dropped.
         rank: largest rank of adapters.
         datums: largest number of datums per request.
         tokens: largest number of tokens per request.
@@ -23,12 +24,14 @@ class ServiceLimits(NamedTuple):
         snapshots: samplers without a path that are kept per model; older ones are dropped.
         session_s: seconds without a request after which a session ends, with its models; the SDK sends a sign of life
             every 10 seconds.
+        spare_s: seconds without a request after which a session ends if another client needs its place.
         patience_s: seconds that a training request waits for its predecessor, if this one was lost on the way.
         answer_s: seconds after which a client that waits for a result is told to ask again.
     """
 
     models: int = 8
     sessions: int = 64
+    samplers: int = 1024
     rank: int = 256
     datums: int = 1024
     tokens: int = 1 << 20
@@ -41,5 +44,6 @@ class ServiceLimits(NamedTuple):
     result_bytes: int = 1 << 29
     snapshots: int = 16
     session_s: float = 1800.0
+    spare_s: float = 30.0
     patience_s: float = 60.0
     answer_s: float = 20.0

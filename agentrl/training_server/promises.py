@@ -16,7 +16,7 @@ from typing import NamedTuple
 from agentrl.http import Refusal
 from agentrl.training_server.verbs import Result, SampleWork, size_of
 
-PROMISES_PER_LANE = 10_000  # sequence numbers that a lane remembers
+PROMISES_PER_LANE = 4096  # sequence numbers that a lane remembers
 
 
 class Failure(NamedTuple):
@@ -153,8 +153,14 @@ class PromiseTable:
             self._changed.wait_for(lambda: self._ready or self._closed, timeout_s)
             return self._ready.popleft() if self._ready and not self._closed else None
 
-    def more_samples(self, same: Callable[[str], bool], most: int) -> list[Promise]:
-        """Take up to `most` samples whose sampler is `same`, as far as they came before the next other work."""
+    def more_samples(self, same: Callable[[str], bool], most: int, past_others: bool) -> list[Promise]:
+        """Take up to `most` samples whose sampler is `same`, as far as no training request came before them.
+
+        Args:
+            same: tells the samplers.
+            most: the largest number.
+            past_others: also take those that came after samples of other samplers.
+        """
         with self._changed:
             early: list[Promise] = []
             for promise in self._ready:
@@ -162,6 +168,8 @@ class PromiseTable:
                     break
                 if same(promise.sampler):
                     early.append(promise)
+                elif not past_others:
+                    break
             if early:
                 taken = {promise.name for promise in early}
                 self._ready = deque(promise for promise in self._ready if promise.name not in taken)

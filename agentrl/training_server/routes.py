@@ -57,6 +57,10 @@ class Routes:
 
     def post(self, route: str, body: Body) -> Answer:
         """The answer to a POST request; Refusal if it cannot be answered."""
+        match route.split("/"):
+            case ["sessions", name, "finish"]:
+                self.service.sessions.finish(name)
+                return {}
         answer = self._posts.get(route)
         if answer is None:
             raise no_route(route)

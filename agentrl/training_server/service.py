@@ -32,6 +32,7 @@ class TrainingService:
         name: name of the base model for clients.
         folder: of the checkpoints.
         limits: see `ServiceLimits`.
+        tokenizer: folder or hub name from which clients load the tokenizer; empty for `name`.
         clock: seconds, for silent sessions and lost requests.
         wall_clock: seconds since 1970, for checkpoints.
 
@@ -52,11 +53,13 @@ class TrainingService:
         folder: Path,
         limits: ServiceLimits | None = None,
         *,
+        tokenizer: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         given = limits or ServiceLimits()
         self.name, self.limits = name, given._replace(context=context_of(loaded.model, given.context))
+        self.tokenizer = tokenizer or name
         config = base_config(loaded.model)
         self.vocabulary, self.architecture = int(config.vocab_size), str(config.model_type)
         base = SharedBase(loaded)
@@ -172,10 +175,7 @@ class TrainingService:
         """The promise that a model takes the state of a checkpoint."""
 
         def work() -> Result:
-            one, state = self.worker.model(model), self.checkpoints.load(path, optimiser)
-            if state.plan._replace(seed=0) != one.plan._replace(seed=0):
-                raise Refusal(400, f"{path} has {state.plan}, the model {one.plan}: create a model from the checkpoint")
-            one.load(state)
+            self.worker.load(model, self.checkpoints.load(path, optimiser))
             return PlainResult({"type": "load_weights", "path": path, "model_id": model})
 
         return self._train(model, seq, work)
@@ -196,12 +196,11 @@ class TrainingService:
 
     def create_sampler(self, session: str, number: int, path: str, base_model: str) -> str:
         """The id of a new sampler of a checkpoint or, without a path, of the base model."""
-        if path:
-            self.checkpoints.about(path)
-        else:
+        if not path:
             self._check_base(base_model)
+        entry = SamplerEntry(path=path, number=self.checkpoints.about(path).created) if path else SamplerEntry()
         name = f"{session}:sample:{number}"
-        self._open_sampler(session, name, SamplerEntry(path=path))
+        self._open_sampler(session, name, entry)
         return name
 
     def sample(self, sampler: str, seq: int | None, work: SampleWork) -> str:
@@ -215,7 +214,7 @@ class TrainingService:
         """The description of a model, as `get_info` returns it."""
         plan = self.worker.plan_of(model)
         self.sessions.touch_owner(model)
-        data = {"arch": self.architecture, "model_name": self.name, "tokenizer_id": self.name}
+        data = {"arch": self.architecture, "model_name": self.name, "tokenizer_id": self.tokenizer}
         return {
             "type": "get_info",
             "model_id": model,
@@ -226,7 +225,8 @@ class TrainingService:
         }
 
     def _open_sampler(self, session: str, name: str, entry: SamplerEntry) -> None:
-        self.sessions.add_sampler(session, name, entry)
+        for dropped in self.sessions.add_sampler(session, name, entry):
+            self.promises.close_lane(dropped)
         self.promises.open_lane(name, ordered=False)
 
     def _check_base(self, name: str) -> None:

@@ -16,23 +16,24 @@ class SamplerEntry(NamedTuple):
     Attributes:
         model: the model of which it is a snapshot; empty for a path or the base model.
         path: path of the checkpoint; empty for a snapshot or the base model.
-        number: for a snapshot, its number among those of the model.
+        number: for a snapshot, its number; for a path, when the checkpoint was created, in seconds since 1970.
     """
 
     model: str = ""
     path: str = ""
-    number: int = 0
+    number: float = 0
 
     @property
     def key(self) -> str:
         """Samplers with equal keys have equal weights."""
-        return self.path or (f"{self.model}#{self.number}" if self.model else "")
+        return f"{self.path or self.model}#{self.number!r}" if self.path or self.model else "base"
 
 
 @dataclass
 class ClientSession:
     """One session: when its client was last heard of, and what belongs to it."""
 
+    name: str
     seen: float
     models: set[str] = field(default_factory=set)
     samplers: dict[str, SamplerEntry] = field(default_factory=dict)
@@ -41,8 +42,11 @@ class ClientSession:
 class ClientSessions:
     """The sessions of a server; safe for threads.
 
+    A session ends when its client finishes it, when it was silent for `session_s`, or when it was silent for `spare_s`
+    and another client needs its place. `ended` gives the ended sessions to the worker, which frees their models.
+
     Args:
-        limits: `sessions`, `session_s` and `models`.
+        limits: `sessions`, `samplers`, `session_s` and `spare_s`.
         clock: seconds.
     """
 
@@ -50,16 +54,16 @@ class ClientSessions:
         self._limits, self._clock = limits, clock
         self._lock = threading.RLock()
         self._sessions: dict[str, ClientSession] = {}
+        self._ended: list[ClientSession] = []
 
     def begin(self) -> str:
         """The id of a new session; Refusal if there are as many as there may be."""
         with self._lock:
-            if len(self._sessions) >= self._limits.sessions:
-                raise Refusal(
-                    429, f"this server has {self._limits.sessions} sessions, its limit: try again later", "busy"
-                )
+            if len(self._sessions) >= self._limits.sessions and not self.spare_one():
+                most = self._limits.sessions
+                raise Refusal(429, f"this server has {most} sessions, its limit: try again later", "busy")
             name = secrets.token_hex(16)
-            self._sessions[name] = ClientSession(self._clock())
+            self._sessions[name] = ClientSession(name, self._clock())
             return name
 
     def touch(self, name: str) -> ClientSession:
@@ -69,8 +73,8 @@ class ClientSessions:
             if found is None:
                 raise Refusal(
                     410,
-                    f"no session {name!r:.100} here: the server was started again, or the session was silent for "
-                    f"{self._limits.session_s:g} s; begin a new one and load a checkpoint",
+                    f"no session {name!r:.100} here: the server was started again, or the session was silent for too "
+                    "long; begin a new one, and load a checkpoint",
                 )
             found.seen = self._clock()
             return found
@@ -82,47 +86,76 @@ class ClientSessions:
             if found is not None:
                 found.seen = self._clock()
 
-    def add_model(self, session: str, model: str) -> None:
-        """Note a new model; Refusal if there are as many as there may be."""
+    def finish(self, name: str) -> None:
+        """End a session."""
         with self._lock:
-            owner = self.touch(session)
-            if model not in owner.models and self.models >= self._limits.models:
-                raise Refusal(
-                    400,
-                    f"this server trains {self._limits.models} models, its limit: unload one, or raise --models",
-                )
-            owner.models.add(model)
+            self.touch(name)
+            self._ended.append(self._sessions.pop(name))
 
-    def drop_model(self, model: str) -> None:
-        """Forget a model, and the samplers that are snapshots of it."""
+    def spare_one(self) -> bool:
+        """End the session that was silent longest, if this is longer than `spare_s`; False if there is none."""
         with self._lock:
-            owner = self._sessions.get(model.partition(":")[0])
+            oldest = min(self._sessions.values(), key=lambda one: one.seen, default=None)
+            if oldest is None or self._clock() - oldest.seen <= self._limits.spare_s:
+                return False
+            self._ended.append(self._sessions.pop(oldest.name))
+            return True
+
+    def ended(self) -> list[ClientSession]:
+        """The sessions that have ended since the last call."""
+        with self._lock:
+            now = self._clock()
+            for name in [name for name, one in self._sessions.items() if now - one.seen > self._limits.session_s]:
+                self._ended.append(self._sessions.pop(name))
+            found, self._ended = self._ended, []
+            return found
+
+    def add_model(self, session: str, model: str) -> None:
+        """Note a model of a session."""
+        with self._lock:
+            self.touch(session).models.add(model)
+
+    def drop_model(self, model: str) -> list[str]:
+        """Forget a model, and the samplers that are snapshots of it; returns the names of these samplers."""
+        with self._lock:
+            owner = self._owner(model)
             if owner is not None:
                 owner.models.discard(model)
-                owner.samplers = {name: one for name, one in owner.samplers.items() if one.model != model}
+            return self.drop_samplers(model, lambda entry: entry.model == model)
 
-    @property
-    def models(self) -> int:
-        """The number of models of all sessions."""
-        return sum(len(one.models) for one in self._sessions.values())
-
-    def add_sampler(self, session: str, name: str, entry: SamplerEntry) -> None:
-        """Note a sampler of a session."""
+    def drop_samplers(self, of: str, wanted: Callable[[SamplerEntry], bool]) -> list[str]:
+        """Forget samplers of the session to which the model or sampler `of` belongs; returns their names."""
         with self._lock:
-            self.touch(session).samplers[name] = entry
+            owner = self._owner(of)
+            names = [] if owner is None else [name for name, one in owner.samplers.items() if wanted(one)]
+            for name in names:
+                assert owner is not None
+                del owner.samplers[name]
+            return names
+
+    def add_sampler(self, session: str, name: str, entry: SamplerEntry) -> list[str]:
+        """Note a sampler of a session; returns the names of the oldest samplers, if there were too many."""
+        with self._lock:
+            samplers = self.touch(session).samplers
+            samplers[name] = entry
+            dropped = list(samplers)[: max(len(samplers) - self._limits.samplers, 0)]
+            for old in dropped:
+                del samplers[old]
+            return dropped
 
     def sampler(self, name: str) -> SamplerEntry:
         """The sampler of this name; Refusal if there is none."""
         with self._lock:
-            owner = self._sessions.get(name.partition(":")[0])
+            owner = self._owner(name)
             found = None if owner is None else owner.samplers.get(name)
             if found is None:
-                raise Refusal(404, f"no sampler {name!r:.200} here: its session has ended, or its model was unloaded")
+                raise Refusal(
+                    404,
+                    f"no sampler {name!r:.200} here: its session or its model has ended, or newer samplers have taken "
+                    f"its place (the newest {self._limits.snapshots} of a model are kept; save_weights_for_sampler "
+                    "keeps weights under a name)",
+                )
             return found
 
-    def end_silent(self) -> list[ClientSession]:
-        """Remove the sessions that were silent for too long, and return them."""
-        with self._lock:
-            now = self._clock()
-            over = [name for name, one in self._sessions.items() if now - one.seen > self._limits.session_s]
-            return [self._sessions.pop(name) for name in over]
+    def _owner(self, of: str) -> ClientSession | None:
+        return self._sessions.get(of.partition(":")[0])

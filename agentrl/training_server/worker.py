@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from agentrl.http import Refusal
 from agentrl.training_server.adapters import SharedBase
@@ -76,7 +76,17 @@ class TrainingWorker:
         return found
 
     def create(self, name: str, plan: AdapterPlan, state: ModelState | None = None) -> None:
-        """Make a model; ValueError if its adapters do not fit the base model."""
+        """Make a model.
+
+        Raises:
+            Refusal: there are as many models as there may be.
+            ValueError: the adapters do not fit the base model.
+        """
+        while len(self._models) >= self._limits.models:
+            if not self._sessions.spare_one():
+                most = self._limits.models
+                raise Refusal(400, f"this server trains {most} models, its limit: unload one, or raise --models")
+            self._end_sessions()
         self._models[name] = self._model_class(self._base, plan, self._limits.batch_tokens, state)
 
     def save(
@@ -87,6 +97,15 @@ class TrainingWorker:
         state = one.state() if optimiser else one.state()._replace(optimiser=None)
         self._checkpoints.save(path, state, self._base.settings(one.name), keep_s, metadata)
 
+    def load(self, name: str, state: ModelState) -> None:
+        """Let a model take a state. It gets new adapters if those of the state have another rank or other layers."""
+        one = self.model(name)
+        if state.plan._replace(seed=0) == one.plan._replace(seed=0):
+            one.load(state)
+            return
+        self._models[name] = self._model_class(self._base, state.plan, self._limits.batch_tokens, state)
+        one.close()
+
     def snapshot(self, name: str) -> int:
         """Keep a copy of a model's adapters for samplers; returns its number. The oldest copy may be dropped."""
         one = self.model(name)
@@ -95,6 +114,8 @@ class TrainingWorker:
         kept[self._count] = Snapshot(one.plan, one.state().adapters)
         while len(kept) > self._limits.snapshots:
             del kept[min(kept)]
+        first = min(kept)
+        self._close_lanes(self._sessions.drop_samplers(name, lambda one: one.model == name and one.number < first))
         return self._count
 
     def forget(self, name: str) -> None:
@@ -103,9 +124,11 @@ class TrainingWorker:
         if one is not None:
             one.close()
         self._snapshots.pop(name, None)
-        self._sessions.drop_model(name)
-        self._promises.close_lane(name)
-        self._promises.close_lane(f"{name}/create")
+        self._close_lanes([*self._sessions.drop_model(name), name, f"{name}/create"])
+
+    def _close_lanes(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._promises.close_lane(name)
 
     def _work(self) -> None:
         loop = asyncio.new_event_loop()
@@ -123,11 +146,7 @@ class TrainingWorker:
 
     def _sweep(self) -> None:
         """End silent sessions, and fail requests whose predecessor was lost."""
-        for session in self._sessions.end_silent():
-            for name in sorted(session.models):
-                self.forget(name)
-            for name in session.samplers:
-                self._promises.close_lane(name)
+        self._end_sessions()
         for promise in self._promises.give_up_gaps():
             sentence = (
                 f"a request with a smaller seq_id has not come within {self._limits.patience_s:g} s: send the requests "
@@ -135,18 +154,27 @@ class TrainingWorker:
             )
             self._promises.finish(promise, Failure(sentence, user=True))
 
+    def _end_sessions(self) -> None:
+        """Free the models and samplers of the sessions that have ended."""
+        for session in self._sessions.ended():
+            self._close_lanes(session.samplers)
+            for name in sorted(session.models):
+                self.forget(name)
+
     async def _sample(self, first: Promise) -> None:
         """Draw the answers of a promise, and of other promises under the same snapshot that come meanwhile."""
         try:
             key = self._use(first.sampler)
-        except (Refusal, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  the client gets the error; the worker must not end
             self._promises.finish(first, _failure(error))
             return
         running = {asyncio.ensure_future(self._answer(first))}
+        past_others = True  # at first only: samples that come later do not overtake other work
         while running:
             room = self._limits.slots - len(running)
-            for promise in self._promises.more_samples(lambda name: self._has_key(name, key), room):
+            for promise in self._promises.more_samples(lambda name: self._has_key(name, key), room, past_others):
                 running.add(asyncio.ensure_future(self._answer(promise)))
+            past_others = False
             await asyncio.sleep(0)
             running = {task for task in running if not task.done()}
 
@@ -156,17 +184,12 @@ class TrainingWorker:
         if entry.key == self._engine.current:
             self._engine.resume()
         elif entry.path:
+            if self._checkpoints.about(entry.path).created != entry.number:
+                raise Refusal(404, f"{entry.path} was saved again after the sampler was made: make a new sampler")
             state = self._checkpoints.load(entry.path, optimiser=False)
             self._engine.use(entry.key, Snapshot(state.plan, state.adapters))
         elif entry.model:
-            found = self._snapshots.get(entry.model, {}).get(entry.number)
-            if found is None:
-                raise Refusal(
-                    404,
-                    f"the weights of the sampler {sampler!r:.200} are gone: this server keeps the newest "
-                    f"{self._limits.snapshots} samplers of a model; save_weights_for_sampler gives weights a name",
-                )
-            self._engine.use(entry.key, found)
+            self._engine.use(entry.key, self._snapshots[entry.model][int(entry.number)])
         else:
             self._engine.use(entry.key, None)
         return entry.key
