@@ -24,7 +24,7 @@ LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 TRAINER = """\
 `agentrl serve trainer MODEL [--checkpoints FOLDER] [--port N] [model.NAME=VALUE ...]`: a training server.
 
-It speaks the protocol of the Tinker SDK (versions 0.16 to 0.38; the extra tinker for 0.25 and newer): clients train LoRA
+It speaks the protocol of the Tinker SDK (0.16 to 0.38; the extra tinker for 0.25 and newer): clients train LoRA
 adapters on MODEL, a folder or a hub name, and sample from them. `agentrl train RECIPE learner.name=tinker
 learner.url=URL`, the SDK and the scripts of its cookbook are clients. Their base model is MODEL, or the name of --name.
 See docs/serve-trainer.md.
@@ -46,7 +46,7 @@ def parser() -> Parser:
         "--token-variable",
         default="",
         metavar="NAME",
-        help="environment variable of the token that clients send as TINKER_API_KEY; the SDK wants it to begin with tml-",
+        help="environment variable of the token, which clients send as TINKER_API_KEY; it must begin with tml-",
     )
     made.add_argument("--models", type=positive, default=8, help="largest number of models that are trained at a time")
     made.add_argument("--rank", type=positive, default=256, help="largest rank of adapters")

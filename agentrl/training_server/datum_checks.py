@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentrl.http import Refusal
-from agentrl.training_server.limits import ServiceLimits
+from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.verbs import COLUMNS, LOSSES, TARGETS, ClipBounds, PassWork, SentDatum
 
 CLIPS = ("clip_low_threshold", "clip_high_threshold")

@@ -19,7 +19,7 @@ from agentrl.training_server.verbs import Result, SampleWork, size_of
 PROMISES_PER_LANE = 4096  # sequence numbers that a lane remembers
 
 
-class Failure(NamedTuple):
+class PromiseFailure(NamedTuple):
     """Why a request failed, in one sentence; `user`: the client has to change something."""
 
     sentence: str
@@ -47,7 +47,7 @@ class Promise:
     sample: SampleWork | None = None
     tokens: int = 0
     arrived: float = 0.0
-    outcome: Result | Failure | None = None
+    outcome: Result | PromiseFailure | None = None
     fetched: bool = False
 
 
@@ -175,7 +175,7 @@ class PromiseTable:
                 self._ready = deque(promise for promise in self._ready if promise.name not in taken)
             return early
 
-    def finish(self, promise: Promise, outcome: Result | Failure) -> None:
+    def finish(self, promise: Promise, outcome: Result | PromiseFailure) -> None:
         """Set the outcome of a promise."""
         with self._changed:
             promise.outcome, promise.work, promise.sample = outcome, None, None
@@ -189,7 +189,7 @@ class PromiseTable:
                 self._bytes -= _size(self._done.pop(name))
             self._changed.notify_all()
 
-    def wait(self, name: str, timeout_s: float) -> Result | Failure | None:
+    def wait(self, name: str, timeout_s: float) -> Result | PromiseFailure | None:
         """The outcome of a promise; None if there is none within the timeout.
 
         Raises:
@@ -231,4 +231,4 @@ class PromiseTable:
 def _size(promise: Promise) -> int:
     """About how many bytes the outcome of a promise takes."""
     assert promise.outcome is not None
-    return 1000 if isinstance(promise.outcome, Failure) else size_of(promise.outcome)
+    return 1000 if isinstance(promise.outcome, PromiseFailure) else size_of(promise.outcome)

@@ -11,15 +11,15 @@ from typing import Any
 from agentrl.engines import base_config
 from agentrl.http import Refusal
 from agentrl.model import Loaded
-from agentrl.training_server.adapters import SharedBase
 from agentrl.training_server.checkpoints import Checkpoints
-from agentrl.training_server.limits import ServiceLimits
 from agentrl.training_server.promises import Promise, PromiseTable
-from agentrl.training_server.sampling import SnapshotEngine
+from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.sessions import ClientSessions, SamplerEntry
+from agentrl.training_server.shared_base import SharedBase
+from agentrl.training_server.snapshot_engine import SnapshotEngine
 from agentrl.training_server.trained_model import TrainedModel
+from agentrl.training_server.training_worker import TrainingWorker
 from agentrl.training_server.verbs import AdamSettings, AdapterPlan, PassWork, PlainResult, Result, SampleWork
-from agentrl.training_server.worker import TrainingWorker
 
 LARGEST_CONTEXT = 32768  # tokens, where the model allows more and no limit is given
 

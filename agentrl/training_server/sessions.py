@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentrl.http import Refusal
-from agentrl.training_server.limits import ServiceLimits
+from agentrl.training_server.service_limits import ServiceLimits
 
 
 class SamplerEntry(NamedTuple):

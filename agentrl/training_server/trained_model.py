@@ -8,8 +8,8 @@ from torch import Tensor
 
 from agentrl.model import Loaded
 from agentrl.trainer import Learner, OptimConfig
-from agentrl.training_server.adapters import SharedBase
-from agentrl.training_server.passes import run_passes
+from agentrl.training_server.packed_passes import run_passes
+from agentrl.training_server.shared_base import SharedBase
 from agentrl.training_server.verbs import AdamSettings, AdapterPlan, PassResult, PassWork
 
 State = Mapping[str, Tensor]  # name -> tensor, in the CPU's memory
@@ -76,7 +76,9 @@ class TrainedModel:
                 group.update(base_lr=adam.lr, betas=(adam.beta1, adam.beta2), eps=adam.eps)
                 group["weight_decay"] = adam.weight_decay
         report = learner.step()
-        return {"grad_norm": report.grad_norm, "skipped": float(report.skipped)}
+        norm = report.grad_norm
+        assert norm is not None, "a learner of this process knows the norm"
+        return {"grad_norm": norm, "skipped": float(report.skipped)}
 
     def state(self) -> ModelState:
         """A copy of adapters and optimiser."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from agentrl.engines import HfEngine, Sampling
 from agentrl.env import Observation
-from agentrl.training_server.adapters import IDLE, SharedBase
-from agentrl.training_server.passes import run_passes
+from agentrl.training_server.packed_passes import run_passes
+from agentrl.training_server.shared_base import IDLE, SharedBase
 from agentrl.training_server.verbs import AdapterPlan, PassWork, SampledTokens, SampleResult, SampleWork, SentDatum
 from agentrl.types import Request
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from agentrl.http import LIMITS, HttpHandler, HttpServer, Refusal, json_object
 from agentrl.training_server.body_fields import text
 from agentrl.training_server.json_form import result_json
-from agentrl.training_server.promises import Failure
+from agentrl.training_server.promises import PromiseFailure
 from agentrl.training_server.protobuf_form import MEDIA_TYPE, messages, result_bytes
 from agentrl.training_server.routes import Routes, no_route
 from agentrl.training_server.service import TrainingService
@@ -64,7 +64,7 @@ class TrainingHandler(HttpHandler):
         outcome = service.promises.wait(name, service.limits.answer_s)
         if outcome is None:
             self.send(408, {"type": "try_again", "request_id": name, "queue_state": "active"})
-        elif isinstance(outcome, Failure):
+        elif isinstance(outcome, PromiseFailure):
             self.send(200, {"error": outcome.sentence, "category": "user" if outcome.user else "server"})
         elif isinstance(outcome, PlainResult) or MEDIA_TYPE not in self.headers.get("accept", "") or not messages():
             self.send(200, result_json(outcome))

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from agentrl.http import Refusal
-from agentrl.training_server.adapters import SharedBase
 from agentrl.training_server.checkpoints import Checkpoints
-from agentrl.training_server.limits import ServiceLimits
-from agentrl.training_server.promises import Failure, Promise, PromiseTable
-from agentrl.training_server.sampling import Snapshot, SnapshotEngine
+from agentrl.training_server.promises import Promise, PromiseFailure, PromiseTable
+from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.sessions import ClientSessions
+from agentrl.training_server.shared_base import SharedBase
+from agentrl.training_server.snapshot_engine import Snapshot, SnapshotEngine
 from agentrl.training_server.trained_model import ModelState, TrainedModel
 from agentrl.training_server.verbs import AdapterPlan, Result
 
@@ -152,7 +152,7 @@ class TrainingWorker:
                 f"a request with a smaller seq_id has not come within {self._limits.patience_s:g} s: send the requests "
                 "of a model with seq_id 1, 2, 3, ..."
             )
-            self._promises.finish(promise, Failure(sentence, user=True))
+            self._promises.finish(promise, PromiseFailure(sentence, user=True))
 
     def _end_sessions(self) -> None:
         """Free the models and samplers of the sessions that have ended."""
@@ -202,7 +202,7 @@ class TrainingWorker:
 
     async def _answer(self, promise: Promise) -> None:
         assert promise.sample is not None
-        outcome: Result | Failure
+        outcome: Result | PromiseFailure
         try:
             outcome = await self._engine.answer(promise.sample)
         except Exception as error:  # noqa: BLE001  the client gets the error; the worker must not end
@@ -210,7 +210,7 @@ class TrainingWorker:
         self._promises.finish(promise, outcome)
 
 
-def _outcome(work: Callable[[], Result]) -> Result | Failure:
+def _outcome(work: Callable[[], Result]) -> Result | PromiseFailure:
     """What work returns, or why it failed."""
     try:
         return work()
@@ -218,10 +218,10 @@ def _outcome(work: Callable[[], Result]) -> Result | Failure:
         return _failure(error)
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> PromiseFailure:
     """The failure of an exception. A Refusal and a ValueError are mistakes of the client."""
     user = isinstance(error, ValueError) or (isinstance(error, Refusal) and error.status < 500)
     if user:
-        return Failure(str(error), user=True)
+        return PromiseFailure(str(error), user=True)
     log.error("a request failed", exc_info=error)
-    return Failure(f"{type(error).__name__}: {error}".splitlines()[0], user=False)
+    return PromiseFailure(f"{type(error).__name__}: {error}".splitlines()[0], user=False)
