@@ -38,7 +38,6 @@ from agentrl.training_server.verbs import (
     SentDatum,
 )
 
-BETA = 0.9999999  # largest beta of AdamW, which must be below 1
 TYPES = {"float32": np.float32, "int64": np.int64}
 
 
@@ -92,7 +91,8 @@ def _array(name: str, values: Any, kind: type) -> np.ndarray:
     if not isinstance(values, list) or not all(type(one) in allowed for one in values):
         raise Refusal(400, f"{name} is no list of {'whole ' if whole_numbers else ''}numbers")
     try:
-        return np.array(values, kind)
+        with np.errstate(over="ignore"):  # infinities are refused later
+            return np.array(values, kind)
     except OverflowError:
         raise Refusal(400, f"{name} has a number that is too large") from None
 
@@ -104,12 +104,19 @@ def read_adam(body: Body) -> AdamSettings:
     asked, default = table(body, "adam_params"), AdamSettings()
     return AdamSettings(
         lr=number(asked, "learning_rate", default.lr),
-        beta1=number(asked, "beta1", default.beta1, high=BETA),
-        beta2=number(asked, "beta2", default.beta2, high=BETA),
+        beta1=_beta(asked, "beta1", default.beta1),
+        beta2=_beta(asked, "beta2", default.beta2),
         eps=number(asked, "eps", default.eps),
         weight_decay=number(asked, "weight_decay", default.weight_decay),
         grad_clip=max(number(asked, "grad_clip_norm", default.grad_clip, low=-math.inf), 0.0),
     )
+
+
+def _beta(asked: Body, name: str, default: float) -> float:
+    found = number(asked, name, default)
+    if found >= 1:
+        raise refuse(name, found, "a number of at least 0 and below 1")
+    return found
 
 
 def read_plan(body: Body) -> AdapterPlan:
