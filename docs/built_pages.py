@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from agentrl import catalogue
 from agentrl.settings import defaults, explain
 from agentrl.settings.refused_pairs import REFUSED
+from agentrl.tinker.checks import REFUSED as OF_SERVICES
 
 
 class Catalogue(NamedTuple):
@@ -103,7 +104,7 @@ def refused() -> Iterator[str]:
     yield ""
     yield "| this | and this | why not | what to do |"
     yield "| --- | --- | --- | --- |"
-    for row in REFUSED:
+    for row in (*REFUSED, *OF_SERVICES):
         sides = [(side.__doc__ or "").rstrip(".") for side in (row.one, row.other)]
         cells = (*sides, row.reason, row.whole_advice)
         yield f"| {' | '.join(in_markdown(cell).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -10,6 +10,7 @@ from agentrl.files import read_json
 from agentrl.report.printable import printable
 from agentrl.report.run_curve import phase_seconds
 from agentrl.report.run_schema import AboutData, CurveData, OptionData
+from agentrl.run import dollars_spent
 from agentrl.settings import Settings, code_in
 
 Row = Mapping[str, Any]
@@ -87,6 +88,8 @@ def _facts(config: Mapping[str, Any], rows: Sequence[Row], curve: CurveData) -> 
     if done:
         yield "an iteration", f"{at('batch.tasks')} tasks, {at('batch.copies')} copies of each"
         yield "sampled in training", f"{curve.tokens[-1]:,} tokens"
+    if dollars := dollars_spent(rows):
+        yield "spent at the service", f"${dollars:,.2f}, by the prices of [learner]"
     if curve.cpu_s and curve.cpu_s[-1] is not None:
         yield "CPU seconds", f"{curve.cpu_s[-1]:,.0f} until the last iteration, evaluations included"
     yield "seed", str(at("run.seed"))

@@ -49,7 +49,7 @@ from .run import (
     Run as Run,
     open_run as open_run,
 )
-from .spending import Usage as Usage, usage_of as usage_of
+from .spending import Usage as Usage, dollars_spent as dollars_spent, usage_of as usage_of
 from .stages import BRANCH as BRANCH, EVALUATE as EVALUATE
 from .start_checks import (
     check_beginning as check_beginning,

@@ -28,7 +28,7 @@ from agentrl.run.metrics import Metrics, MetricsSink, Stopwatch, check_lines, re
 from agentrl.run.policies import Policies
 from agentrl.run.progress import Now, Progress
 from agentrl.run.rollouts import Rollouts
-from agentrl.run.spending import asked, spent_before
+from agentrl.run.spending import asked, dollars_spent
 from agentrl.run.start_checks import division_note, leak_note, leaves_report
 from agentrl.run.stored_decisions import Decisions
 from agentrl.run.teacher import Teacher, teacher_of
@@ -310,7 +310,7 @@ def open_run(
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
-        state.dollars = paid = spent_before(read_metrics(folder.metrics, damaged="skip").rows)
+        state.dollars = paid = dollars_spent(read_metrics(folder.metrics, damaged="skip").rows)
         if at is not None:  # before files are written, because a damaged checkpoint must not change the folder
             state = _restore(at, settings, rollouts, policies, paid)
             progress.say(f"continuing from {at}: {state.stage} step {state.step}")

@@ -86,6 +86,6 @@ def usage_of(row: Mapping[str, Any]) -> Usage:
     )
 
 
-def spent_before(rows: Sequence[Mapping[str, Any]]) -> float:
+def dollars_spent(rows: Sequence[Mapping[str, Any]]) -> float:
     """The dollars that stored lines of metrics say were spent, lines after the last checkpoint included."""
     return max((finite_number(row.get(SPENT)) or 0.0 for row in rows), default=0.0)

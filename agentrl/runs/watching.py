@@ -16,7 +16,17 @@ from agentrl.watchdog import stall_words
 
 Row = Mapping[str, Any]
 LATELY = 20  # number of the newest iterations, from which speeds and shares are computed
-CURVES = ("reward", "entropy", "approx_kl", "grad_norm", "steps", "invalid_share", "constant_groups", "loss")
+CURVES = (
+    "reward",
+    "entropy",
+    "approx_kl",
+    "grad_norm",
+    "steps",
+    "invalid_share",
+    "constant_groups",
+    "loss",
+    "dollars_spent",
+)
 FAULTS = 5  # number of faults that are named; the most frequent faults are chosen
 
 

@@ -109,9 +109,11 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
             finds out before the first update.
         keep_days: days after which the service may delete a checkpoint; 0 for never.
         timeout_s: seconds to wait for one answer of the service.
-        price_prefill, price_cached, price_sample, price_train: prices in dollars per million tokens: of prompts, of
-            the parts of prompts that the service has in its cache (default: `price_prefill`), of sampled tokens, and of
-            the tokens that training passes read. Without these prices, estimates count tokens only.
+        price_prefill: dollars per million tokens of prompts. Without this price, `price_sample` and `price_train`,
+            estimates count tokens and no dollars.
+        price_cached: dollars per million tokens of prompts that the service has in its cache. Default: `price_prefill`.
+        price_sample: dollars per million sampled tokens.
+        price_train: dollars per million tokens that training passes read, forward passes alone included.
         budget: training ends after the iteration in which the dollars spent so far, by these prices, reach this number.
             None for no limit.
     """

@@ -42,6 +42,7 @@ def test_the_page_of_options_has_every_section_and_key(pages):
         expected = [key.path.removeprefix(f"{name}.") for key in explain.keys(name, model)]
         assert keys_of(below(f"`[{name}]`", page)) == expected, name
     assert "| `optim.lr` | 0.001 | 1e-06 | 1e-05 |" in page
+    assert "| A training service | A critic | a training service has no value head |" in page
     assert sum(len(keys_of(below(f"`[{name}]`", page))) for name in models) > 100
 
 

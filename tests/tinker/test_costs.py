@@ -11,10 +11,12 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import merge
 from agentrl.graph import decisions
+from agentrl.report import run_data
 from agentrl.run import Progress, Usage, usage_of
 from agentrl.run.checkpoint import RunState
 from agentrl.run.forecast import Forecast, RunPlan
-from agentrl.run.spending import asked, spent_before
+from agentrl.run.spending import asked, dollars_spent
+from agentrl.runs import frame
 from agentrl.settings import Settings
 from agentrl.tinker import ServedPolicy, ServiceLearner
 from agentrl.tinker.costs import (
@@ -219,7 +221,7 @@ def test_the_state_of_a_run_counts_dollars_and_old_states_have_none():
     state.pay(ROWS[2], tables.learner)
     assert state.spent(tables) == pytest.approx(2 * dollars / 0.02)
     assert state.pay(ROWS[2], LearnerConfig()) == {} and state.dollars == pytest.approx(2 * dollars)
-    assert spent_before([{**ROWS[2], "dollars_spent": 3.0}, {**ROWS[3], "dollars_spent": None}]) == 3.0
+    assert dollars_spent([{**ROWS[2], "dollars_spent": 3.0}, {**ROWS[3], "dollars_spent": None}]) == 3.0
     for wrong in (-1.0, float("nan"), float("inf"), True, "5"):
         with pytest.raises(TypeError, match=r"dollars = .* is not a finite number"):
             RunState(dollars=wrong)
@@ -266,6 +268,10 @@ def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path
         lines()[-1]["dollars_spent"]
     )
     assert json.loads((folder / "checkpoints" / "000001" / "progress.json").read_text())["dollars"] > 0
+    facts = dict(run_data(folder).about.facts)
+    assert facts["spent at the service"] == "$0.00, by the prices of [learner]"
+    spent = next(one for one in frame(folder).curves if one.name == "dollars_spent")
+    assert spent.value == [lines()[1]["dollars_spent"]]
     with (folder / "metrics.jsonl").open("a") as file:  # an iteration that was paid and lost with its process
         file.write(json.dumps({"stage": "train", "step": 1, "dollars_spent": 0.5}) + "\n")
     second = run(budget=1.0)
