@@ -107,3 +107,15 @@ def test_long_texts_are_scrubbed_in_linear_time(text):
     before = time.process_time()
     assert scrubbed(text) == text
     assert time.process_time() - before < 5.0
+
+
+@pytest.mark.parametrize("address", [f"http://me:{PASSWORD}@127.0.0.1:9", f"http://127.0.0.1:9/?api_key={PASSWORD}"])
+@pytest.mark.parametrize("verb", [["train"], ["train", "--dry-run"], ["doctor"]])
+def test_an_address_of_a_training_service_with_a_key_is_refused_and_the_key_hidden(address, verb, tmp_path, capsys):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(tomli_w.dumps({**RECIPE, "learner": {"name": "tinker", "url": address}}))
+    assert main([verb[0], str(recipe), f"run.folder={tmp_path / 'runs'}", *verb[1:]]) == 2
+    said = "".join(capsys.readouterr())
+    assert "set the key in the environment variable TINKER_API_KEY" in said and PASSWORD not in said
+    assert PASSWORD not in again(["train", str(recipe), f"learner.url={address}"])
+    assert not (tmp_path / "runs").exists()

@@ -238,7 +238,11 @@ def test_the_forecast_of_time_ends_with_the_budget():
     assert forecast.left().training == pytest.approx(5 / 1.5 * 4.0)
 
 
-def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path, capsys):
+KEY = "tml-planted-83hf72k"
+
+
+def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
     small = {
         "eval": {"modes": ["sampled"]},
         "run": {"iterations": 3, "folder": str(tmp_path / "runs"), "name": "a", "graphs_every": 0},
@@ -254,7 +258,7 @@ def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path
         return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
     def run(**learner: Any) -> Any:
-        with training_service(tmp_path) as service:
+        with training_service(tmp_path, token=KEY) as service:
             at = {"model": {"path": service.model}, "learner": {"url": service.url, **learner}}
             given = merge(merge(SERVED, small), at)
             return train(Settings(given), resume=folder.exists(), progress=Progress())
@@ -279,3 +283,5 @@ def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path
     assert lines()[3]["dollars_spent"] == pytest.approx(0.5 + lines()[3]["dollars"])
     assert "of learner.budget = 1" in capsys.readouterr().err
     assert (folder / "checkpoints" / "000003").is_dir()
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert not holding and KEY not in said
