@@ -40,7 +40,7 @@ class Lengths(NamedTuple):
 
     Attributes:
         prompt: the first prompt.
-        observation: the first observation, as a later turn of the chat.
+        observation: the first observation, as the prompt writes it in a later turn.
         counted: were they counted by the tokenizer? If not, they are guessed from the length of the texts.
     """
 
@@ -118,13 +118,14 @@ def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
         with deadline(RESET_S), closing(entry.hooks.make(entry.config)) as env:
             shown = env.reset(tasks_of(entry)[0])
         observation = clipped(shown, settings.tables.limits.output_chars)
-        ask = first_prompt(settings.context, prompt_of(entry), chat, observation)
+        prompt = prompt_of(entry)
+        ask, later = first_prompt(settings.context, prompt, chat, observation), prompt.turn(observation)
     except Exception:  # noqa: BLE001  an environment may raise anything; `agentrl.run` reports it
         return None
     if chat is not None:
-        return Lengths(len(ask.token_ids), _added(chat, observation.text), counted=True)
+        return Lengths(len(ask.token_ids), _added(chat, later), counted=True)
     texts = sum(len(message.content.encode(errors="replace")) for message in ask.messages)
-    return Lengths(texts // BYTES + 1, len(observation.text.encode(errors="replace")) // BYTES + 1, counted=False)
+    return Lengths(texts // BYTES + 1, len(later.encode(errors="replace")) // BYTES + 1, counted=False)
 
 
 def _added(chat: Chat, text: str) -> int:

@@ -11,6 +11,7 @@ import pytest
 from agentrl.chat import Chat
 from agentrl.config import merge
 from agentrl.graph import decisions
+from agentrl.model import served_tokenizer
 from agentrl.report import run_data
 from agentrl.run import Progress, Usage, usage_of
 from agentrl.run.checkpoint import RunState
@@ -260,13 +261,16 @@ def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path
     def run(**learner: Any) -> Any:
         with training_service(tmp_path, token=KEY) as service:
             at = {"model": {"path": service.model}, "learner": {"url": service.url, **learner}}
-            given = merge(merge(SERVED, small), at)
-            return train(Settings(given), resume=folder.exists(), progress=Progress())
+            given = Settings(merge(merge(SERVED, small), at))
+            return train(given, resume=folder.exists(), progress=Progress())
 
     first = run(budget=3e-4)  # above the price of the evaluation before training
     assert first.state.step == 1 and [one["stage"] for one in lines()] == ["eval", "train", "eval"]
     said = capsys.readouterr().err
     assert "the budget of the run is spent after 1 iterations" in said and "costs, estimated: the run (3 iter" in said
+    lengths = first_lengths(first.settings, Chat(served_tokenizer(first.settings.tables.model)))
+    estimate, played = assumed(first.settings, longest_episode(first.settings, lengths)).iteration, usage_of(lines()[1])
+    assert estimate.sampled == played.sampled and estimate.prefill == pytest.approx(played.prefill, rel=0.1)
     paid = [one["dollars"] for one in lines()]
     assert min(paid) > 0 and first.state.dollars == pytest.approx(sum(paid)) == pytest.approx(
         lines()[-1]["dollars_spent"]
