@@ -6,7 +6,8 @@ shows in an answer's form, so a wrong guess would train with other learning rate
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -66,12 +67,9 @@ def probe(make: Callable[[], Trainer]) -> Sums:
     Args:
         make: returns a new model with new adapters, the same at every call.
     """
-    trainer = make()
-    try:
+    with _made(make) as trainer:
         batches = _batches(_logprobs(trainer, _sequence(TRAINED)))
         sizes = _norms(trainer, batches)
-    finally:
-        trainer.unload()
     return named(ratios(_descents(make, batches) if sizes is None else sizes))
 
 
@@ -172,28 +170,43 @@ def _descents(make: Callable[[], Trainer], batches: Sequence[Sequence[Datum]]) -
     Raises:
         ServiceError: no step moves anything.
     """
-    rate, moved = FIRST_RATE, 0.0
-    for _ in range(RATES):
-        moved = _descent(make, batches[0], rate)
-        if abs(moved) >= SHOWS:
-            break
-        rate *= FASTER
-    else:
-        raise ServiceError(
-            "the training service reports no gradient norm, and its optimiser steps move no log-prob, so it cannot be "
-            "found out how it adds up token losses: set learner.sums"
-        )
-    rate *= WANTED / abs(moved)
-    return [_descent(make, batch, rate) for batch in batches]
+    rate = _rate(make, batches[0])
+    moved = []
+    for batch in batches:
+        with _made(make) as trainer:
+            moved.append(_descent(trainer, batch, rate))
+    return moved
 
 
-def _descent(make: Callable[[], Trainer], batch: Sequence[Datum], rate: float) -> float:
+def _rate(make: Callable[[], Trainer], batch: Sequence[Datum]) -> float:
+    """A rate at which one step on a batch moves its log-probs by about WANTED nats. Smaller steps are tried first."""
+    rate = FIRST_RATE
+    with _made(make) as trainer:
+        for _ in range(RATES):
+            moved = _descent(trainer, batch, rate)
+            if abs(moved) >= SHOWS:
+                return rate * WANTED / abs(moved)
+            rate *= FASTER
+    raise ServiceError(
+        "the training service reports no gradient norm, and its optimiser steps move no log-prob, so it cannot be "
+        "found out how it adds up token losses: set learner.sums"
+    )
+
+
+def _descent(trainer: Trainer, batch: Sequence[Datum], rate: float) -> float:
+    """The change of the log-probs of the first batch by one step of gradient descent on a batch, in nats."""
+    before = _logprobs(trainer, _sequence(TRAINED)).sum()
+    passed, step = trainer.forward_backward(batch), trainer.step(AdamStep(rate * EPS, 0.0, 0.0, EPS, 0.0, 0.0))
+    passed.result()
+    step.result()
+    return float(_logprobs(trainer, _sequence(TRAINED)).sum() - before)
+
+
+@contextmanager
+def _made(make: Callable[[], Trainer]) -> Iterator[Trainer]:
+    """A new model, which the service may free afterwards."""
     trainer = make()
     try:
-        before = _logprobs(trainer, _sequence(TRAINED)).sum()
-        passed, step = trainer.forward_backward(batch), trainer.step(AdamStep(rate * EPS, 0.0, 0.0, EPS, 0.0, 0.0))
-        passed.result()
-        step.result()
-        return float(_logprobs(trainer, _sequence(TRAINED)).sum() - before)
+        yield trainer
     finally:
         trainer.unload()

@@ -160,7 +160,7 @@ class Service:
     """
 
     def __init__(self, url: str, *, timeout_s: float, section: str = "learner") -> None:
-        self.tinker, self.timeout_s, self._section = library(), timeout_s, section
+        self.tinker, self.timeout_s, self._section, self._closed = library(), timeout_s, section, False
         self._address = checked(url or os.environ.get("TINKER_BASE_URL", ""), f"{section}.url")
         self.url = hidden_url(self._address) or HOSTED
         connection = self._connection()
@@ -241,6 +241,9 @@ class Service:
 
     def close(self) -> None:
         """End the session. The service may then free its models; what was saved stays."""
+        if self._closed:
+            return
+        self._closed = True
         with suppress(Exception):  # there is nothing to do if the service is gone
             close = getattr(self._client, "close", None)  # only newer versions tell the service that the session ends
             if close is None:
@@ -250,6 +253,8 @@ class Service:
 
     def ask(self, doing: Doing, call: Callable[[], Any]) -> Any:
         """The result of a call of the SDK that may block; its errors become ServiceError or ServiceLost."""
+        if self._closed:
+            raise ServiceLost(f"the connection to {self.url} is closed, so it cannot be asked for {doing.what}")
         with raising(lambda error: self.failed(error, doing)):
             return outside(call, self.timeout_s)
 
@@ -336,7 +341,7 @@ class Trainer:
         """A snapshot of the current weights, which later steps do not change."""
         self._check_alive()
         with raising(lambda error: self.failed(error, SNAPSHOT)):
-            client = self.service.ask(SNAPSHOT, self._client.save_weights_and_get_sampling_client)
+            client = outside(self._client.save_weights_and_get_sampling_client, self.service.timeout_s)
         return ServiceSampler(self.service, client, "")
 
     def check(self) -> None:
@@ -373,16 +378,15 @@ class Trainer:
             plain(holder.run_coroutine_threadsafe(send())).result(CLOSE_S)
 
     def failed(self, error: BaseException, doing: Doing) -> ServiceError | ServiceLost:
-        """The error of the SDK as an error of this package. After a lost request, the model takes no more requests.
+        """The error of the SDK as an error of this package. Most failures end the model: it takes no more requests.
 
-        The service carries out the requests of a model in the order of their numbers, so it may wait for a request that
-        never arrived. After a refused pass, a part of the gradient may have been added, so that ends the model too.
+        The service carries out the requests of a model in the order of their numbers, so after a request that it did
+        not take, it waits for this one. After a refused pass, a part of the gradient may have been added.
         """
         known = self.service.failed(error, doing)
-        if isinstance(known, ServiceLost):
-            self.lost = known
-        elif doing in (BACKWARD, STEP):
-            self.lost = ServiceLost(f"the model takes no more requests, because one was refused: {known}")
+        taken = isinstance(error, ServiceError) or type(error).__name__ == "RequestFailedError"
+        if isinstance(known, ServiceLost) or not taken or doing in (BACKWARD, STEP):
+            self.lost = self.lost or ServiceLost(f"this model takes no more requests, because one failed: {known}")
         return known
 
     def _pass(self, doing: Doing, call: Callable[..., Any], data: Sequence[Datum], loss: str) -> Pending[Passed]:
@@ -416,4 +420,4 @@ class Trainer:
 
     def _check_alive(self) -> None:
         if self.lost is not None:
-            raise ServiceLost(f"an earlier request of this model failed: {self.lost}")
+            raise self.lost

@@ -165,7 +165,7 @@ def _of_text(error: BaseException, names: set[str], doing: Doing, line: Line) ->
     if isinstance(error, RuntimeError | MemoryError | OSError):
         return ServiceLost(f"the SDK failed at {doing.what} of {line.who}: {type(error).__name__}: {words(text)}")
     return ServiceError(
-        f"the SDK cannot read the answer of {line.who} to {doing.what} ({type(error).__name__}: {words(text)}): "
+        f"the SDK and {line.who} do not understand each other at {doing.what} ({type(error).__name__}: {words(text)}): "
         f"{fitting(line)}"
     )
 
