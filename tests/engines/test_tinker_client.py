@@ -92,6 +92,7 @@ def test_the_option_wins_over_the_environment(no_keys, running):
     own.close()
 
 
+@pytest.mark.fault
 def test_a_key_opens_the_service_and_is_nowhere_else(no_keys, tmp_path, running, capfd):
     with training_service(tmp_path, token=KEY, model=Path(running.model)) as closed:
         no_keys.setenv("TINKER_API_KEY", KEY)
@@ -125,6 +126,7 @@ def test_an_address_has_no_secrets(url, sentence):
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.fault
 def test_nothing_that_listens_is_told_at_once(no_keys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
@@ -165,6 +167,7 @@ def test_flags_that_train_nothing_are_told(service, running):
         service.train(running.model, rank=2, seed=0, train_attn=False, train_mlp=False, train_unembed=False)
 
 
+@pytest.mark.fault
 def test_another_model_or_rank_at_the_address_is_told(service, trainer):
     trainer.check()
     path = trainer.save("checked", None)
@@ -191,6 +194,7 @@ def test_a_checkpoint_goes_on_exactly(service, trainer):
     resumed.unload(), fresh.unload()
 
 
+@pytest.mark.fault
 def test_a_checkpoint_that_is_gone_is_told(service):
     with pytest.raises(ServiceError, match=r"may have expired \(learner.keep_days\), or belong to another service"):
         service.resume("tinker://nowhere/weights/1", optimiser=True)
@@ -241,6 +245,7 @@ def test_calls_in_an_event_loop_print_no_stack(service, trainer, caplog, capfd):
 # Faults while training.
 
 
+@pytest.mark.fault
 def test_a_pass_that_is_sent_again_adds_its_gradient_once(service, running, capfd):
     plain, troubled = (service.train(running.model, rank=2, seed=1, **FLAGS) for _ in range(2))
     for fault in ("lose", "drop", 503):
@@ -252,6 +257,7 @@ def test_a_pass_that_is_sent_again_adds_its_gradient_once(service, running, capf
     plain.unload(), troubled.unload()
 
 
+@pytest.mark.fault
 def test_a_lost_pass_ends_the_model_and_not_the_connection(service, running, trainer):
     running.faults.add("forward_backward", 404)
     sent = trainer.forward_backward([DATUM], "cross_entropy")
@@ -342,6 +348,7 @@ REFUSED: list[tuple[Callable[[], BaseException], str]] = [
 ]
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(("kind", "make", "sentence"), [
     *((ServiceLost, *one) for one in LOST), *((ServiceError, *one) for one in REFUSED)
 ])  # fmt: skip
@@ -372,6 +379,7 @@ def test_prompt_log_probs_are_aligned():
     np.testing.assert_array_equal(aligned([None], 1, "u"), [np.nan])
 
 
+@pytest.mark.fault
 def test_answers_without_log_probs_are_refused():
     def answer(**fields: Any) -> Any:
         one = SimpleNamespace(**{"tokens": [4, 5], "logprobs": [-1.0, -2.0], "stop_reason": "stop", **fields})

@@ -212,6 +212,7 @@ def test_an_evaluation_names_its_weights_by_address_and_path(loaded, trainer, ru
 # Faults. The SDK repeats requests by itself, prints nothing, and what it gives up is one sentence.
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("route", "fault"),
     [("asample", 429), ("asample", 503), ("asample", "drop"), ("asample", "cut"), ("retrieve_future", 408),
@@ -225,6 +226,7 @@ def test_a_fault_of_the_network_changes_no_answer(plain, running, capfd, route, 
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("route", "status", "sentence"),
     [
@@ -242,6 +244,7 @@ def test_a_lost_answer_is_a_lost_engine(plain, running, capfd, route, status, se
     answers(engine, [1])  # the engine itself is not broken
 
 
+@pytest.mark.fault
 def test_no_answer_in_time_is_a_lost_engine(loaded, running, capfd):
     impatient = Service(running.url, timeout_s=0.4)
     engine = engine_of(loaded, impatient.sampler(model=running.model))
@@ -253,6 +256,7 @@ def test_no_answer_in_time_is_a_lost_engine(loaded, running, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.fault
 def test_a_refused_request_is_a_mistake_of_the_user(plain, running, capfd):
     engine, _ = plain
     running.faults.add("asample", 400)
@@ -261,6 +265,7 @@ def test_a_refused_request_is_a_mistake_of_the_user(plain, running, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.fault
 def test_a_pause_of_the_service_is_told_once_in_our_name(caplog):
     library()
     with caplog.at_level(logging.WARNING):
@@ -279,6 +284,7 @@ def one_answer(tokens: list[int], finish: str) -> Any:
     return Sampler()
 
 
+@pytest.mark.fault
 def test_an_answer_without_its_end_is_refused(loaded):
     """The service says that the answer is over, and leaves out the end token: nobody could learn to end an answer."""
     engine = engine_of(loaded, one_answer([5, 6, 7], "stop"))
