@@ -91,8 +91,8 @@ def serve(arguments: argparse.Namespace) -> int:
     require_training("agentrl serve trainer")
     token = check_token(arguments.host, arguments.token_variable)
     folder: Path | None = arguments.checkpoints
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise ValueError(f"--checkpoints {folder} is no folder: name one")
+    if folder is not None:
+        _check_folder(folder)
     from agentrl.model import load_model
     from agentrl.training_server import TrainingService, messages, serve_trainer
 
@@ -115,6 +115,16 @@ def serve(arguments: argparse.Namespace) -> int:
         while not _stop.requested():
             time.sleep(LOOK_S)
         raise KeyboardInterrupt
+
+
+def _check_folder(folder: Path) -> None:
+    """Make the folder of the checkpoints; ValueError if it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"--checkpoints {folder}: {error.strerror or error}: name a folder to write to") from None
 
 
 def model_config(model: str, options: Sequence[str]) -> ModelConfig:

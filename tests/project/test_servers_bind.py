@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrl.cli import main, serve
+from agentrl.cli import _serve_trainer, main, serve
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for place in ("agentrl", "envs", "algorithms", "tools") for path in (ROOT / place).rglob("*.py")]
@@ -25,6 +25,7 @@ SERVERS = {
     "agentrl/serve/inspector.py": "127.0.0.1, which no option of `report --serve` changes",
     "agentrl/foreign/mcp.py": "HOST:PORT of `serve mcp --http`, which has no default",
     "agentrl/foreign/openenv_app.py": "the socket that agentrl/foreign/openenv.py has made, of --host, 127.0.0.1",
+    "agentrl/training_server/training_http.py": "--host of `serve trainer`, 127.0.0.1",
     "agentrl/serve/retriever.py": "--host of `serve retriever`, 127.0.0.1",
     "envs/verifiers/adapter.py": "127.0.0.1, for the requests of one episode",
     "tools/_sandbox/probe.py": "127.0.0.1, to see whether a sandbox can reach it",
@@ -56,6 +57,22 @@ def test_the_retriever_listens_here_unless_told(words, host, tmp_path, monkeypat
     monkeypatch.setattr(serve, "serve_retriever", told)
     assert main(["serve", "retriever", "--corpus", str(tmp_path / "wiki.jsonl"), *words]) == 2
     assert addresses == [host]
+
+
+@pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
+def test_a_trainer_listens_here_unless_told(words, host, monkeypatch):
+    """At another address it needs a token."""
+    addresses = []
+    monkeypatch.setenv("TRAINER_TOKEN", "tml-x")
+    monkeypatch.setattr(_serve_trainer, "serve", lambda arguments: addresses.append(arguments.host) or 130)
+    assert main(["serve", "trainer", "folder", *words]) == 130
+    assert addresses == [host]
+    assert _serve_trainer.check_token(host, "TRAINER_TOKEN") == "tml-x"
+    if words:
+        with pytest.raises(ValueError, match="can be reached from other machines"):
+            _serve_trainer.check_token(host, "")
+    else:
+        assert _serve_trainer.check_token(host, "") == ""
 
 
 @pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
