@@ -23,6 +23,8 @@ def until(monkeypatch, visit):
         return True
 
     monkeypatch.setattr(_stop, "requested", requested)
+    monkeypatch.setattr(_stop._State, "told", False)
+    monkeypatch.setattr(_stop._State, "hint", _stop._State.hint)  # which the verb replaces
 
 
 def test_it_serves_until_it_is_stopped(model, tmp_path, monkeypatch, capsys):
