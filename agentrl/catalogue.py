@@ -155,16 +155,20 @@ def _installed() -> Any:
     return entry_points()
 
 
+@cache  # `select` compares every entry point of the installation, and a recipe asks for two dozen entries
+def _installed_of(kind: str) -> tuple[EntryPoint, ...]:
+    return tuple(_installed().select(group=f"agentrl.{kind}"))
+
+
 def points(kind: str) -> Iterable[EntryPoint]:
     """The entry points by which installed packages add entries to a catalogue."""
-    additions: Iterable[EntryPoint] = _installed().select(group=f"agentrl.{kind}")
-    return additions
+    return _installed_of(kind)
 
 
 def forget() -> None:
     """Clear the caches of entry names. Call this function if a package was installed after this process had started."""
-    _installed.cache_clear()
-    names.cache_clear()
+    for known in (_installed, _installed_of, names):
+        known.cache_clear()
 
 
 @cache
@@ -265,12 +269,14 @@ def _misspelt(module: ModuleType, absent: Iterable[str], needed: set[str]) -> It
     A constant is compared only with constants, and a function only with functions. For a hook that every file must have
     (`needed`), a lower likeness is enough.
     """
-    known = list(absent)
+    by_letter: dict[str, list[str]] = {}  # names that `_near` calls similar have the same first letter
+    for hook in absent:
+        by_letter.setdefault(hook[0].lower(), []).append(hook)
     for name, value in vars(module).items():
         if name.startswith("_") or isinstance(value, ModuleType):
             continue
         defined_here = getattr(value, "__module__", module.__name__) == module.__name__
-        for hook in known if defined_here else ():
+        for hook in by_letter.get(name[0].lower(), ()) if defined_here else ():
             if callable(value) != hook.isupper() and _near(name, hook, 0.7 if hook in needed else 0.85):
                 yield name, hook
 

@@ -43,20 +43,33 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     The names of these variables end in `KEY`, `TOKEN`, ... (`VARIABLE`). Values of fewer than SHORTEST characters and
     values that begin with "/" are hidden in URLs only.
     """
+    return _without(text, _searched(secrets))
+
+
+def _searched(secrets: Iterable[str] = ()) -> list[str]:
+    """The values that `scrubbed` searches for, the longest first: `secrets`, and those of environment variables."""
     of_environment = [value for name, value in os.environ.items() if VARIABLE.search(name.upper())]
-    for secret in sorted({*secrets, *of_environment}, key=len, reverse=True):
-        if len(secret) >= SHORTEST and not secret.startswith("/"):  # the path of a key file is no secret
-            text = text.replace(secret, HIDDEN)
+    long = {one for one in (*secrets, *of_environment) if len(one) >= SHORTEST}
+    return sorted((one for one in long if not one.startswith("/")), key=len, reverse=True)  # "/": path of a key file
+
+
+def _without(text: str, searched: Iterable[str]) -> str:
+    for secret in searched:
+        text = text.replace(secret, HIDDEN)
     return hidden_url(text)
 
 
 def scrubbed_values(value: Any, secrets: Collection[str] = ()) -> Any:
     """A JSON value with every text in it scrubbed; `secrets` as for `scrubbed`."""
+    return _values_without(value, _searched(secrets))
+
+
+def _values_without(value: Any, searched: Collection[str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: scrubbed_values(one, secrets) for key, one in value.items()}
+        return {key: _values_without(one, searched) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [scrubbed_values(one, secrets) for one in value]
-    return scrubbed(value, secrets) if isinstance(value, str) else value
+        return [_values_without(one, searched) for one in value]
+    return _without(value, searched) if isinstance(value, str) else value
 
 
 def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -69,14 +82,18 @@ def redacted(value: Any, path: tuple[str, ...] = ()) -> Any:
         value: a table, a list or a plain value.
         path: the keys that lead to it.
     """
+    return _redacted(value, path, _searched())
+
+
+def _redacted(value: Any, path: tuple[str, ...], searched: Collection[str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: redacted(one, (*path, str(key))) for key, one in value.items()}
+        return {key: _redacted(one, (*path, str(key)), searched) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return _redacted_words(value, path)
+        return _redacted_words(value, path, searched)
     if not isinstance(value, str) or not value or REFERENCE.search(value):
         return value
     of_server = len(path) > 2 and path[-2] in TABLES and any(key.startswith(("tool", "endpoint")) for key in path[:-2])
-    return HIDDEN if of_server or (path and NAME.search(path[-1])) else scrubbed(value)
+    return HIDDEN if of_server or (path and NAME.search(path[-1])) else _without(value, searched)
 
 
 def restored(stored: Any, given: Any, path: tuple[str, ...] = ()) -> Any:
@@ -113,18 +130,18 @@ def _hidden(value: Any, shown: Any) -> set[str]:
     return {given if equals and shown == f"{option}={HIDDEN}" else value}
 
 
-def _redacted_words(words: Iterable[Any], path: tuple[str, ...]) -> list[Any]:
+def _redacted_words(words: Iterable[Any], path: tuple[str, ...], searched: Collection[str]) -> list[Any]:
     """A redacted list. If it is a command, VALUE is hidden in `--api-key VALUE` and `--api-key=VALUE`."""
     shown: list[Any] = []
     before = ""
     for word in words:
         option, equals, given = word.partition("=") if isinstance(word, str) else ("", "", "")
         if before.startswith("-") and NAME.search(before.lstrip("-")) and isinstance(word, str):
-            shown.append(redacted(word, (*path, before.lstrip("-"))))
+            shown.append(_redacted(word, (*path, before.lstrip("-")), searched))
         elif equals and not REFERENCE.search(given) and NAME.search(option.lstrip("-")):
             shown.append(f"{option}={HIDDEN}")
         else:
-            shown.append(redacted(word, path))
+            shown.append(_redacted(word, path, searched))
         before = word if isinstance(word, str) and not equals else ""
     return shown
 

@@ -11,7 +11,7 @@ import tomli_w
 
 from agentrl.cli import main
 from agentrl.cli.train import again
-from agentrl.secret import expand, redacted, scrubbed
+from agentrl.secret import expand, redacted, scrubbed, scrubbed_values
 from agentrl.tool.action import answer, call
 from tests.toys.runs import MODEL
 
@@ -119,3 +119,20 @@ def test_an_address_of_a_training_service_with_a_key_is_refused_and_the_key_hidd
     assert "set the key in the environment variable TINKER_API_KEY" in said and PASSWORD not in said
     assert PASSWORD not in again(["train", str(recipe), f"learner.url={address}"])
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("hide", [redacted, scrubbed_values])
+def test_the_environment_is_read_once_per_table(hide, monkeypatch):
+    class Read(dict[str, str]):
+        times = 0
+
+        def items(self):
+            self.times += 1
+            return super().items()
+
+    read = Read(SOME_API_KEY="a-long-secret")
+    with monkeypatch.context() as patch:
+        patch.setattr("agentrl.secret.os.environ", read)
+        hidden = hide({"a": {"b": "a-long-secret", "c": ["x", "a-long-secret"]}})
+    assert hidden == {"a": {"b": "***", "c": ["x", "***"]}}
+    assert read.times == 1

@@ -178,6 +178,19 @@ def test_an_installed_package_adds_an_entry(monkeypatch):
         catalogue.forget()
 
 
+def test_the_entry_points_of_a_catalogue_are_selected_once(monkeypatch):
+    groups: list[str] = []
+    installed = SimpleNamespace(select=lambda group: groups.append(group) or [])
+    monkeypatch.setattr(catalogue, "entry_points", lambda: installed)
+    catalogue.forget()
+    try:
+        for _ in range(3):
+            assert catalogue.load("envs", "tests.toys.walk") and catalogue.load("credit", "grpo")
+        assert sorted(groups) == ["agentrl.credit", "agentrl.envs"]
+    finally:
+        catalogue.forget()
+
+
 def test_an_entry_is_dumped_with_its_defaults_and_pickled_by_name():
     made = entry(goal=2)
     assert made.dump() == {"name": WALK, "count": 4, "first": 0, "goal": 2}
