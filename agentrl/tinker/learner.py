@@ -3,18 +3,18 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import numpy as np
-
 from agentrl.engines.tinker import AdamStep, Service
 from agentrl.model import SERVED_FILE, ServedWeights
 from agentrl.pulse import PULSE
 from agentrl.tinker.passes import FrozenPasses, ServicePasses, Sums
+from agentrl.tinker.reference import Frozen, Reads, ReferenceModel, keep
+from agentrl.tinker.sums import probe_prompt_logprobs
 from agentrl.trainer import ALONE, LearnerConfig, Meter, OptimConfig, StepReport, rate_of
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class ServiceLearner:
         self.tokenizer, self.config, self.ranks = tokenizer, config, ALONE
         self.critic: Any = None
         self._wants_reference, self._initial = reference, initial
-        self._reference_path = ""
-        self._frozen: FrozenPasses | None = None
+        self._kept: Frozen | None = None  # where the reference model is; None before it is needed
+        self._reference: ReferenceModel | None = None
         self._sampler: ServedWeights | None = None
         self._fresh = True  # has the optimiser no state yet?
         self.trainer = self._begun(stored)
@@ -139,12 +139,13 @@ class ServiceLearner:
             state = self.trainer.save(self._name("stage"), self._keep_s)
             self.close()  # first, because a service has room for few models
             self._replace(self._service.resume(state, optimiser=False))
-        if self._wants_reference and not self._initial:
-            self._reference_path, self._frozen = "", None
+        if not self._initial:
+            self._forget_reference(None)
 
     def close(self) -> None:
-        """Free the model at the service."""
+        """Free the models at the service."""
         self.trainer.unload()
+        self._forget_reference(self._kept)
 
     def _replace(self, trainer: Any) -> None:
         """Go on with another model at the service, which has the same weights and a new optimiser."""
@@ -155,21 +156,25 @@ class ServiceLearner:
     def reference(self) -> Iterator[FrozenPasses]:
         """The passes through the reference model, for use in a `with` block."""
         assert self._wants_reference, "this learner was made without a reference model"
-        if self._frozen is None:
-            self._frozen = FrozenPasses(self._reader(), self._count_reference)
-        yield self._frozen
+        if self._reference is None:
+            self._reference = ReferenceModel(self._service, self._frozen(), self._policy.model)
+        yield FrozenPasses(self._reference.logprobs, self._count_reference)
+
+    def _frozen(self) -> Frozen:
+        """Where the reference model is; the first call of a stage makes it from the current weights."""
+        if self._kept is None:
+            reads: Reads = "model" if probe_prompt_logprobs(self.trainer) == "none" else "sampler"
+            self._kept = Frozen("", reads) if self._initial else keep(self.trainer, self._name("reference"), reads)
+        return self._kept
+
+    def _forget_reference(self, kept: Frozen | None) -> None:
+        """Free the reference model; `kept` is where it is from now on."""
+        if self._reference is not None:
+            self._reference.close()
+        self._kept, self._reference = kept, None
 
     def _count_reference(self, tokens: int) -> None:
         self.passes.reference_tokens += tokens
-
-    def _reader(self) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        """What returns the reference model's log-probs of paths."""
-        if self._initial:
-            return self._service.sampler(model=self._policy.model).logprobs
-        if not self._reference_path:
-            # Kept for ever: a run may last longer than its checkpoints are kept.
-            self._reference_path = self.trainer.save_sampler(self._name("reference"), None)
-        return self._service.sampler(path=self._reference_path).logprobs
 
     def step(self) -> StepReport:
         """Send the gradients and one step of AdamW, and wait for both.
@@ -224,13 +229,11 @@ class ServiceLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint, without weights and optimiser, which the service stores (`save`)."""
-        if self._wants_reference and not self._initial:
-            self._reader()  # names the reference
         return {
             "optim": self.optim.model_dump(mode="json"),
             "updates": self.updates,
             "total_updates": self.total_updates,
-            "reference": self._reference_path,
+            "reference": self._frozen()._asdict() if self._wants_reference else None,
             "fresh": self._fresh,
         }
 
@@ -246,13 +249,12 @@ class ServiceLearner:
         """
         if "fresh" not in state:
             raise ValueError("the state is of learner.name=local: set learner.name=local")
-        wants = self._wants_reference and not self._initial
-        if wants and not state["reference"]:
+        if self._wants_reference and state["reference"] is None:
             raise ValueError("the state has no reference model: the checkpoint is of a run with update.kl_coef=0")
         self.optim = OptimConfig.model_validate(state["optim"])
         self.updates, self.total_updates = int(state["updates"]), int(state["total_updates"])
         self.spent, self._fresh = 0.0, bool(state["fresh"])
-        self._reference_path, self._frozen = str(state["reference"]), None
+        self._forget_reference(Frozen(**state["reference"]) if self._wants_reference else None)
 
     @property
     def _keep_s(self) -> float | None:

@@ -9,6 +9,7 @@ import torch
 
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
+from agentrl.engines.tinker import ServiceError
 from agentrl.graph import decisions
 from agentrl.model import read_served
 from agentrl.tinker import ServedPolicy, ServiceLearner
@@ -201,7 +202,7 @@ def test_a_gradient_that_is_not_finite_is_not_sent(sides, caplog):
     _, remote = sides()
     graph, credit = credited(SHAPES["chains"], "gigpo")
     graph = annotate(graph, remote, UpdateConfig(), 1.0).graph
-    credit = replace(credit, positive=credit.positive + np.inf * (credit.positive > 0))
+    credit = replace(credit, positive=np.where(credit.positive > 0, np.inf, 0.0))
     metrics = update(remote, graph, credit, UpdateConfig(), loss("ppo_clip"), temperature=1.0)
     assert metrics["skipped_steps"] == 1 and remote.trainer.steps == []
     assert "not finite" in caplog.text
@@ -228,8 +229,10 @@ def test_other_temperatures_and_restricted_answers_are_refused(sides):
         annotate(chains(1, restricted=True), remote, UpdateConfig(), 1.0)
 
 
-def test_a_checkpoint_continues_exactly(sides, tmp_path):
+@pytest.mark.parametrize("scores", [True, False])
+def test_a_checkpoint_continues_exactly(sides, tmp_path, scores):
     _, remote = sides(reference=True)
+    remote._service.scores = scores
     graph, credit = credited(SHAPES["chains"], "gigpo")
     config = UpdateConfig(kl_coef=0.1)
 
@@ -254,8 +257,10 @@ def test_a_checkpoint_continues_exactly(sides, tmp_path):
     assert np.array_equal(there(again, graph), there(remote, graph), equal_nan=True)
 
 
-def test_a_new_stage_has_a_new_optimiser_and_reference(sides):
+@pytest.mark.parametrize("scores", [True, False])
+def test_a_new_stage_has_a_new_optimiser_and_reference(sides, scores):
     local, remote = sides(optim=OptimConfig(lr=1e-3, weight_decay=0.0), reference=True)
+    remote._service.scores = scores  # without log-probs of prompts, a second model is the reference
     for group in local.optimisers[0].param_groups:
         group["eps"] = EPS
     graph, config = SHAPES["windows"], UpdateConfig(kl_coef=0.1)
@@ -268,6 +273,31 @@ def test_a_new_stage_has_a_new_optimiser_and_reference(sides):
     old = annotate(graph, remote, config, 1.0).graph.token_column("old_logprob")
     assert np.nanmax(np.abs(reference[1] - old)) < 1e-5  # nothing was trained since
     assert (remote.updates, remote.total_updates) == (0, 5)
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_the_base_model_can_be_the_reference(sides, scores):
+    _, remote = sides(reference=True, initial=True)
+    remote._service.scores = scores
+    graph, config = SHAPES["windows"], UpdateConfig(kl_coef=0.1)
+    before = annotate(graph, remote, config, 1.0).graph.token_column("ref_logprob")
+    clone(remote, graph, config)
+    remote.restart(PLAIN, 5)
+    found = annotate(graph, remote, config, 1.0).graph
+    assert np.array_equal(found.token_column("ref_logprob"), before)
+    assert not np.array_equal(found.token_column("old_logprob"), before)
+
+
+def test_a_service_without_room_for_a_reference_says_what_to_set(sides):
+    _, remote = sides(reference=True)
+    remote._service.scores = False
+    remote._service.resume = lambda path, optimiser: refuse("no room")
+    with pytest.raises(ValueError, match=r"no room\. .*set update.kl_coef=0"):
+        annotate(SHAPES["chains"], remote, UpdateConfig(kl_coef=0.1), 1.0)
+
+
+def refuse(why):
+    raise ServiceError(why)
 
 
 def test_a_state_of_another_learner_is_refused(sides):

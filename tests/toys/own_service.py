@@ -38,6 +38,10 @@ class OwnSampler:
 
     model: Any
     path: str = ""
+    scores: bool = True  # does it return log-probs of prompts?
+
+    def prompt_logprobs(self, paths: Sequence[np.ndarray]) -> list[Any]:
+        return [list(one) for one in self.logprobs(paths)] if self.scores else [None] * len(paths)
 
     def logprobs(self, paths: Sequence[np.ndarray]) -> list[np.ndarray]:
         with torch.no_grad():
@@ -101,7 +105,7 @@ class OwnTrainer:
         return name
 
     def sampler(self) -> OwnSampler:
-        return OwnSampler(copy.deepcopy(self.model))
+        return OwnSampler(copy.deepcopy(self.model), scores=self.service.scores)
 
 
 @dataclass
@@ -111,6 +115,7 @@ class OwnService:
     base: Any
     sums: str = "tokens"
     tells_norm: bool = True
+    scores: bool = True
     url: str = "in this process"
     calls: list[tuple[str, int]] = field(default_factory=list)
     stored: dict[str, Any] = field(default_factory=dict)
@@ -130,7 +135,7 @@ class OwnService:
         return made
 
     def sampler(self, *, model: str = "", path: str = "") -> OwnSampler:
-        return OwnSampler(self.samplers[path] if path else copy.deepcopy(self.base), path)
+        return OwnSampler(self.samplers[path] if path else copy.deepcopy(self.base), path, self.scores)
 
     def models(self) -> dict[str, int | None]:
         return {"own": None}
