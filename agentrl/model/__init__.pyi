@@ -1,4 +1,10 @@
 from .adapters import add_adapters as add_adapters
+from .at_service import (
+    SERVED_FILE as SERVED_FILE,
+    check_tokenizer as check_tokenizer,
+    read_served as read_served,
+    served_tokenizer as served_tokenizer,
+)
 from .copies import (
     columns_like as columns_like,
     on_device as on_device,
@@ -59,12 +65,6 @@ from .sections import (
     Lora as Lora,
     ModelConfig as ModelConfig,
     NewModel as NewModel,
-)
-from .served import (
-    SERVED_FILE as SERVED_FILE,
-    check_tokenizer as check_tokenizer,
-    read_served as read_served,
-    served_tokenizer as served_tokenizer,
 )
 from .stored_files import (
     check_fits as check_fits,

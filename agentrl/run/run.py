@@ -295,7 +295,6 @@ def open_run(
     _set_up_torch(tables.run.threads, tables.run.seed)
     rollouts = make_rollouts(settings)
     folder = RunFolder(settings.folder, complete=lambda old: completed(old, settings))
-    state = RunState()
     try:
         at = _last_checkpoint(folder, settings, resume=resume)
         rollouts.scores.prepare()
@@ -310,9 +309,9 @@ def open_run(
         teacher = teacher_of(settings, policies)
         if tables.warmup.updates:
             rollouts.try_expert()
-        state.dollars = paid = dollars_spent(read_metrics(folder.metrics, damaged="skip").rows)
+        state = RunState(dollars=dollars_spent(read_metrics(folder.metrics, damaged="skip").rows))
         if at is not None:  # before files are written, because a damaged checkpoint must not change the folder
-            state = _restore(at, settings, rollouts, policies, paid)
+            state = _restore(at, settings, rollouts, policies, state.dollars)
             progress.say(f"continuing from {at}: {state.stage} step {state.step}")
         version = state.step if state.stage == "train" else 0
         _open_folder(folder, settings, state, at, resume=resume, progress=progress)

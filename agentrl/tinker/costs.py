@@ -35,7 +35,7 @@ SHORTEST = 16  # tokens per answer; an episode has fewer turns rather than short
 TURNS = ("max_steps", "max_turns")  # options of environments for the largest number of steps of an episode
 
 
-class Lengths(NamedTuple):
+class FirstLengths(NamedTuple):
     """Numbers of tokens at the beginning of the first task.
 
     Attributes:
@@ -49,7 +49,7 @@ class Lengths(NamedTuple):
     counted: bool
 
 
-class Episode(NamedTuple):
+class LongestEpisode(NamedTuple):
     """An episode that is as long as the limits of a recipe allow.
 
     Attributes:
@@ -111,7 +111,7 @@ def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str
     return [*_totals(settings, assumed(settings, episode), "estimated"), _assumptions(settings, lengths, episode)]
 
 
-def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
+def first_lengths(settings: Settings, chat: Chat | None) -> FirstLengths | None:
     """The lengths at the beginning of the first training task; None if it does not begin."""
     entry = settings.env
     try:
@@ -123,9 +123,9 @@ def first_lengths(settings: Settings, chat: Chat | None) -> Lengths | None:
     except Exception:  # noqa: BLE001  an environment may raise anything; `agentrl.run` reports it
         return None
     if chat is not None:
-        return Lengths(len(ask.token_ids), _added(chat, later), counted=True)
+        return FirstLengths(len(ask.token_ids), _added(chat, later), counted=True)
     texts = sum(len(message.content.encode(errors="replace")) for message in ask.messages)
-    return Lengths(texts // BYTES + 1, len(later.encode(errors="replace")) // BYTES + 1, counted=False)
+    return FirstLengths(texts // BYTES + 1, len(later.encode(errors="replace")) // BYTES + 1, counted=False)
 
 
 def _added(chat: Chat, text: str) -> int:
@@ -134,7 +134,7 @@ def _added(chat: Chat, text: str) -> int:
     return len(chat.start([user, answer, user], ())) - len(chat.start([user], ())) - 1
 
 
-def longest_episode(settings: Settings, lengths: Lengths) -> Episode:
+def longest_episode(settings: Settings, lengths: FirstLengths) -> LongestEpisode:
     """The episode that takes all turns of the recipe, with observations as long as the first and the longest answers.
 
     If such a chat is longer than `engine.max_context`, all answers are shorter, so that it fits; if they would have
@@ -158,7 +158,7 @@ def longest_episode(settings: Settings, lengths: Lengths) -> Episode:
         read = prompt + answer - before if grows else prompt + answer
         usage = usage.plus(Usage(prompt, before if grows else 0, answer, read))
         before = prompt + answer
-    return Episode(turns, answer, usage)
+    return LongestEpisode(turns, answer, usage)
 
 
 def _turns(settings: Settings) -> int:
@@ -183,7 +183,7 @@ def repeated(settings: Settings) -> float:
     return leaves / (1 + (leaves - 1) / 2) if "tree" in settings.rollout.hooks.fills else 1.0
 
 
-def assumed(settings: Settings, episode: Episode) -> RunUsage:
+def assumed(settings: Settings, episode: LongestEpisode) -> RunUsage:
     """What a new run asks of the service, if every episode is this one."""
     tables, one = settings.tables, episode.usage
     alone = one._replace(trained=0.0)
@@ -309,7 +309,7 @@ def _dollars(settings: Settings, usage: Usage) -> str:
     return f"${most:,.2f}" if f"{least:,.2f}" == f"{most:,.2f}" else f"${least:,.2f} to ${most:,.2f}"
 
 
-def _assumptions(settings: Settings, lengths: Lengths, episode: Episode) -> str:
+def _assumptions(settings: Settings, lengths: FirstLengths, episode: LongestEpisode) -> str:
     """What an estimate before the first iteration assumes, and what it leaves out."""
     guessed = "" if lengths.counted else f" (guessed as {BYTES} bytes per token: the tokenizer is not on this machine)"
     left_out = [

@@ -21,8 +21,8 @@ from agentrl.runs import frame
 from agentrl.settings import Settings
 from agentrl.tinker import ServedPolicy, ServiceLearner
 from agentrl.tinker.costs import (
-    Episode,
-    Lengths,
+    FirstLengths,
+    LongestEpisode,
     assumed,
     cost_lines,
     first_lengths,
@@ -54,7 +54,7 @@ SERVED: Mapping[str, Any] = {
     "batch": {"tasks": 2, "copies": 3},
     "credit": {"name": "grpo"},
 }
-LENGTHS = Lengths(prompt=100, observation=20, counted=True)
+LENGTHS = FirstLengths(prompt=100, observation=20, counted=True)
 
 
 def settings(**sections: Any) -> Settings:
@@ -64,13 +64,13 @@ def settings(**sections: Any) -> Settings:
 def test_a_chat_that_grows_is_read_quadratically_without_a_cache_and_once_with_one():
     # prompts of 100, 150, 200, 250; all but the first continue 130, 180, 230; the last prompt and answer: 280
     found = longest_episode(settings(), LENGTHS)
-    assert found == Episode(4, 30, Usage(prefill=700, cached=540, sampled=120, trained=280))
+    assert found == LongestEpisode(4, 30, Usage(prefill=700, cached=540, sampled=120, trained=280))
 
 
 def test_a_window_is_written_anew_each_turn():
     # prompts of 100, 150, 150, 150, each with its answer of 30 a sequence of its own
     found = longest_episode(settings(context={"name": "last_k", "k": 1}), LENGTHS)
-    assert found == Episode(4, 30, Usage(prefill=550, cached=0, sampled=120, trained=670))
+    assert found == LongestEpisode(4, 30, Usage(prefill=550, cached=0, sampled=120, trained=670))
 
 
 def test_a_long_chat_fits_the_context_by_shorter_answers_and_then_by_fewer_turns():
