@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,33 +42,34 @@ def run(recipe: Path, name: str, *more: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an uninterrupted run."""
-    path = tmp_path_factory.mktemp("whole") / "tiny.toml"
-    path.write_text(RECIPE)
-    return run(path, "whole")
-
-
-@pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bool]]:
-    """The folder of a run of one iteration; and for each update, whether the engine held keys and values in it."""
+    """The folder of an uninterrupted run; and for each update, whether the engine held keys and values in it."""
     held, real = list[bool](), training.learn
 
     def learn(run, played):
         held.extend(bool(engine._runner.store.kv) for engine in run.rollouts.inference.engines.values())
         return real(run, played)
 
-    path = tmp_path_factory.mktemp("short") / "tiny.toml"
+    path = tmp_path_factory.mktemp("whole") / "tiny.toml"
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "learn", learn)
-        return run(path, "short", "run.iterations=1"), held
+        return run(path, "whole"), held
 
 
 @pytest.fixture(scope="module")
-def short(watched) -> Path:
-    """The folder of a run of one iteration."""
+def whole(watched) -> Path:
+    """The folder of an uninterrupted run, which no test changes."""
     return watched[0]
+
+
+@pytest.fixture
+def copied(whole: Path, recipe: Path) -> Path:
+    """A copy of it, also called `whole`, in the folder `runs` beside the recipe of the test."""
+    copy = Path(shutil.copytree(whole, recipe.parent / "runs" / "whole"))
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace(str(whole.parent), str(copy.parent)))
+    return copy
 
 
 def same(a: Path, b: Path) -> None:
@@ -89,7 +91,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(recipe, wh
 
 
 def test_an_update_can_have_the_memory_of_the_keys_and_values(watched):
-    assert watched[1] == [False]
+    assert watched[1] == [False] * 3
 
 
 def test_a_run_stores_what_it_promises(whole):
@@ -151,13 +153,12 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return said
 
 
-def test_a_folder_that_holds_another_run_is_refused_and_left_alone(recipe, capsys):
-    folder = run(recipe, "a")
-    capsys.readouterr()
+def test_a_folder_that_holds_another_run_is_refused_and_left_alone(recipe, copied, capsys):
+    folder = copied
     before = (folder / "config.toml").read_bytes()
     runs = f"run.folder={folder.parent}"
-    assert "already holds a run" in complaint(capsys, "train", recipe, "run.name=a", runs)
-    other = complaint(capsys, "train", recipe, "run.name=a", runs, "--resume", "credit.gamma=0.5")
+    assert "already holds a run" in complaint(capsys, "train", recipe, "run.name=whole", runs)
+    other = complaint(capsys, "train", recipe, "run.name=whole", runs, "--resume", "credit.gamma=0.5")
     assert "another configuration (other values of credit.gamma" in other
     assert (folder / "config.toml").read_bytes() == before
 
@@ -193,8 +194,8 @@ def test_a_prompt_longer_than_the_context_is_told_before_anything_is_trained(rec
         ("expert-noisy:abc", "write expert-noisy:0.3, with a probability from 0 to 1"),
     ],
 )
-def test_a_mistyped_demonstrator_is_told_before_anything_is_played(expert, sentence, recipe, capsys):
-    model = run(recipe, "a", "run.iterations=0") / "checkpoints" / "000000" / "policy"
+def test_a_mistyped_demonstrator_is_told_before_anything_is_played(expert, sentence, recipe, whole, capsys):
+    model = whole / "checkpoints" / "000003" / "policy"
     path = recipe.parent / "path.toml"
     path.write_text(re.sub(r"\[model.new\][^[]*", f'[model]\npath = "{model}"\n', RECIPE))
     capsys.readouterr()
@@ -271,42 +272,39 @@ def test_a_finished_run_given_more_iterations_learns_on_and_is_evaluated_at_its_
     "name", ["progress.json", "policy.optimiser.pt", "policy/model.safetensors", "policy/config.json"]
 )
 @pytest.mark.parametrize("size", [0, 100])
-def test_resuming_from_a_damaged_checkpoint_is_one_sentence(short, capsys, name, size):
-    file = short / "checkpoints" / "000001" / name
-    whole, before = file.read_bytes(), (short / "metrics.jsonl").read_bytes()
-    file.write_bytes(whole[:size])
+def test_resuming_from_a_damaged_checkpoint_is_one_sentence(whole, capsys, name, size):
+    file = whole / "checkpoints" / "000003" / name
+    content, before = file.read_bytes(), (whole / "metrics.jsonl").read_bytes()
+    file.write_bytes(content[:size])
     capsys.readouterr()
-    words = ("train", short.parents[1] / "tiny.toml", "run.name=short", f"run.folder={short.parent}")
-    said = complaint(capsys, *words, "run.iterations=1", "--resume")
-    file.write_bytes(whole)
-    assert "checkpoints/000001" in said and len(said) < 500
-    assert (short / "metrics.jsonl").read_bytes() == before
+    words = ("train", whole.parents[1] / "tiny.toml", "run.name=whole", f"run.folder={whole.parent}")
+    said = complaint(capsys, *words, "--resume")
+    file.write_bytes(content)
+    assert "checkpoints/000003" in said and len(said) < 500
+    assert (whole / "metrics.jsonl").read_bytes() == before
 
 
-def test_resuming_from_a_checkpoint_of_another_model_is_refused(recipe, capsys):
-    folder = run(recipe, "a")
-    config = folder / "config.toml"
+def test_resuming_from_a_checkpoint_of_another_model_is_refused(recipe, copied, capsys):
+    config = copied / "config.toml"
     config.write_text(config.read_text().replace("intermediate = 64", "intermediate = 96"))
     capsys.readouterr()
-    words = ("train", recipe, "run.name=a", f"run.folder={folder.parent}", "--resume", "model.new.intermediate=96")
+    words = ("train", recipe, "run.name=whole", f"run.folder={copied.parent}", "--resume", "model.new.intermediate=96")
     assert "its intermediate_size is 64, model.new.intermediate is 96" in complaint(capsys, *words)
 
 
-def test_evaluating_a_run_repeats_its_last_evaluation(recipe, capsys):
-    folder = run(recipe, "a")
+def test_evaluating_a_run_repeats_its_last_evaluation(whole, capsys):
     capsys.readouterr()
-    words = ["eval", "alfworld", "--policy", str(folder), "--tasks", "6", "--temperature", "0", "--json"]
+    words = ["eval", "alfworld", "--policy", str(whole), "--tasks", "6", "--temperature", "0", "--json"]
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)
-    stored = json.loads((folder / "evaluations" / "end-greedy.json").read_text())
+    stored = json.loads((whole / "evaluations" / "end-greedy.json").read_text())
     for name in ("benchmark", "panel", "episodes", "success_rate", "per_type", "mean_steps", "tokens"):
         assert report[name] == stored[name]
 
 
-def test_a_checkpoint_of_another_model_is_refused(recipe, capsys):
-    folder = run(recipe, "a")
-    config = folder / "checkpoints" / "000003" / "policy" / "model.safetensors"
-    config.write_bytes(config.read_bytes()[:1000])
+def test_a_checkpoint_of_another_model_is_refused(copied, capsys):
+    weights = copied / "checkpoints" / "000003" / "policy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
     capsys.readouterr()
-    said = complaint(capsys, "eval", "alfworld", "--policy", folder, "--tasks", "2")
+    said = complaint(capsys, "eval", "alfworld", "--policy", copied, "--tasks", "2")
     assert "cannot be loaded" in said and "remove that checkpoint" in said
