@@ -1,4 +1,4 @@
 from .checks import check_settings as check_settings
 from .costs import cost_lines as cost_lines
-from .learner import ServedPolicy as ServedPolicy, ServiceLearner as ServiceLearner
-from .policies import ServicePolicies as ServicePolicies
+from .service_learner import ServedPolicy as ServedPolicy, ServiceLearner as ServiceLearner
+from .service_policies import ServicePolicies as ServicePolicies

@@ -28,7 +28,7 @@ PLAIN = OptimConfig(lr=LR, weight_decay=0.0, betas=(0.9, 0.95), grad_clip=0.0)
 @pytest.fixture
 def sides(monkeypatch):
     """Makes (learner of this process, the same policy at a service)."""
-    monkeypatch.setattr("agentrl.tinker.learner.EPS", EPS)
+    monkeypatch.setattr("agentrl.tinker.service_learner.EPS", EPS)
 
     def made(sums="tokens", optim=PLAIN, **options):
         model = tiny_model(1)

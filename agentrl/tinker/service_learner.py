@@ -12,8 +12,8 @@ from uuid import uuid4
 from agentrl.engines.tinker import AdamStep, Service
 from agentrl.model import SERVED_FILE, ServedWeights
 from agentrl.pulse import PULSE
-from agentrl.tinker.passes import FrozenPasses, ServicePasses, Sums
 from agentrl.tinker.reference import Frozen, Reads, ReferenceModel, keep
+from agentrl.tinker.service_passes import FrozenPasses, ServicePasses, Sums
 from agentrl.tinker.sums import probe_prompt_logprobs
 from agentrl.trainer import ALONE, LearnerConfig, Meter, OptimConfig, StepReport, rate_of
 

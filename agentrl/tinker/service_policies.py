@@ -7,8 +7,8 @@ from agentrl.engines.tinker import Service, ServiceError
 from agentrl.model import read_served, served_tokenizer
 from agentrl.run import Policies, Vocabulary
 from agentrl.settings import Settings
-from agentrl.tinker.learner import ServedPolicy, ServiceLearner
-from agentrl.tinker.passes import Sums
+from agentrl.tinker.service_learner import ServedPolicy, ServiceLearner
+from agentrl.tinker.service_passes import Sums
 from agentrl.tinker.sums import probe_sums
 
 
