@@ -88,17 +88,20 @@ class ServiceLearner:
 
     def _begun(self, stored: Mapping[str, Any] | None) -> Any:
         """The model at the service: a new one, or the one of a checkpoint."""
+        config, model = self.config, self._policy.model
         if stored is not None:
-            return self._service.resume(stored["state"], optimiser=True)
-        config = self.config
-        return self._service.train(
-            self._policy.model,
-            rank=config.rank,
-            seed=self._policy.seed,
-            train_attn=config.train_attn,
-            train_mlp=config.train_mlp,
-            train_unembed=config.train_unembed,
-        )
+            trainer = self._service.resume(stored["state"], optimiser=True, model=model, rank=config.rank)
+        else:
+            trainer = self._service.train(
+                model,
+                rank=config.rank,
+                seed=self._policy.seed,
+                train_attn=config.train_attn,
+                train_mlp=config.train_mlp,
+                train_unembed=config.train_unembed,
+            )
+        trainer.check()
+        return trainer
 
     def notes(self, dtype: str) -> list[str]:
         """Notes for the user: what trains where."""

@@ -7,6 +7,7 @@ from agentrl.engines.tinker import Service, ServiceError
 from agentrl.model import read_served, served_tokenizer
 from agentrl.run import Policies, Vocabulary
 from agentrl.settings import Settings
+from agentrl.tinker.ignored_options import check_flags, clips_gradients
 from agentrl.tinker.service_learner import ServedPolicy, ServiceLearner
 from agentrl.tinker.service_passes import Sums
 from agentrl.tinker.sums import probe_sums
@@ -27,6 +28,7 @@ class ServicePolicies(Policies):
         config = settings.tables.learner
         self.service = Service(config.url, timeout_s=config.timeout_s)
         self._sums: dict[str, Sums] = {}  # base model -> how the service adds up its token losses
+        self._unclipped: list[str] = []  # base models whose gradients the service does not clip
         try:
             super().__init__(settings, vocabularies, at, make_learner=self._learner)
         except BaseException:
@@ -49,6 +51,9 @@ class ServicePolicies(Policies):
             self._sums[model] = stored["sums"]
         if model not in self._sums:
             self._sums[model] = config.sums if config.sums != "auto" else probe_sums(self.service, model)
+            check_flags(self.service, model, config)
+            if plan.optim.grad_clip and not clips_gradients(self.service, model):
+                self._unclipped.append(model)
         served = ServedPolicy(policy, model, tables.run.seed if config.seed is None else config.seed, self._sums[model])
         return ServiceLearner(
             self.service,
@@ -74,6 +79,14 @@ class ServicePolicies(Policies):
                 f"engine.max_context is {wanted}, and {self.service.url} reads at most {longest} tokens of {model}: "
                 f"set engine.max_context={longest}"
             )
+
+    def notes(self) -> list[str]:
+        """Notes for the user; see `agentrl.run.Policies.notes`."""
+        unclipped = [
+            f"{self.service.url} ignores optim.grad_clip for {model}: its optimiser steps do not clip gradients"
+            for model in self._unclipped
+        ]
+        return [*super().notes(), *unclipped]
 
     def close(self) -> None:
         """Free the models, and end the session at the service."""

@@ -291,7 +291,7 @@ def test_the_base_model_can_be_the_reference(sides, scores):
 def test_a_service_without_room_for_a_reference_says_what_to_set(sides):
     _, remote = sides(reference=True)
     remote._service.scores = False
-    remote._service.resume = lambda path, optimiser: refuse("no room")
+    remote._service.resume = lambda path, **options: refuse("no room")
     with pytest.raises(ValueError, match=r"no room\. .*set update.kl_coef=0"):
         annotate(SHAPES["chains"], remote, UpdateConfig(kl_coef=0.1), 1.0)
 

@@ -93,6 +93,9 @@ class OwnTrainer:
         self.sent = []
         return Done({"grad_norm": float(norm)} if self.service.tells_norm else {})
 
+    def check(self) -> None:
+        """It is the model that was asked for."""
+
     def unload(self) -> None:
         self.service.calls.append(("unload", 0))
 
@@ -124,7 +127,7 @@ class OwnService:
     def train(self, model: str, **options: Any) -> OwnTrainer:
         return OwnTrainer(copy.deepcopy(self.base), self)
 
-    def resume(self, path: str, *, optimiser: bool) -> OwnTrainer:
+    def resume(self, path: str, *, optimiser: bool, model: str = "", rank: int = 0) -> OwnTrainer:
         if path not in self.stored:
             raise ServiceError(f"the service has no checkpoint {path}")
         weights, moments = copy.deepcopy(self.stored[path])
