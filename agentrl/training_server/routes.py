@@ -94,6 +94,8 @@ class Routes:
                 found = [checkpoint_json(one) for one in service.checkpoints.listed()]
                 cursor = {"offset": 0, "limit": len(found), "total_count": len(found)}
                 return {"checkpoints": found, "cursor": cursor}
+            case ["training_runs", run]:
+                return self._training_run(run)
             case ["training_runs", run, "checkpoints"]:
                 return {"checkpoints": [checkpoint_json(one) for one in service.checkpoints.listed(run)]}
         raise no_route(route)
@@ -178,6 +180,23 @@ class Routes:
         promise = self.service.sample(text(body, "sampling_session_id"), _seq(body), work)
         # SDK 0.26 and newer ask for the names of the sequences.
         return {**_promise(promise), "sample_sequence_ids": [f"{promise}-{i}" for i in range(work.count)]}
+
+    def _training_run(self, run: str) -> Answer:
+        """A model that is trained, or one of which there are checkpoints."""
+        stored = self.service.checkpoints.listed(run)
+        rank = stored[-1].plan.rank if stored else self.service.about_model(run)["lora_rank"]
+        last = {kind: [one for one in stored if f"/{kind}/" in one.path] for kind in KINDS}
+        shown = {kind: checkpoint_json(found[-1]) if found else None for kind, found in last.items()}
+        return {
+            "training_run_id": run,
+            "base_model": stored[-1].model if stored else self.service.name,
+            "model_owner": "",
+            "is_lora": True,
+            "lora_rank": rank,
+            "last_request_time": _time(stored[-1].created if stored else 0.0),
+            "last_checkpoint": shown["weights"],
+            "last_sampler_checkpoint": shown["sampler_weights"],
+        }
 
     def _weights_info(self, body: Body) -> Answer:
         found = self.service.checkpoints.about(text(body, "tinker_path"))

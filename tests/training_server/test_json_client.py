@@ -281,6 +281,8 @@ def test_checkpoints_are_listed_kept_and_deleted(client, running):
         return [one["checkpoint_id"] for one in listed]
 
     assert names() == ["weights/first", "weights/short"]
+    about = client.send("GET", f"training_runs/{model}").body
+    assert (about["lora_rank"], about["last_checkpoint"]["checkpoint_id"]) == (4, "weights/short")
     CLOCK.now += 60
     client.post("session_heartbeat", {"session_id": client.session})
     assert names() == ["weights/first"]
