@@ -15,6 +15,7 @@ Looked at (every package, by hand and by the scan below), and what each place ev
 | agentrl/env/{processes,worker}.py | `pickle` over a worker's socket | the worker runs the user's own class |
 | agentrl/foreign/adapter_worker.py | `exec_module` of an adapter, in the Python that the user names | our own files |
 | agentrl/foreign/openenv_app.py | `exec_module` of http/request_limits.py, in the user's Python | our file |
+| agentrl/training_server/protobuf_form.py | `exec_module` of a file of the installed `tinker` package | as an import |
 | agentrl/gym/env_check.py, agentrl/tool_env/instance.py | `pickle` of what it has just made | not from a file |
 | agentrl/catalogue.py, settings/programs.py, tool/calls, tool_env/setup.py, envs/gymnasium_text | imports by name |
   names of the configuration or of our own classes, never of data |
@@ -65,6 +66,8 @@ KNOWN = {
     ("agentrl/foreign/adapter_worker.py", "spec_from_file_location"),
     ("agentrl/foreign/openenv_app.py", "exec_module"),
     ("agentrl/foreign/openenv_app.py", "spec_from_file_location"),
+    ("agentrl/training_server/protobuf_form.py", "exec_module"),
+    ("agentrl/training_server/protobuf_form.py", "spec_from_file_location"),
     ("agentrl/env/processes.py", "loads:pickle"),
     ("agentrl/env/worker.py", "loads:pickle"),
     ("agentrl/gym/env_check.py", "loads:pickle"),

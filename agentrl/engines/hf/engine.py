@@ -32,8 +32,6 @@ from agentrl.types import Generation, Request
 
 _WORTH = 32  # least number of tokens that a copy from another slot must save
 _ROUNDS = 4  # rounds of the event loop between two forward passes, so that fast environments send their next request
-
-
 _NONE = np.zeros(0, np.int64)
 
 
@@ -276,7 +274,7 @@ class HfEngine:
         noise = uniforms(np.array([a.key for a in batch], np.uint64), np.array([a.drawn for a in batch]))
         options = [a.options() for a in batch]
         hot = [_temperature(a, self.sampling) for a in batch]
-        ids, logprobs, sets = self._draw(logits, batch, noise, options, hot)
+        ids, logprobs, sets = _draw(logits, self.sampling, batch, noise, options, hot)
         entropy, nats = np.zeros(len(batch)), np.zeros(len(batch))  # [B]
         if self.entropies or self.nats:
             for rows, sampling in by_temperature(self.sampling, hot):
@@ -292,28 +290,6 @@ class HfEngine:
             if answer.finish is not None:
                 self._leave(answer)
         self._active = [a for a in self._active if a.finish is None]
-
-    def _draw(
-        self,
-        logits: Tensor,
-        batch: Sequence[Answer],
-        noise: np.ndarray,
-        options: Sequence[np.ndarray | None],
-        hot: Sequence[float | None],
-    ) -> DrawnTokens:
-        """`draw_each`, with the sampling distribution of each answer of the batch."""
-        settings = list(dict.fromkeys(a.sampling for a in batch))
-        if settings == [self.sampling]:
-            return draw_each(logits, self.sampling, noise, options, hot)
-        drawn = DrawnTokens(np.zeros(len(batch), np.int64), np.zeros(len(batch)), [_NONE] * len(batch))
-        for sampling in settings:
-            rows = np.array([b for b, a in enumerate(batch) if a.sampling == sampling])  # [R]
-            (there,) = on_device([rows], logits.device)
-            part = draw_each(logits[there], sampling, noise[rows], [options[b] for b in rows], [hot[b] for b in rows])
-            drawn.ids[rows], drawn.logprobs[rows] = part.ids, part.logprobs
-            for b, support in zip(rows.tolist(), part.allowed, strict=True):
-                drawn.allowed[b] = support
-        return drawn
 
     def _admit(self) -> None:
         """Give waiting requests a slot while slots and the token budget last.
@@ -389,6 +365,29 @@ def _temperature(answer: Answer, engine: Sampling) -> float | None:
     """The temperature of an answer; None for that of the engine's distribution."""
     own = None if answer.sampling is engine else answer.sampling.temperature
     return own if answer.request.temperature is None else answer.request.temperature
+
+
+def _draw(
+    logits: Tensor,
+    engine: Sampling,
+    batch: Sequence[Answer],
+    noise: np.ndarray,
+    options: Sequence[np.ndarray | None],
+    hot: Sequence[float | None],
+) -> DrawnTokens:
+    """`draw_each`, with the sampling distribution of each answer of the batch; `engine` is that of the engine."""
+    settings = list(dict.fromkeys(a.sampling for a in batch))
+    if settings == [engine]:
+        return draw_each(logits, engine, noise, options, hot)
+    drawn = DrawnTokens(np.zeros(len(batch), np.int64), np.zeros(len(batch)), [_NONE] * len(batch))
+    for sampling in settings:
+        rows = np.array([b for b, a in enumerate(batch) if a.sampling == sampling])  # [R]
+        (there,) = on_device([rows], logits.device)
+        part = draw_each(logits[there], sampling, noise[rows], [options[b] for b in rows], [hot[b] for b in rows])
+        drawn.ids[rows], drawn.logprobs[rows] = part.ids, part.logprobs
+        for b, support in zip(rows.tolist(), part.allowed, strict=True):
+            drawn.allowed[b] = support
+    return drawn
 
 
 def _mark(slots: Slots, batch: Sequence[Answer]) -> None:
