@@ -125,6 +125,8 @@ def reinforce(run: Run) -> None:
         learned = learn(run, Played(iteration, batch, spent, watch))
         run.sync(iteration + 1)
         settle(run, learned, bar)
+        if iteration == 0:  # its counts replace the assumptions
+            tell_costs(run)
     run.rollouts.stop_playing()
     bar.close()
 

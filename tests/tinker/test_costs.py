@@ -268,6 +268,7 @@ def test_a_budget_ends_a_run_with_a_checkpoint_and_a_larger_one_goes_on(tmp_path
     assert first.state.step == 1 and [one["stage"] for one in lines()] == ["eval", "train", "eval"]
     said = capsys.readouterr().err
     assert "the budget of the run is spent after 1 iterations" in said and "costs, estimated: the run (3 iter" in said
+    assert "costs, measured: the rest of the run (2 iterations, 1 evaluations)" in said
     lengths = first_lengths(first.settings, Chat(served_tokenizer(first.settings.tables.model)))
     estimate, played = assumed(first.settings, longest_episode(first.settings, lengths)).iteration, usage_of(lines()[1])
     assert estimate.sampled == played.sampled and estimate.prefill == pytest.approx(played.prefill, rel=0.1)
