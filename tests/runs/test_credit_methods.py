@@ -13,7 +13,7 @@ from tests.toys.runs import TOY, recipe
 RECIPE = recipe(
     TOY,
     run={"checkpoint_every": 0, "graphs_every": 0},
-    env={"name": "tests.toys.walk", "count": 64},
+    env={"name": "tests.toys.walk", "count": 8},
     eval={"tasks": 1, "modes": ["greedy"], "env": {"first": 64}},
     engine={"max_slots": 16},
     limits={"turns": 5, "turn_tokens": 24},
@@ -44,7 +44,7 @@ LACKS = {  # what a method needs beyond plain chains, and the column that it nam
 BESIDE = {  # what lets a method do something that plain chains cannot
     "tl_grpo": CANDIDATES,
     "role_grpo": CANDIDATES,
-    "m_grpo": ("env={name='tests.toys.foreman', count=64}", "eval.env={count=4}", "credit.align=2"),
+    "m_grpo": ("env={name='tests.toys.foreman', count=8}", "eval.env={count=4}", "credit.align=2"),
 }
 OPTIONS = {"sum": "credit={name='sum', methods=['grpo', 'gigpo']}"}
 METHODS = sorted(catalogue.names("credit"))

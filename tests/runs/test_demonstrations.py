@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.graph import DEMO, read_graph
-from tests.toys.runs import TOY, recipe
+from tests.toys.runs import TOY, cut_back, recipe
 
 WALK = {
     "env": {"name": "tests.toys.walk", "count": 2, "goal": 5},
@@ -32,8 +32,7 @@ def train(folder: Path, name: str, *more: str) -> Path:
 
 def test_demonstrations_are_imitated_and_a_resumed_run_keeps_the_bytes(tmp_path, capsys):
     whole = train(tmp_path, "whole")
-    train(tmp_path, "cut", "run.iterations=2")
-    cut = train(tmp_path, "cut", "--resume")
+    cut = train(tmp_path, cut_back(whole, 2), "--resume")
     for iteration in range(4):
         name = f"graphs/{iteration:06d}.safetensors"
         assert (whole / name).read_bytes() == (cut / name).read_bytes(), name

@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.cli import main
 from agentrl.graph import read_graph, token_rows
-from tests.toys.runs import TOY, recipe
+from tests.toys.runs import TOY, cut_back, recipe
 
 WALK = {
     "env": {"name": "tests.toys.walk", "count": 2, "goal": 1},
@@ -39,8 +39,7 @@ def train(folder: Path, name: str, sections, *more: str) -> Path:
 )
 def test_a_resumed_run_that_replays_keeps_the_bytes(sections, tmp_path):
     whole = train(tmp_path, "whole", sections)
-    train(tmp_path, "cut", sections, "run.iterations=2")
-    cut = train(tmp_path, "cut", sections, "--resume")
+    cut = train(tmp_path, cut_back(whole, 2), sections, "--resume")
     names = [f"graphs/{i:06d}.safetensors" for i in range(4)]
     for name in [*names, "checkpoints/000004/policy/model.safetensors"]:
         assert (whole / name).read_bytes() == (cut / name).read_bytes(), name

@@ -12,7 +12,7 @@ import torch
 from agentrl.cli import main
 from agentrl.graph import read_graph
 from agentrl.model import ModelConfig, load_model
-from tests.toys.runs import TOY, recipe
+from tests.toys.runs import TOY, cut_back, recipe
 
 WALK = {
     "env": {"name": "tests.toys.walk", "count": 2, "goal": 3},
@@ -58,8 +58,7 @@ def lines_of(run: Path) -> list[dict]:
 def test_the_policy_comes_nearer_to_a_teacher_and_a_resumed_run_keeps_the_bytes(taught, tmp_path):
     path = write(tmp_path, {"source": "folder", "path": str(taught)})
     whole = train(tmp_path, "whole", path)
-    train(tmp_path, "cut", path, "run.iterations=2")
-    cut = train(tmp_path, "cut", path, "--resume")
+    cut = train(tmp_path, cut_back(whole, 2), path, "--resume")
     for iteration in range(4):
         name = f"graphs/{iteration:06d}.safetensors"
         assert (whole / name).read_bytes() == (cut / name).read_bytes(), name
@@ -140,8 +139,7 @@ def test_the_policy_teaches_itself_behind_the_prompt_of_a_success(tmp_path):
     own = {"source": "own"}
     path = write(tmp_path, own, batch={"tasks": 2, "copies": 8}, env={**WALK["env"], "goal": 2})
     whole = train(tmp_path, "whole", path, "limits.turns=2")
-    train(tmp_path, "cut", path, "limits.turns=2", "run.iterations=2")
-    cut = train(tmp_path, "cut", path, "--resume", "limits.turns=2")
+    cut = train(tmp_path, cut_back(whole, 2), path, "--resume", "limits.turns=2")
     for iteration in range(4):
         name = f"graphs/{iteration:06d}.safetensors"
         assert (whole / name).read_bytes() == (cut / name).read_bytes(), name

@@ -1,6 +1,8 @@
 """What toy runs share: a model of one layer, and recipes of sections that a test adds to."""
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -31,6 +33,23 @@ def recipe(base: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any])
     """A recipe as TOML: the base with more options in its sections, and more sections."""
     names = {**base, **sections}
     return tomli_w.dumps({name: {**base.get(name, {}), **sections.get(name, {})} for name in names})
+
+
+def cut_back(run: Path, step: int) -> str:
+    """Copy a run as it was when its checkpoint of this step was the last one; returns the copy's name, `cut`.
+
+    The later lines of its metrics stay, as in a run that was killed between two checkpoints.
+    """
+    copy = Path(shutil.copytree(run, run.parent / "cut"))
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace(f'name = "{run.name}"', 'name = "cut"', 1))
+    for checkpoint in (copy / "checkpoints").iterdir():
+        if int(checkpoint.name) > step:
+            shutil.rmtree(checkpoint)
+    for graph in (copy / "graphs").iterdir():
+        if int(graph.stem) >= step:
+            graph.unlink()
+    return copy.name
 
 
 def tiny_model(texts: Sequence[str], **options: Any) -> Loaded:
