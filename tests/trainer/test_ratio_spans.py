@@ -1,6 +1,8 @@
 """Ratios that span several tokens: what shares one is never divided between micro-batches, and where a step lies in
 several episodes each of them has its own."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -28,10 +30,17 @@ CASES = [
 def off_policy(graph, seed: int):
     """Old log-probs near those of the tiny model, so that ratios differ inside and between steps."""
     old, model = np.zeros(len(graph.tokens.ids)), tiny_model()
-    for row in range(len(graph)):
-        for s, logprob, _ in plain_tokens(model, graph, row):
-            old[s] = logprob.item()
+    with torch.no_grad():
+        for row in range(len(graph)):
+            for s, logprob, _ in plain_tokens(model, graph, row):
+                old[s] = logprob.item()
     return graph.with_token_columns(old_logprob=old + np.random.default_rng(seed).normal(0, 0.1, len(old)))
+
+
+@functools.cache
+def off_policy_of(make, seed: int):
+    """`off_policy` of the graph that a function makes of a seed."""
+    return off_policy(make(seed), seed)
 
 
 def descended(graph, credit, config, entry, terms=()):
@@ -66,7 +75,7 @@ def test_micro_batches_equal_one(name, options, make, aggregation):
     entry = loss(name, **options)
     whole = getattr(entry.config, "whole_episodes", False)
     assert whole == (options.get("sequence") == "episode")
-    graph = off_policy(make(5), 5)
+    graph = off_policy_of(make, 5)
     credit = Credit.of(np.random.default_rng(5).normal(size=len(graph)))
     found = []
     for max_tokens in (too_little(graph, whole), 100_000):
@@ -83,7 +92,7 @@ def test_micro_batches_equal_one(name, options, make, aggregation):
 @pytest.mark.parametrize("sequence", ["step", "episode"])
 def test_gspo_in_pieces_is_the_loss_of_its_paper(sequence, make):
     """-(1/sequences) sum of A s with s = exp(mean log-ratio), written sequence by sequence."""
-    graph = off_policy(make(2), 2)
+    graph = off_policy_of(make, 2)
     key = graph.episode if sequence == "episode" else np.arange(len(graph))
     advantage = np.random.default_rng(2).normal(size=len(graph))[key]  # one a sequence
     entry = loss("gspo", sequence=sequence, clip_low=1.0, clip_high=100.0)
@@ -149,25 +158,29 @@ ON_TREES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "graph",
-    [trees(0), pytest.param(trees(3, 1, 8), marks=pytest.mark.slow), build(HANDED_OVER)],
-    ids=["two", "one", "handed over"],
-)
-@pytest.mark.parametrize(("name", "options", "aggregation"), ON_TREES)
-def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregation, graph):
-    """Ratios and means over episodes: loss and gradient of the tree equal those of training on root-to-leaf rows, with
-    KL, entropy, EPO and LLDS on; weights that differ, a path that is not used, and steps that are not valid."""
-    noise = np.random.default_rng(7)
-    graph = off_policy(graph, 1)
+@functools.cache
+def on_tree(which: str):
+    """A graph with old and reference log-probs, weights that differ, and a step that is not valid; with its paths, and
+    the rows of these paths as episodes of their own."""
+    made = {"two": lambda: trees(0), "one": lambda: trees(3, 1, 8), "handed over": lambda: build(HANDED_OVER)}
+    graph, noise = off_policy(made[which](), 1), np.random.default_rng(7)
     reference = graph.tokens.columns["old_logprob"] + noise.normal(0, 0.3, len(graph.tokens.ids))
     graph = graph.with_token_columns(ref_logprob=reference).with_columns(
         weight=noise.choice([0.5, 1.0, 2.0], len(graph)),
         valid=np.arange(len(graph)) != 1,
     )
     on = paths(graph)
+    return graph, on, expanded(graph, on)
+
+
+@pytest.mark.parametrize("which", ["two", pytest.param("one", marks=pytest.mark.slow), "handed over"])
+@pytest.mark.parametrize(("name", "options", "aggregation"), ON_TREES)
+def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregation, which):
+    """Ratios and means over episodes: loss and gradient of the tree equal those of training on root-to-leaf rows, with
+    KL, entropy, EPO and LLDS on; weights that differ, a path that is not used, and steps that are not valid."""
+    graph, on, rows = on_tree(which)
     wide = {"clip_low": 0.3, "clip_high": 0.3} if name in EPISODE else {}
-    advantage = noise.normal(size=len(on.row))  # every copy has an advantage of its own
+    advantage = np.random.default_rng(8).normal(size=len(on.row))  # every copy has an advantage of its own
     used = on.leaf != 2  # [P rows]
     credit = Credit.of(advantage, assigned=used)
     config = UpdateConfig.model_validate(
@@ -175,7 +188,7 @@ def test_whole_episodes_on_a_tree_are_its_expanded_paths(name, options, aggregat
     )
     entry = loss(name, **options, **wide)
     tree = descended(graph, pool(credit, on, len(graph)), config, entry, BESIDE)
-    plain = descended(expanded(graph, on), credit, config, entry, BESIDE)
+    plain = descended(rows, credit, config, entry, BESIDE)
     assert tree[0]["loss"] == pytest.approx(plain[0]["loss"], abs=1e-7)
     for name in ("ratio", "clip_fraction", "kl_ref", "entropy", "epo_band", "llds"):
         assert tree[0][name] == pytest.approx(plain[0][name], abs=1e-7)
