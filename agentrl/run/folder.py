@@ -36,6 +36,7 @@ RECORDED = (  # packages whose versions are stored in versions.json
     "gymnasium",
     "alfworld",
     "textworld",
+    "tinker",
 )
 FREE_TO_DIFFER = (  # options that may differ from the stored configuration when a run is resumed
     "run.iterations",

@@ -93,6 +93,29 @@ class OptimConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     grad_clip: float = Field(1.0, ge=0)
 
 
+class LocalOptions(BaseModel, frozen=True, extra="forbid"):
+    """Which learner computes the updates, and the options of a learner of this run.
+
+    Attributes:
+        name: `local`: the learner of this run. `tinker`: a training service, which holds weights and optimiser; the
+            engine must be `tinker` too (docs/training-service.md). The options of `ServiceOptions` are for the second.
+        processes: number of processes that share each policy. agentrl train starts them on this machine or, with
+            cluster.address, on the cluster; under torchrun it is the number that torchrun started.
+        checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
+            less memory and more time.
+        offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
+        keep_dropout: keep the dropout of the model's configuration and of model.lora.dropout in updates and in the
+            warm-up. The rollouts have none, so the ratio of the first optimiser step then differs from 1. A model that
+            drops attention weights is then packed as separate paths. The critic has no dropout in any case.
+    """
+
+    name: Literal["local", "tinker"] = "local"
+    processes: int = Field(1, ge=1, le=4096)
+    checkpointing: bool = False
+    offload: bool = False
+    keep_dropout: bool = False
+
+
 class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The options of [learner] for a training service, which speaks Tinker's protocol; they need learner.name=tinker.
 
@@ -183,34 +206,15 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
         return (full * (prefill - cached) + part * cached + sample * sampled + train * trained) / 1e6
 
 
-class LearnerConfig(ServiceOptions, frozen=True, extra="forbid"):
+class LearnerConfig(ServiceOptions, LocalOptions, frozen=True, extra="forbid"):
     """Section [learner]: what computes the updates: processes of this run, with their memory and dropout, or a training
     service. A policy, its optimiser and the micro-batches are divided over the processes (FSDP2); each process takes
     one GPU, or a share of the CPU.
-
-    Attributes:
-        name: `local`: the learner of this run. `tinker`: a training service, which holds weights and optimiser; the
-            engine must be `tinker` too (docs/training-service.md). The options of `ServiceOptions` are for the second.
-        processes: number of processes that share each policy. agentrl train starts them on this machine or, with
-            cluster.address, on the cluster; under torchrun it is the number that torchrun started.
-        checkpointing: do not store the layers' activations, and compute them again in the backward pass. This takes
-            less memory and more time.
-        offload: keep trained weights, gradients and optimiser state in the CPU's memory, where the optimiser then runs.
-        keep_dropout: keep the dropout of the model's configuration and of model.lora.dropout in updates and in the
-            warm-up. The rollouts have none, so the ratio of the first optimiser step then differs from 1. A model that
-            drops attention weights is then packed as separate paths. The critic has no dropout in any case.
     """
-
-    name: Literal["local", "tinker"] = "local"
-    processes: int = Field(1, ge=1, le=4096)
-    checkpointing: bool = False
-    offload: bool = False
-    keep_dropout: bool = False
 
     @model_validator(mode="after")
     def _options_are_used(self) -> "LearnerConfig":
-        service, own = set(ServiceOptions.model_fields), {"processes", "checkpointing", "offload", "keep_dropout"}
-        wrong = service if self.name == "local" else own
+        wrong = {*(ServiceOptions if self.name == "local" else LocalOptions).model_fields} - {"name"}
         unused = {name for name in wrong if getattr(self, name) != self.default(name)}
         if unused:
             option, other = min(unused), "tinker" if self.name == "local" else "local"
