@@ -11,10 +11,11 @@ import pytest
 
 from agentrl.engines import EngineLost, HfEngine, Sampling, Serving, tinker as entry
 from agentrl.engines.entry import Demands
-from agentrl.engines.tinker import AdamStep, Datum, Sampled, Service, ServiceError, ServiceLost
+from agentrl.engines.tinker import AdamStep, Datum, Sampled, Service, ServiceError, ServiceLost, address, sdk, sdk_calls
 from agentrl.engines.tinker.engine import TinkerEngine
 from agentrl.engines.tinker.sdk import library
 from agentrl.model import ModelConfig, ServedWeights, WeightFolder, load_model
+from agentrl.pulse import PULSE
 from tests.engines.engines import request
 from tests.toys.training_service import RunningService, training_service
 
@@ -253,6 +254,25 @@ def test_no_answer_in_time_is_a_lost_engine(loaded, running, capfd):
         answers(engine, [1])
     running.faults.waiting.clear()
     impatient.close()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.fault
+def test_a_service_that_is_gone_is_told_long_before_the_time_limit(loaded, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(address, "LOOK_S", 0.03)
+    monkeypatch.setattr(sdk_calls, "LOOK_S", 0.03)
+    with training_service(tmp_path) as short:
+        lone = Service(short.url, timeout_s=3600.0)
+        engine = engine_of(loaded, lone.sampler(model=short.model))
+        trainer = lone.train(short.model, rank=1, seed=0, **FLAGS)
+    beats = next(state.beats for state in PULSE.standing() if state.part == "engine")
+    with pytest.raises(EngineLost, match=rf"^nothing listens at {short.url} any more, so there is no answer to a sam"):
+        answers(engine, [1])
+    assert PULSE.standing()[0].beats >= beats + address.REFUSALS  # for the watchdog, the wait was progress
+    with pytest.raises(EngineLost, match="any more, so there is no answer to a forward pass: start the service again"):
+        trained_logprobs(trainer, [SimpleNamespace(token_ids=np.array([4, 5]))])
+    monkeypatch.setattr(sdk, "CLOSE_S", 0.1)
+    lone.close()
     assert capfd.readouterr() == ("", "")
 
 

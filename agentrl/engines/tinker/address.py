@@ -1,14 +1,20 @@
 """The address of a training service: its form, and whether anything listens there."""
 
 import ipaddress
+import math
 import socket
+import threading
+import time
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from agentrl.engines.tinker.sdk_calls import LOOK_S
 from agentrl.engines.tinker.service_errors import ServiceError
 from agentrl.secret import hidden_url
 
 REACH_S = 10.0  # longest time in seconds for opening a connection
+REFUSALS = 10  # looks, one per LOOK_S, after which a server that refuses connections is lost
+MANY = 3  # looks that are this much closer are one look, and a pause that is this much longer begins anew
 PORTS = {"http": 80, "https": 443}
 
 
@@ -48,21 +54,59 @@ def is_local(url: str) -> bool:
         return False
 
 
-def reach(url: str, option: str) -> None:
-    """Open a connection and close it, because the SDK would try for minutes where nothing listens.
+class Presence:
+    """Looks whether anything listens at an address. The SDK itself would try for minutes or hours where nothing does.
 
-    Nothing is tried for the SDK's default address, and for addresses behind a proxy.
+    Nothing is tried for the SDK's default address, and for addresses behind a proxy. Any thread may look.
 
-    Raises:
-        ServiceError: nothing listens at the address.
+    Args:
+        url: the address; empty for the SDK's default.
     """
-    parts = urlsplit(url)
-    if not url or not parts.hostname or (parts.scheme in getproxies() and not proxy_bypass(parts.hostname)):
-        return
-    try:
-        socket.create_connection((parts.hostname, parts.port or PORTS[parts.scheme]), REACH_S).close()
-    except OSError as error:
-        raise ServiceError(
-            f"no training service answers at {hidden_url(url)} ({error.strerror or error}): start it, or correct "
-            f"{option}"
-        ) from None
+
+    def __init__(self, url: str) -> None:
+        self._url, self._lock = url, threading.Lock()
+        self._refusals, self._at = 0, -math.inf
+
+    def check(self, option: str) -> None:
+        """Open a connection and close it.
+
+        Raises:
+            ServiceError: that is not possible; the sentence names the option with the address.
+        """
+        try:
+            self._connect()
+        except OSError as error:
+            raise ServiceError(
+                f"no training service answers at {hidden_url(self._url)} ({error.strerror or error}): start it, or "
+                f"correct {option}"
+            ) from None
+
+    def look(self) -> None:
+        """Look again, if the last look was not just now.
+
+        Raises:
+            ConnectionRefusedError: connections were refused in each of the last REFUSALS looks.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if now - self._at > MANY * LOOK_S:
+                self._refusals = 0  # nobody looked meanwhile
+            if now - self._at > LOOK_S / MANY:
+                self._at = now
+                self._refusals = self._refusals + 1 if self._refused() else 0
+            if self._refusals >= REFUSALS:
+                raise ConnectionRefusedError
+
+    def _refused(self) -> bool:
+        try:
+            self._connect()
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # such as a time-out, because it is busy
+            return False
+        return False
+
+    def _connect(self) -> None:
+        parts = urlsplit(self._url)
+        if parts.hostname and not (parts.scheme in getproxies() and not proxy_bypass(parts.hostname)):
+            socket.create_connection((parts.hostname, parts.port or PORTS[parts.scheme]), REACH_S).close()

@@ -19,16 +19,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from agentrl.engines.tinker.address import checked, is_local, reach
-from agentrl.engines.tinker.sdk_calls import outside, plain, raising
+from agentrl.engines.tinker.address import Presence, checked, is_local
+from agentrl.engines.tinker.sdk_calls import awaited, outside, plain, raising
 from agentrl.engines.tinker.service_data import AdamStep, Datum, Passed, Sampled, metrics, passed
 from agentrl.engines.tinker.service_errors import Doing, Line, ServiceError, ServiceLost, failure, version_of, words
 from agentrl.engines.tinker.service_sampler import ServiceSampler
+from agentrl.pulse import PULSE
 from agentrl.secret import hidden_url
 
 log = logging.getLogger(__name__)
@@ -140,7 +142,8 @@ class Sent(Generic[T]):
     def result(self) -> T:
         """See `Pending`."""
         with raising(lambda error: self._trainer.failed(error, self._doing)):
-            return self._read(self._future.result(self._trainer.service.timeout_s))
+            service = self._trainer.service
+            return self._read(awaited(self._future, service.timeout_s, partial(service.look, "update")))
 
 
 class Service:
@@ -163,8 +166,9 @@ class Service:
         self.tinker, self.timeout_s, self._section, self._closed = library(), timeout_s, section, False
         self._address = checked(url or os.environ.get("TINKER_BASE_URL", ""), f"{section}.url")
         self.url = hidden_url(self._address) or HOSTED
+        self._presence = Presence(self._address)
         connection = self._connection()
-        reach(self._address, f"{section}.url")
+        self._presence.check(f"{section}.url")
 
         def connect() -> Any:
             client = self.tinker.ServiceClient(**connection)
@@ -256,7 +260,18 @@ class Service:
         if self._closed:
             raise ServiceLost(f"the connection to {self.url} is closed, so it cannot be asked for {doing.what}")
         with raising(lambda error: self.failed(error, doing)):
-            return outside(call, self.timeout_s)
+            return outside(call, self.timeout_s, partial(self.look, "weights"))
+
+    def look(self, part: str) -> None:
+        """Called now and then while an answer is awaited for this part of the run (`agentrl.pulse.PARTS`).
+
+        The wait has a limit of its own, so for the watchdog it is progress.
+
+        Raises:
+            ConnectionRefusedError: nothing has listened at the address for minutes.
+        """
+        PULSE.beat(part)
+        self._presence.look()
 
     def failed(self, error: BaseException, doing: Doing) -> ServiceError | ServiceLost:
         """The error of the SDK as an error of this package."""
@@ -341,7 +356,8 @@ class Trainer:
         """A snapshot of the current weights, which later steps do not change."""
         self._check_alive()
         with raising(lambda error: self.failed(error, SNAPSHOT)):
-            client = outside(self._client.save_weights_and_get_sampling_client, self.service.timeout_s)
+            look = partial(self.service.look, "weights")
+            client = outside(self._client.save_weights_and_get_sampling_client, self.service.timeout_s, look)
         return ServiceSampler(self.service, client, "")
 
     def check(self) -> None:

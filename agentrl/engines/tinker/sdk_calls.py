@@ -1,17 +1,56 @@
 """Calls of the SDK: outside event loops, with futures of the standard library, and with known errors."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
 
+LOOK_S = 30.0  # seconds between two looks of somebody who waits
 
-def outside(call: Callable[[], Any], timeout_s: float) -> Any:
-    """The result of a call that may block, made in a thread without an event loop; a future of a client is awaited.
+
+def awaited(future: "Future[Any]", timeout_s: float, look: Callable[[], None]) -> Any:
+    """The result of a future. While it is awaited, `look` is called now and then; an error of it ends the wait.
 
     Raises:
-        TimeoutError: there is no result in `timeout_s` seconds. The thread is then left alone.
+        TimeoutError: there is no result in `timeout_s` seconds.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        left = end - time.monotonic()
+        if wait([future], max(0.0, min(LOOK_S, left))).done:
+            return future.result()
+        if left <= LOOK_S:
+            raise TimeoutError
+        look()
+
+
+async def awaited_here(future: "Future[Any]", timeout_s: float, look: Callable[[], None]) -> Any:
+    """`awaited` in an event loop. If nobody waits any more, the future is cancelled, and the SDK gives it up."""
+    inner, end = asyncio.wrap_future(future), time.monotonic() + timeout_s
+    try:
+        while True:
+            left = end - time.monotonic()
+            if (await asyncio.wait({inner}, timeout=max(0.0, min(LOOK_S, left))))[0]:
+                return inner.result()
+            if left <= LOOK_S:
+                raise TimeoutError
+            await asyncio.to_thread(look)
+    finally:
+        inner.cancel()  # no effect on a result
+
+
+def outside(call: Callable[[], Any], timeout_s: float, look: Callable[[], None]) -> Any:
+    """The result of a call that may block, made in a thread without an event loop; a future of a client is awaited.
+
+    Args:
+        call: the call.
+        timeout_s, look: see `awaited`.
+
+    Raises:
+        TimeoutError: there is no result in time. The thread is then left alone.
     """
     done: Future[Any] = Future()
 
@@ -23,7 +62,7 @@ def outside(call: Callable[[], Any], timeout_s: float) -> Any:
             done.set_exception(error)
 
     threading.Thread(target=run, name="tinker call", daemon=True).start()
-    return done.result(timeout_s)
+    return awaited(done, timeout_s, look)
 
 
 @contextmanager

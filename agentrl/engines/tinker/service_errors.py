@@ -71,6 +71,10 @@ def failure(error: BaseException, doing: Doing, line: Line) -> ServiceError | Se
     """The error of the SDK as an error of this package."""
     if isinstance(error, ServiceError | ServiceLost):
         return error
+    if isinstance(error, ConnectionRefusedError):
+        return ServiceLost(
+            f"nothing listens at {line.url} any more, so there is no answer to {doing.what}: start the service again"
+        )
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     if isinstance(error, TimeoutError) and status is None:

@@ -1,12 +1,12 @@
 """One snapshot of weights that a training service samples."""
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentrl.engines.tinker.sdk_calls import plain, raising
+from agentrl.engines.tinker.sdk_calls import awaited, awaited_here, plain, raising
 from agentrl.engines.tinker.service_data import Sampled, aligned, sampled
 from agentrl.engines.tinker.service_errors import Doing
 
@@ -60,7 +60,7 @@ class ServiceSampler:
             )
             prompt = types.ModelInput.from_ints(ids.tolist())
             sent = plain(self._client.sample(prompt=prompt, num_samples=1, sampling_params=options))
-            answer = await asyncio.wait_for(asyncio.wrap_future(sent), self.service.timeout_s)
+            answer = await awaited_here(sent, self.service.timeout_s, partial(self.service.look, "engine"))
             return sampled(answer, self.service.url)
 
     def logprobs(self, paths: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -88,4 +88,5 @@ class ServiceSampler:
             waiting = [
                 plain(self._client.compute_logprobs(types.ModelInput.from_ints(path.tolist()))) for path in paths
             ]
-            return [future.result(self.service.timeout_s) for future in waiting]
+            look = partial(self.service.look, "update")
+            return [awaited(future, self.service.timeout_s, look) for future in waiting]
