@@ -86,7 +86,9 @@ def test_the_option_wins_over_the_environment(no_keys, running):
     own = Service("", timeout_s=60.0)
     assert (own.url, list(own.models())) == (running.url, [running.model])
     own.close()
-    no_keys.setenv("TINKER_BASE_URL", "http://127.0.0.1:1")
+    no_keys.setenv("TINKER_BASE_URL", f"http://me:{KEY}@127.0.0.1:1")
+    with pytest.raises(ServiceError, match=r"^TINKER_BASE_URL = 'http://\*\*\*@127.0.0.1:1' has a user, a password"):
+        Service("", timeout_s=60.0)
     own = Service(f"{running.url}/", timeout_s=60.0)
     assert (own.url, list(own.models())) == (running.url, [running.model])
     own.close()
@@ -158,7 +160,7 @@ def test_an_sdk_that_is_missing_or_old_is_told(monkeypatch):
 
 def test_a_base_model_that_the_service_lacks_is_told_with_those_it_has(service, running):
     for ask in (lambda: service.train("no/model", rank=2, seed=0, **FLAGS), lambda: service.sampler(model="no/model")):
-        with pytest.raises(ServiceError, match=rf"has no base model 'no/model': .* \({running.model}\)"):
+        with pytest.raises(ServiceError, match=rf"no base model 'no/model': set learner.model to .* \({running.model}"):
             ask()
 
 

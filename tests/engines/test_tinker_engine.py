@@ -16,6 +16,7 @@ from agentrl.engines.tinker.engine import TinkerEngine
 from agentrl.engines.tinker.sdk import library
 from agentrl.model import ModelConfig, ServedWeights, WeightFolder, load_model
 from agentrl.pulse import PULSE
+from agentrl.settings import Settings
 from tests.engines.engines import request
 from tests.toys.training_service import RunningService, training_service
 
@@ -104,6 +105,7 @@ def test_greedy_answers_equal_those_of_the_embedded_engine(loaded, service, runn
     greedy = Sampling(temperature=0.0, max_tokens=TOKENS)
     own = HfEngine(loaded.model, loaded.tokenizer, greedy, max_slots=8, max_context=200)
     there = engine_of(loaded, service.sampler(model=running.model), sampling={"temperature": 0.0})
+    assert there.describe()["weights"] == running.model
     for mine, theirs in zip(answers(own), answers(there), strict=True):
         assert mine.token_ids.tolist() == theirs.token_ids.tolist()
         assert (mine.text, mine.finish) == (theirs.text, theirs.finish)
@@ -136,7 +138,7 @@ def test_the_service_gets_stop_strings_or_end_ids_and_no_mixture(loaded):
     seen = []
 
     class Sampler:
-        path, service = "", SimpleNamespace(url="http://there")
+        path, model, service = "", "", SimpleNamespace(url="http://there")
 
         async def sample(self, ids, *, stop, **_):
             seen.append(list(stop))
@@ -296,7 +298,7 @@ def test_a_pause_of_the_service_is_told_once_in_our_name(caplog):
 
 def one_answer(tokens: list[int], finish: str) -> Any:
     class Sampler:
-        path, service = "", SimpleNamespace(url="http://there")
+        path, model, service = "", "", SimpleNamespace(url="http://there")
 
         async def sample(self, ids, **_):
             return Sampled(np.array(tokens), np.full(len(tokens), -1.0), finish)
@@ -341,6 +343,27 @@ def test_what_the_protocol_lacks_is_refused_before_a_run(demands, options, sente
     entry.check(entry.Config(), TRAINS)
     with pytest.raises(ValueError, match=sentence):
         entry.check(entry.Config(**options), demands)
+
+
+def test_a_run_with_entropies_is_refused_when_its_recipe_is_read():
+    tables = {
+        "run": {"name": "run", "iterations": 1},
+        "env": {"name": "tests.toys.odd"},
+        "eval": {"tasks": 1, "env": {"first": 8}},
+        "model": {"path": "somebody/model"},
+        "learner": {"name": "tinker", "url": "http://127.0.0.1:1"},
+        "engine": {"name": "tinker"},
+    }
+    Settings(tables)
+    with pytest.raises(ValueError, match=r"log.entropies needs the entropies of answers.*: set log.entropies=false"):
+        Settings({**tables, "log": {"entropies": True}})
+
+
+def test_a_missing_client_is_told_before_a_run(monkeypatch):
+    entry.check_here(entry.Config())
+    monkeypatch.setattr(sdk, "find_spec", lambda name: None)
+    with pytest.raises(ServiceError, match=r"needs the package tinker: pip install 'agentrl-stepgraph\[tinker\]'"):
+        entry.check_here(entry.Config())
 
 
 def test_other_settings_are_for_evaluation_only(loaded, service, running):

@@ -55,10 +55,11 @@ class TinkerEngine(Wordless):
 
     def describe(self) -> dict[str, object]:
         """Description of the policy for reports. Services do not promise that a seed repeats an answer."""
+        weights = self.sampler.path or self.sampler.model
         return {
             "engine": self.name,
             "where": self.sampler.service.url,
-            **({"weights": self.sampler.path} if self.sampler.path else {}),
+            **({"weights": weights} if weights else {}),
             "sampling": self.sampling.model_dump(),
             "actions": "free",
             "deterministic": False,

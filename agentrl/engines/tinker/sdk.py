@@ -54,6 +54,7 @@ OLDEST = (0, 16)
 DUMMY = "tml-dummy"  # the SDK demands a key with this prefix, and a server on this machine needs none
 CLOSE_S = 10.0  # longest time in seconds for telling the service that the session is over
 SHORTEST_S = 3600  # the service keeps a checkpoint for at least this many seconds
+ADDRESS = "TINKER_BASE_URL"  # environment variable
 PATHS = "tinker://"  # every version of the SDK demands it
 NAMES = 8  # number of models that a message lists
 
@@ -164,11 +165,12 @@ class Service:
 
     def __init__(self, url: str, *, timeout_s: float, section: str = "learner") -> None:
         self.tinker, self.timeout_s, self._section, self._closed = library(), timeout_s, section, False
-        self._address = checked(url or os.environ.get("TINKER_BASE_URL", ""), f"{section}.url")
+        option = f"{section}.url" if url or not os.environ.get(ADDRESS) else ADDRESS
+        self._address = checked(url or os.environ.get(ADDRESS, ""), option)
         self.url = hidden_url(self._address) or HOSTED
         self._presence = Presence(self._address)
         connection = self._connection()
-        self._presence.check(f"{section}.url")
+        self._presence.check(option)
 
         def connect() -> Any:
             client = self.tinker.ServiceClient(**connection)
@@ -241,7 +243,7 @@ class Service:
             raise ServiceError(f"{path!r} names no weights of a training service: such names begin with {PATHS}")
         named = {"base_model": model} if model else {"model_path": path}
         doing = Doing(f"a sampler of {path or model}", EXPIRED if path else "")
-        return ServiceSampler(self, self.ask(doing, lambda: self._client.create_sampling_client(**named)), path)
+        return ServiceSampler(self, self.ask(doing, lambda: self._client.create_sampling_client(**named)), path, model)
 
     def close(self) -> None:
         """End the session. The service may then free its models; what was saved stays."""
@@ -296,8 +298,8 @@ class Service:
             more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
             listed = ", ".join(map(words, names[:NAMES]))
             raise ServiceError(
-                f"the training service at {self.url} has no base model {model!r}: set learner.model to one that it has "
-                f"({listed}{more})"
+                f"the training service at {self.url} has no base model {model!r}: set {self._section}.model to one of "
+                f"its own ({listed}{more})"
             )
 
 

@@ -23,10 +23,11 @@ class ServiceSampler:
     Attributes:
         service: the connection.
         path: name of the weights for `Service.sampler`; empty if they have no lasting name.
+        model: name of the base model that is sampled; empty for other weights.
     """
 
-    def __init__(self, service: "Service", client: Any, path: str) -> None:
-        self.service, self.path, self._client = service, path, client
+    def __init__(self, service: "Service", client: Any, path: str, model: str = "") -> None:
+        self.service, self.path, self.model, self._client = service, path, model, client
 
     async def sample(
         self,
