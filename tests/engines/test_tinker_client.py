@@ -356,7 +356,7 @@ REFUSED: list[tuple[Callable[[], BaseException], str]] = [
 ])  # fmt: skip
 def test_every_error_of_the_sdk_is_one_sentence(kind, make, sentence):
     found = failure(make(), PASS, HERE)
-    assert type(found) is kind and re.search(sentence, str(found)), str(found)
+    assert isinstance(found, kind) and re.search(sentence, str(found)), str(found)
     assert KEY not in str(found) and "\n" not in str(found)
 
 

@@ -17,6 +17,8 @@ from agentrl.engines.tinker.sdk import library
 from agentrl.model import ModelConfig, ServedWeights, WeightFolder, load_model
 from agentrl.pulse import PULSE
 from agentrl.settings import Settings
+from agentrl.training_server import SnapshotEngine
+from agentrl.types import EnvFault
 from tests.engines.engines import request
 from tests.toys.training_service import RunningService, training_service
 
@@ -275,6 +277,24 @@ def test_a_service_that_is_gone_is_told_long_before_the_time_limit(loaded, tmp_p
         trained_logprobs(trainer, [SimpleNamespace(token_ids=np.array([4, 5]))])
     monkeypatch.setattr(sdk, "CLOSE_S", 0.1)
     lone.close()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.fault
+def test_a_failure_at_one_answer_costs_this_answer(plain, running, monkeypatch, capfd):
+    """A service of many machines may fail at a few of thousands of answers. The rollout plays their tasks again."""
+    engine, expected = plain
+    draw, failures = SnapshotEngine._draw, ["out of memory"]
+
+    async def once(*arguments: Any) -> Any:
+        if failures:
+            raise RuntimeError(failures.pop())
+        return await draw(*arguments)
+
+    monkeypatch.setattr(SnapshotEngine, "_draw", once)
+    with pytest.raises(EnvFault, match=rf"^the training service at {running.url} failed at a sample: .*out of memory"):
+        answers(engine, [1])
+    assert answers(engine, [1])[0].token_ids.tolist() == expected
     assert capfd.readouterr() == ("", "")
 
 

@@ -8,12 +8,16 @@ from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.policy import AnswerCounts, Wordless
 from agentrl.engines.sampling import Sampling
 from agentrl.engines.tinker.service_data import Sampled
-from agentrl.engines.tinker.service_errors import ServiceError
-from agentrl.types import Generation, Request
+from agentrl.engines.tinker.service_errors import AnswerLost, ServiceError
+from agentrl.types import EnvFault, Generation, Request
 
 FREE = np.zeros(0, np.int64)
 FREE.flags.writeable = False
 SEEDS = 2**31  # a seed is below this number, as the servers take it
+
+
+class SampleLost(EnvFault):
+    """The service failed at one answer. The rollout starts the task again, at most `limits.retries` times."""
 
 
 class TinkerEngine(Wordless):
@@ -80,7 +84,8 @@ class TinkerEngine(Wordless):
 
         Raises:
             ServiceError: the service refuses the request, or its answer cannot be used.
-            ServiceLost: the service gives no answer.
+            ServiceLost: the service gives no answer, or has lost the weights.
+            SampleLost: the service failed at this answer alone.
         """
         if self._trains and request.temperature not in (None, 1.0):
             raise ServiceError(
@@ -90,15 +95,18 @@ class TinkerEngine(Wordless):
         answer = Answer(request, self._words, self.sampling, None, self.max_context)
         sampler, version = self.sampler, self.version  # of this answer, whatever is loaded meanwhile
         if answer.finish is None:
-            found = await sampler.sample(
-                answer.tokens[: answer.length],
-                limit=answer.limit,
-                temperature=self.sampling.temperature if request.temperature is None else request.temperature,
-                top_p=self.sampling.top_p,
-                top_k=self.sampling.top_k,
-                seed=(answer.key >> 1) % SEEDS,
-                stop=self.sampling.stop or self.end_ids,
-            )
+            try:
+                found = await sampler.sample(
+                    answer.tokens[: answer.length],
+                    limit=answer.limit,
+                    temperature=self.sampling.temperature if request.temperature is None else request.temperature,
+                    top_p=self.sampling.top_p,
+                    top_k=self.sampling.top_k,
+                    seed=(answer.key >> 1) % SEEDS,
+                    stop=self.sampling.stop or self.end_ids,
+                )
+            except AnswerLost as error:
+                raise SampleLost(str(error)) from None
             self._fill(answer, found, sampler.service.url)
         self.stats.add(prompt=answer.start, drawn=answer.drawn, forced=0)
         answer.oldest = version

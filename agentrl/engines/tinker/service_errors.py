@@ -30,6 +30,10 @@ class ServiceLost(EngineLost):
     """An answer of the service cannot be had any more. The run ends, and can be resumed from its last checkpoint."""
 
 
+class AnswerLost(ServiceLost):
+    """The service failed at one request, and may answer others."""
+
+
 class Doing(NamedTuple):
     """A request, for messages.
 
@@ -180,7 +184,7 @@ def _refused(error: BaseException, doing: Doing, line: Line) -> ServiceError:
 
 
 def _failed(error: BaseException, doing: Doing, line: Line) -> ServiceLost:
-    return ServiceLost(f"{line.who} failed at {doing.what}: {words(_body(error))}")
+    return AnswerLost(f"{line.who} failed at {doing.what}: {words(_body(error))}")
 
 
 def _body(error: BaseException) -> str:
