@@ -87,7 +87,9 @@ class Presence:
         Raises:
             ConnectionRefusedError: connections were refused in each of the last REFUSALS looks.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return  # somebody else looks
+        try:
             now = time.monotonic()
             if now - self._at > MANY * LOOK_S:
                 self._refusals = 0  # nobody looked meanwhile
@@ -96,6 +98,8 @@ class Presence:
                 self._refusals = self._refusals + 1 if self._refused() else 0
             if self._refusals >= REFUSALS:
                 raise ConnectionRefusedError
+        finally:
+            self._lock.release()
 
     def _refused(self) -> bool:
         try:
