@@ -121,7 +121,7 @@ def _of_packages(settings: Settings, check_trackers: CheckTrackers) -> Iterator[
 
 
 def machine_objections(settings: Settings, needs: str = "") -> list[Objection]:
-    """What this machine lacks for a run: its devices, what its engine needs, and servers that answer.
+    """What this machine lacks for a run: its devices, what its engine and its service need, and servers that answer.
 
     `agentrl train` and `agentrl doctor` call this function; a dry run does not, because it needs torch and tries
     servers.
@@ -130,7 +130,7 @@ def machine_objections(settings: Settings, needs: str = "") -> list[Objection]:
         settings: the run's settings.
         needs: the text after `# Needs:` in the recipe; empty if the recipe has no such line.
     """
-    return [*_of_engine(settings), *_of_devices(settings, needs), *_of_endpoints(settings)]
+    return [*_of_engine(settings), *_of_service(settings), *_of_devices(settings, needs), *_of_endpoints(settings)]
 
 
 def _of_engine(settings: Settings) -> list[Objection]:
@@ -138,6 +138,10 @@ def _of_engine(settings: Settings) -> list[Objection]:
     if hook is None or (cluster.address and cluster.engines):  # a cluster's engines may be on other machines
         return []
     return [Objection("engine", text, True) for text in _refusal(hook, settings.engine.config)]
+
+
+def _of_service(settings: Settings) -> list[Objection]:
+    return [Objection("endpoint", text, True) for text in _refusal(settings.check_here)]
 
 
 def _of_devices(settings: Settings, needs: str) -> list[Objection]:
@@ -187,7 +191,7 @@ def check_beginning(
     Raises:
         ValueError: there are objections; the sentences are joined.
     """
-    wrong = objections(settings, check_trackers, resume=resume) or _of_engine(settings)
+    wrong = objections(settings, check_trackers, resume=resume) or [*_of_engine(settings), *_of_service(settings)]
     wrong = wrong or [*_of_devices(settings, needs), *_of_endpoints(settings)]
     if wrong:
         raise ValueError("; ".join(one.text for one in wrong))

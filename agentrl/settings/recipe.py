@@ -24,7 +24,7 @@ from agentrl.settings.trust import checked_recipe, completing
 from agentrl.trainer import RegularizerFile
 from agentrl.trainer.sections import OptimConfig
 
-SERVICES = {"tinker": "agentrl.tinker:check_settings"}  # learner.name -> what checks a recipe with this learner
+SERVICES = {"tinker": "agentrl.tinker"}  # learner.name -> the package with its `check_settings` and `check_here`
 
 
 class Settings:
@@ -124,7 +124,7 @@ class Settings:
         fits.check_guide(self.guide, self.regularizers)
         fits.check_cluster(tables)
         if tables.learner.remote:
-            located(SERVICES[tables.learner.name])(self)
+            located(f"{SERVICES[tables.learner.name]}:check_settings")(self)
         check_pairs(self, REFUSED)
         self._check_experts()
         self._check_engine()
@@ -184,6 +184,11 @@ class Settings:
             f"model.lora.dropout = {max(shares):g} has no effect: updates have no dropout, as rollouts have none; "
             "learner.keep_dropout=true keeps it"
         )
+
+    def check_here(self) -> None:
+        """Raises ValueError if this machine lacks what the training service of the recipe asks for."""
+        if self.tables.learner.remote:
+            located(f"{SERVICES[self.tables.learner.name]}:check_here")(self)
 
     def check_new(self) -> None:
         """Check what a new run must not have, but a run that an older version has stored may have.

@@ -12,7 +12,7 @@ from agentrl.cli import main
 from agentrl.config import merge
 from agentrl.model import write_toy_model
 from agentrl.settings import Settings, shipped_recipes
-from agentrl.tinker.checks import REFUSED
+from agentrl.tinker.checks import KEYS, REFUSED
 
 Tables = Mapping[str, Any]
 SERVED: Tables = {
@@ -235,3 +235,23 @@ def test_a_recipe_for_a_service_says_what_can_be_found_by_the_doctor(tokenizer, 
     main(["doctor", *served("smollm2-alfworld", tokenizer, port, tmp_path)])
     out = capsys.readouterr().out
     assert f"the tokenizer in {tokenizer}; the weights are at the training service" in out and "device" not in out
+
+
+@pytest.mark.parametrize("url", ["", "http://192.0.2.1:9"])
+def test_a_service_elsewhere_needs_a_key(url, tokenizer, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "mine.toml"
+    path.write_text(tomli_w.dumps(merge(SERVED, {"model": {"path": str(tokenizer)}, "learner": {"url": url}})))
+    monkeypatch.setattr("agentrl.run.endpoints.refusal", lambda address: "")  # it accepts connections
+    words = [str(path), f"run.folder={tmp_path / 'runs'}"]
+    dry, doctor, train = verdicts(words, capsys)
+    who = url or "the hosted training service (learner.url is empty)"
+    sentence = f"{who} needs a key: set the environment variable TINKER_API_KEY (or TINKER_CREDENTIAL_CMD)"
+    assert dry[0] == 0 and doctor == (2, f"agentrl: endpoint: {sentence}\n") and train == (2, f"agentrl: {sentence}\n")
+    monkeypatch.setenv("TINKER_API_KEY", "tml-some")
+    assert main(["doctor", *words]) == 0
+    monkeypatch.setenv("TINKER_API_KEY", "")
+    monkeypatch.setenv("TINKER_BASE_URL", "http://localhost:9")
+    Settings(merge(SERVED, {"learner": {"url": ""}})).check_here()  # a service on this machine

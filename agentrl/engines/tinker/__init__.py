@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, model_validator
 
 from agentrl.engines.entry import Demands, EngineOptions, Serving
+from agentrl.engines.tinker.address import is_local
 from agentrl.engines.tinker.sdk import (
     AdamStep,
     Datum,
@@ -40,6 +41,7 @@ __all__ = [
     "ServiceSampler",
     "Trainer",
     "aligned",
+    "is_local",
     "make",
 ]
 
