@@ -186,7 +186,9 @@ class Checkpoints:
 
     def _folders(self) -> Iterator[Path]:
         for kind in KINDS:
-            yield from (about.parent for about in sorted(self.folder.glob(f"*/{kind}/*/{ABOUT}")))
+            found = (about.parent for about in sorted(self.folder.glob(f"*/{kind}/*/{ABOUT}")))
+            # The name of a folder that a killed server has not completed begins with a dot.
+            yield from (folder for folder in found if NAME.fullmatch(folder.name))
 
     def _folder(self, path: str) -> Path:
         """The folder of a path; Refusal if the path names none."""

@@ -1,17 +1,23 @@
 """Forward and backward passes over the datums of one request, packed without padding (`agentrl.model.pack`).
 
-Letters: D datums, S tokens of the token table, T packed tokens, E targets of all datums, K targets of a micro-batch.
+Datums that begin alike share the computation of their common beginning, if the model runs on a packed trie: a group of
+answers to one prompt reads the prompt once. Only inputs are compared, because a client may ask for other targets than
+the ids that follow.
+
+Letters: D datums of a micro-batch, S tokens of the token table, I inputs of all datums, T packed tokens, K targets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from agentrl.graph import Tokens
-from agentrl.model import Batch, Network, Sharing, columns_like, microbatches, pack
+from agentrl.model import Batch, Network, Sharing, columns_like, pack
 from agentrl.training_server.losses import token_loss
 from agentrl.training_server.verbs import COLUMNS, PassResult, PassWork, SentDatum
+
+MIN_SHARED = 16  # least number of equal leading inputs that are computed once
 
 
 def run_passes(network: Network, work: PassWork, max_tokens: int, factors: np.ndarray) -> PassResult:
@@ -21,73 +27,107 @@ def run_passes(network: Network, work: PassWork, max_tokens: int, factors: np.nd
         network: the network with the adapters of the model that is trained.
         work: the request.
         max_tokens: largest number of packed tokens per micro-batch, unless a single datum has more.
-        factors: [D] the factor of each datum's loss in the gradient; 1 in the protocol.
+        factors: the factor of each datum's loss in the gradient; 1 in the protocol.
 
     Returns:
         The log-probs, and the metric `loss:sum`: the sum of the losses of all targets, without `factors`.
     """
-    data = work.data
-    batch = packed(data, network.sharing)
-    columns = {
-        name: np.concatenate([datum.columns[name].ravel() for datum in data])  # [E]
-        for name in COLUMNS
-        if all(name in datum.columns for datum in data)
-    }
-    longest = max(len(datum.inputs) for datum in data)
-    logprob, total = np.zeros(len(batch.target), np.float32), 0.0  # [E]
+    found: list[np.ndarray] = [np.zeros(0, np.float32)] * len(work.data)
+    names = [name for name in COLUMNS if all(name in datum.columns for datum in work.data)]
+    total = 0.0
     with network.learning() if work.backward else network.reading():
-        for part in microbatches(batch, max(max_tokens, longest)):
-            hidden = network.hidden(part)  # [T, d]
-            found = network.stats(hidden, part).logprob  # [K]
-            share, *values = columns_like(
-                [factors[part.row], *(one[part.source] for one in columns.values())], found
-            )  # [K] each
-            loss = token_loss(work.loss, found, dict(zip(columns, values, strict=True)), work.bounds)  # [K]
+        for numbers in micro_batches(work.data, max_tokens, network.sharing):
+            data = [work.data[number] for number in numbers]
+            batch = packed(data, network.sharing)
+            logprob = network.stats(network.hidden(batch), batch).logprob  # [K]
+            given = [np.concatenate([datum.columns[name].ravel() for datum in data]) for name in names]  # [K] each
+            share, *columns = columns_like([factors[numbers][batch.row], *given], logprob)  # [K] each
+            loss = token_loss(work.loss, logprob, dict(zip(names, columns, strict=True)), work.bounds)  # [K]
             if work.backward:
                 (share * loss).sum().backward()  # type: ignore[no-untyped-call]
-            logprob[part.source] = found.detach().float().cpu().numpy()
             total += float(loss.detach().double().sum())
-    ends = np.cumsum([datum.targets.size for datum in data])
-    pieces = zip(np.split(logprob, ends[:-1]), data, strict=True)
-    shaped = [piece if datum.flat else piece.reshape(datum.targets.shape) for piece, datum in pieces]
-    return PassResult(shaped, {"loss:sum": total})
+            values = logprob.detach().float().cpu().numpy()
+            ends = np.cumsum([datum.targets.size for datum in data])[:-1]
+            for number, datum, piece in zip(numbers, data, np.split(values, ends), strict=True):
+                found[number] = piece if datum.flat else piece.reshape(datum.targets.shape)
+    return PassResult(found, {"loss:sum": total})
+
+
+def micro_batches(data: Sequence[SentDatum], max_tokens: int, sharing: Sharing) -> Iterator[np.ndarray]:
+    """The numbers [D] of the datums of each micro-batch; datums that begin alike are neighbours."""
+    keys = [datum.inputs.astype(">i8").tobytes() for datum in data]  # ids are not negative: bytes sort as numbers
+    group: list[int] = []
+    size = 0
+    for number in sorted(range(len(data)), key=keys.__getitem__):
+        length = len(data[number].inputs)
+        common = shared(data[group[-1]], data[number]) if group and sharing == "tree" else 0
+        if group and size + length - common > max_tokens:
+            yield np.array(group)
+            group, size, common = [], 0, 0
+        group.append(number)
+        size += length - common
+    yield np.array(group)
+
+
+def shared(one: SentDatum, other: SentDatum) -> int:
+    """The number of equal leading inputs of two datums; 0 if there are fewer than MIN_SHARED."""
+    length = min(len(one.inputs), len(other.inputs))
+    differs = one.inputs[:length] != other.inputs[:length]  # [length]
+    equal = int(differs.argmax()) if differs.any() else length
+    return equal if equal >= MIN_SHARED else 0
 
 
 def packed(data: Sequence[SentDatum], sharing: Sharing) -> Batch:
-    """The batch of all targets. `Batch.row` is the datum of each target, and `Batch.source` its place among all [E].
+    """One batch of all targets [K] of datums, in the order of the datums; `Batch.row` is the datum of each target.
 
-    The targets come from the datums and never from the inputs, because a client may ask for other ids than those that
-    follow. Datums share no tokens.
+    Neighbours among the datums share equal beginnings. The batch cannot be cut: its targets are not in pre-order.
     """
-    rows = np.arange(len(data))  # [D]
     sizes = np.array([len(datum.inputs) for datum in data])  # [D]
-    offsets = np.append(0, np.cumsum(sizes + 1))  # [D+1] one more token per row, so that every input predicts a token
-    total = int(offsets[-1])
+    offsets = np.append(
+        0, np.cumsum(sizes + 1)
+    )  # [D+1] a row ends with a token that nothing reads, so it is unlike others
+    own = np.ones(int(offsets[-1]), bool)  # [S] tokens that are not shared
+    for number in range(1, len(data)):
+        common = shared(data[number - 1], data[number])
+        for row in (number - 1, number):
+            own[offsets[row] : offsets[row] + common] = False
+    last = offsets[1:] - 1  # [D]
+    predicted = np.zeros(len(own), bool)  # [S]
+    predicted[last] = True
     table = Tokens(
         offsets=offsets,
         ids=np.concatenate([np.append(datum.inputs, 0) for datum in data]),
-        sampled=np.ones(total, bool),
-        logprobs=np.zeros(total),
-        allowed_offsets=np.zeros(total + 1, np.int64),
+        sampled=own,
+        logprobs=np.zeros(len(own)),
+        allowed_offsets=np.zeros(len(own) + 1, np.int64),
         allowed_ids=np.zeros(0, np.int64),
         context=np.full(len(data), -1),
         context_tokens=np.zeros(len(data), np.int64),
     )
-    predicted = np.ones(total, bool)  # [S]
-    predicted[offsets[:-1]] = False
-    batch = pack(table, rows, np.zeros(total), sharing=sharing, targets=predicted)
-    width = np.repeat([datum.targets.shape[1] for datum in data], sizes)  # [inputs] targets of each input
-    first = np.cumsum(width) - width  # [inputs] the first of these targets among all
-    place = batch.source - batch.row - 1  # the input, among those of all datums, that predicts each token
-    copies = np.repeat(np.arange(len(place)), width[place])  # [E]
-    inner = np.arange(len(copies)) - np.repeat(np.cumsum(width[place]) - width[place], width[place])  # [E]
-    source = first[place][copies] + inner  # [E]
+    batch = pack(
+        table, np.arange(len(data)), np.zeros(len(own)), sharing=sharing, min_shared=MIN_SHARED, targets=predicted
+    )
+    width = np.array([datum.targets.shape[1] for datum in data])  # [D]
+    at = np.repeat(_places(batch, sizes), np.repeat(width, sizes))  # [K]
     return replace(
         batch,
-        target=np.concatenate([datum.targets.ravel() for datum in data])[source],
-        at=batch.at[copies],
-        source=source,
-        row=batch.row[copies],
-        weight=np.zeros(len(copies)),
-        allowed_offsets=np.zeros(len(copies) + 1, np.int64),
+        target=np.concatenate([datum.targets.ravel() for datum in data]),
+        at=at,
+        source=np.arange(len(at)),
+        row=np.repeat(np.arange(len(data)), sizes * width),
+        weight=np.zeros(len(at)),
+        allowed_offsets=np.zeros(len(at) + 1, np.int64),
     )
+
+
+def _places(batch: Batch, sizes: np.ndarray) -> np.ndarray:
+    """[I] the packed index of every input, from that of each datum's last input."""
+    ends = np.cumsum(sizes)  # [D]
+    found = np.zeros(int(ends[-1]), np.int64)  # [I]
+    here = np.zeros(len(sizes), np.int64)  # [D] the packed index of the input that is placed next, from last to first
+    here[batch.row] = batch.at
+    for back in range(int(sizes.max())):
+        rows = np.flatnonzero(sizes > back)
+        found[ends[rows] - 1 - back] = here[rows]
+        here[rows] = batch.layout.predictor[here[rows]]
+    return found

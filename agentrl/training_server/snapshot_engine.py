@@ -69,6 +69,7 @@ class SnapshotEngine:
         if not self._slot or self._plan._replace(seed=0) != snapshot.plan._replace(seed=0):
             if self._slot:
                 self._base.remove(self._slot)
+                self._slot = ""
             self._slot, self._plan = self._base.add(snapshot.plan), snapshot.plan
         self._base.fill(self._slot, snapshot.tensors)
 

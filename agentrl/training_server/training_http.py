@@ -18,8 +18,8 @@ from agentrl.training_server.verbs import PlainResult
 
 PREFIX = "/api/v1/"
 LARGE = 1 << 20  # bytes; of larger bodies, only a few are read at a time
-LARGE_AT_ONCE = 8
-HTTP_LIMITS = LIMITS._replace(connections=1024, body_bytes=64 << 20, items=8_000_000)
+LARGE_AT_ONCE = 4
+HTTP_LIMITS = LIMITS._replace(connections=1024, body_bytes=32 << 20, items=4_000_000)
 
 
 class TrainingHandler(HttpHandler):

@@ -17,6 +17,7 @@ from agentrl.training_server.verbs import AdapterPlan, Result
 
 log = logging.getLogger(__name__)
 SWEEP_S = 1.0  # seconds between two looks for silent sessions and lost requests
+PER_TURN = 32  # requests per slot that are drawn before the next look
 
 
 class TrainingWorker:
@@ -170,10 +171,12 @@ class TrainingWorker:
             return
         running = {asyncio.ensure_future(self._answer(first))}
         past_others = True  # at first only: samples that come later do not overtake other work
+        left = PER_TURN * self._limits.slots  # so that sessions can end under a steady stream of samples
         while running:
-            room = self._limits.slots - len(running)
+            room = min(self._limits.slots - len(running), left)
             for promise in self._promises.more_samples(lambda name: self._has_key(name, key), room, past_others):
                 running.add(asyncio.ensure_future(self._answer(promise)))
+                left -= 1
             past_others = False
             await asyncio.sleep(0)
             running = {task for task in running if not task.done()}
@@ -222,6 +225,6 @@ def _failure(error: Exception) -> PromiseFailure:
     """The failure of an exception. A Refusal and a ValueError are mistakes of the client."""
     user = isinstance(error, ValueError) or (isinstance(error, Refusal) and error.status < 500)
     if user:
-        return PromiseFailure(str(error), user=True)
+        return PromiseFailure(" ".join(str(error).split()), user=True)
     log.error("a request failed", exc_info=error)
-    return PromiseFailure(f"{type(error).__name__}: {error}".splitlines()[0], user=False)
+    return PromiseFailure(" ".join(f"{type(error).__name__}: {error}".split())[:1000], user=False)

@@ -53,6 +53,18 @@ def test_a_checkpoint_that_could_not_be_written_leaves_the_older_one(checkpoints
     assert [one.path for one in checkpoints.listed()] == [path]
 
 
+def test_what_a_killed_server_left_is_no_checkpoint(checkpoints):
+    path = checkpoints.path("m", "weights", "one")
+    checkpoints.save(path, STATE, {}, None)
+    folder = checkpoints.folder / "m" / "weights" / "one"
+    folder.rename(folder.with_name(".one.partial"))
+    assert checkpoints.listed() == []
+    with pytest.raises(Refusal, match="no checkpoint"):
+        checkpoints.about(path)
+    checkpoints.save(path, STATE, {}, None)
+    assert [one.path for one in checkpoints.listed()] == [path]
+
+
 def test_an_expired_checkpoint_is_deleted(checkpoints):
     path = checkpoints.path("m", "weights", "one")
     checkpoints.save(path, STATE, {}, 60.0)

@@ -8,7 +8,7 @@ import torch
 
 from agentrl.model import Loaded
 from agentrl.training_server import AdapterPlan, SharedBase, TrainedModel
-from agentrl.training_server.packed_passes import packed, run_passes
+from agentrl.training_server.packed_passes import micro_batches, packed, run_passes
 from agentrl.training_server.verbs import PassWork, SentDatum
 from tests.toys.language_model import language_model
 
@@ -78,15 +78,65 @@ def test_packed_passes_equal_plain_ones(model, base, width, max_tokens):
         np.testing.assert_allclose(mine[name], wanted, atol=2e-4 * max(1.0, float(wanted.abs().max())))
 
 
-def test_no_datum_is_padded_and_targets_stay_with_their_datum():
-    found = data(sizes=(7, 1, 12))
-    batch = packed(found, "tree")
-    assert len(batch) == 20 and len(batch.target) == 20
+def check(found, sharing, tokens):
+    """Every target stands after its inputs, in a batch of so many tokens."""
+    batch = packed(found, sharing)
+    assert len(batch) == tokens
+    assert batch.target.tolist() == [int(x) for one in found for x in one.targets.ravel()]
     for number, one in enumerate(found):
-        mine = np.flatnonzero(batch.row == number)
-        order = np.argsort(batch.source[mine])
-        assert batch.target[mine][order].tolist() == one.targets[:, 0].tolist()
-        assert batch.ids[batch.at[mine]][order].tolist() == one.inputs.tolist()
+        at = batch.at[batch.row == number].reshape(one.targets.shape)
+        assert (at == at[:, :1]).all() and batch.ids[at[:, 0]].tolist() == one.inputs.tolist()
+        path = [-1, *at[:-1, 0].tolist()]
+        assert batch.layout.predictor[at[:, 0]].tolist() == path
+
+
+def test_no_datum_is_padded():
+    check(data(sizes=(7, 1, 12)), "tree", 20)
+    check(data(sizes=(7, 1, 12), width=3), "paths", 20)
+
+
+def alike(lengths, own, seed=3):
+    """Datums whose first `lengths` inputs are those of one text, and `own` inputs of their own."""
+    text = np.random.default_rng((seed, 1)).integers(0, VOCABULARY, max(lengths))
+    made = data(seed, [n + m for n, m in zip(lengths, own, strict=True)])
+    for one, length in zip(made, lengths, strict=True):
+        one.inputs[:length] = text[:length]
+    return made
+
+
+SHARED = {
+    # common beginnings of the neighbours -> packed tokens
+    "a group of answers": ([20, 20, 20], [5, 6, 7], 20 + 18),
+    "one is the beginning of the other": ([20, 30], [0, 0], 30),
+    "equal": ([20, 20], [0, 0], 20),
+    "a tree": ([20, 40, 40], [3, 4, 5], 40 + 12),
+    "too little in common": ([15, 15], [4, 4], 38),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_equal_beginnings_are_computed_once(name, model, base):
+    lengths, own, tokens = SHARED[name]
+    found = alike(lengths, own)
+    (order,) = micro_batches(found, 4096, "tree")
+    check([found[number] for number in order], "tree", tokens)
+    check(found, "paths", sum(lengths) + sum(own))
+    base.use(model.name)
+    once = run_passes(base.network, PassWork(data=found, loss="cross_entropy"), 4096, np.arange(1.0, len(found) + 1))
+    gradients = gradient(model, base)
+    for number, one in enumerate(found):
+        asked = PassWork(data=[one], loss="cross_entropy")
+        alone = run_passes(base.network, asked, 4096, np.array([number + 1.0]))
+        np.testing.assert_allclose(once.logprobs[number], alone.logprobs[0], atol=2e-6)
+    for key, wanted in gradient(model, base).items():
+        np.testing.assert_allclose(gradients[key], wanted, atol=2e-4 * max(1.0, float(wanted.abs().max())))
+
+
+def test_micro_batches_keep_alike_datums_together_within_the_limit():
+    found = alike([20, 0, 20, 0, 20], [5, 30, 6, 25, 7])
+    batches = [sorted(one.tolist()) for one in micro_batches(found, 40, "tree")]
+    assert sorted(batches) == [[0, 2, 4], [1], [3]], "20 + 5 + 6 + 7 tokens in the first, and no room for 25 more"
+    assert sorted(map(len, micro_batches(found, 40, "paths"))) == [1, 1, 1, 1, 1]
 
 
 def test_forward_leaves_no_gradient_and_factors_scale_it(model, base):

@@ -106,7 +106,7 @@ def test_a_supervised_loop_equals_the_learner_of_this_process(running, service):
     for name, parameter in direct.model.named_parameters():
         if parameter.requires_grad:
             found = stored[name.replace(".default", "")]
-            np.testing.assert_allclose(found.numpy(), parameter.detach().numpy(), atol=2e-6)
+            np.testing.assert_allclose(found.numpy(), parameter.detach().numpy(), atol=1e-5)
             moved = max(moved, float(found.abs().max()) if "lora_B" in name else 0.0)
     assert moved > 1e-2
 
