@@ -112,6 +112,27 @@ def test_kinds_of_runs(served, tmp_path, sections):
     assert all(math.isfinite(row["loss"]) for row in lines(tmp_path))
 
 
+@pytest.mark.slow
+def test_two_agents_with_policies_of_their_own(served, tmp_path):
+    agents = {"walker": {"policy": "walker"}}
+    tables = recipe(
+        served,
+        tmp_path,
+        env={"name": "tests.toys.foreman", "count": 8},
+        eval={"tasks": 2, "modes": ["sampled"], "env": {"count": 12}},
+        agents=agents,
+        warmup={"updates": 2, "episodes": 4, "expert": "straight"},
+        credit={"name": "m_grpo", "align": 2},
+        limits={"turns": 4, "turn_tokens": 8},
+        engine={"max_context": 512},
+    )
+    assert train(Settings(tables)).state.step == 2
+    row = lines(tmp_path, "clone")[0]
+    assert {"policy/loss", "walker/loss"} <= row.keys()
+    stored = sorted(path.parent.name for path in tmp_path.glob("run/checkpoints/000002/*/tinker.json"))
+    assert stored == ["policy", "walker"]
+
+
 def test_a_model_that_the_service_lacks_is_named(served, tmp_path):
     with pytest.raises(ValueError, match=r"no model other: set learner.model to"):
         train(Settings(recipe(served, tmp_path, learner={"model": "other"})))
