@@ -40,7 +40,7 @@ def recipe(served, folder, **sections):
         "optim": {"lr": 0.01, "weight_decay": 0.0},
     }
     for name, table in sections.items():
-        tables[name] = {**tables.get(name, {}), **table} if "name" not in table else table
+        tables[name] = table if "name" in table or name == "eval" else {**tables.get(name, {}), **table}
     return tables
 
 
@@ -131,6 +131,21 @@ def test_two_agents_with_policies_of_their_own(served, tmp_path):
     assert {"policy/loss", "walker/loss"} <= row.keys()
     stored = sorted(path.parent.name for path in tmp_path.glob("run/checkpoints/000002/*/tinker.json"))
     assert stored == ["policy", "walker"]
+
+
+@pytest.mark.slow
+def test_a_program_with_sub_agents_plays(served, tmp_path):
+    tables = recipe(
+        served,
+        tmp_path,
+        env={"name": "tests.toys.sums", "split": "train"},
+        eval={"tasks": 2, "modes": ["sampled"], "env": {"split": "test"}},
+        agents={"main": {"agent": "tests.toys.programs:gathers"}},
+        engine={"max_context": 1024},
+        limits={"turns": 8, "turn_tokens": 6},
+    )
+    assert train(Settings(tables)).state.step == 2
+    assert all(row["grad_norm"] > 0 and row["mismatch_max"] < 1e-4 for row in lines(tmp_path))
 
 
 def test_a_model_that_the_service_lacks_is_named(served, tmp_path):
