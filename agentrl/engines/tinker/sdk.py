@@ -181,13 +181,10 @@ class Service:
 
     def models(self) -> dict[str, int | None]:
         """The names of the base models, and the longest context of each in tokens; None if it is not known."""
-        rest: Any = getattr(
-            self.tinker, "RestClient", None
-        )  # it replaces the method of the ServiceClient, which then warns
-        if hasattr(rest, "get_server_capabilities"):
-            answer = self.ask(CAPABILITIES, lambda: rest(**self._connection()).get_server_capabilities())
-        else:
-            answer = self.ask(CAPABILITIES, self._client.get_server_capabilities)
+        ask = type(self._client).get_server_capabilities
+        while hasattr(ask, "__deprecated__") and hasattr(ask, "__wrapped__"):
+            ask = ask.__wrapped__  # without the warning of newer versions, whose other way opens a second connection
+        answer = self.ask(CAPABILITIES, lambda: ask(self._client))
         return {one.model_name: getattr(one, "max_context_length", None) for one in answer.supported_models}
 
     def train(
