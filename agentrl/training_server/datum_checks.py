@@ -1,5 +1,6 @@
 """Checks of datums and prompts, whatever the form in which they came."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from agentrl.http import Refusal
 from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.verbs import COLUMNS, LOSSES, TARGETS, ClipBounds, PassWork, SentDatum
 
+MOST_NUMBERS = 1 << 24  # of one tensor
 CLIPS = ("clip_low_threshold", "clip_high_threshold")
 ONLY_TEXT = "this server reads tokens only: send chunks of the type encoded_text"
 
@@ -106,13 +108,19 @@ def dense(
     values: np.ndarray, shape: tuple[int, ...], rows: np.ndarray | None, columns: np.ndarray | None
 ) -> np.ndarray:
     """A tensor from its values, or from the three arrays of a CSR table; Refusal if they do not fit the shape."""
-    try:
-        if rows is None or columns is None:
-            return values.reshape(shape)
-        if len(shape) != 2 or len(rows) != shape[0] + 1 or not 0 <= shape[0] * shape[1] <= 1 << 24:
-            raise ValueError("a CSR table needs a shape of two numbers, and one more row index than rows")
-        found = np.zeros(shape, values.dtype)
-        found[np.repeat(np.arange(shape[0]), np.diff(rows)), columns] = values
-        return found
-    except (ValueError, IndexError) as error:
-        raise Refusal(400, f"a tensor of {values.size} numbers does not fit the shape {[*shape]}: {error}") from None
+    wrong = Refusal(400, f"a tensor of {values.size} numbers does not fit the shape {[*shape][:4]}")
+    size = math.prod(shape)
+    if min(shape, default=0) < 0 or size > MOST_NUMBERS:
+        raise wrong
+    if rows is None or columns is None:
+        if size != values.size:
+            raise wrong
+        return values.reshape(shape)
+    if len(shape) != 2 or len(rows) != shape[0] + 1 or len(columns) != values.size:
+        raise wrong
+    counts = np.diff(rows)  # [rows]
+    if rows[0] or (counts < 0).any() or rows[-1] != values.size or ((columns < 0) | (columns >= shape[1])).any():
+        raise wrong
+    found = np.zeros(shape, values.dtype)
+    found[np.repeat(np.arange(shape[0]), counts), columns] = values
+    return found

@@ -77,7 +77,7 @@ def _tensor(name: str, found: Any) -> np.ndarray:
     values = _array(name, data, kind)
     shape = found.get("shape")
     sizes = [len(data)] if shape is None else shape
-    if not isinstance(sizes, list) or not all(isinstance(n, int) and 0 <= n <= 1 << 24 for n in sizes):
+    if not isinstance(sizes, list) or not all(type(n) is int and 0 <= n <= 1 << 24 for n in sizes):
         raise refuse(f"{name}: shape", shape, "a list of sizes")
     csr = [found.get(key) for key in ("sparse_crow_indices", "sparse_col_indices")]
     rows, columns = (None if one is None else _array(name, one, np.int64) for one in csr)

@@ -83,9 +83,8 @@ def packed(data: Sequence[SentDatum], sharing: Sharing) -> Batch:
     Neighbours among the datums share equal beginnings. The batch cannot be cut: its targets are not in pre-order.
     """
     sizes = np.array([len(datum.inputs) for datum in data])  # [D]
-    offsets = np.append(
-        0, np.cumsum(sizes + 1)
-    )  # [D+1] a row ends with a token that nothing reads, so it is unlike others
+    # Each row ends with one more token, which no input reads, so that every input predicts a token.
+    offsets = np.append(0, np.cumsum(sizes + 1))  # [D+1]
     own = np.ones(int(offsets[-1]), bool)  # [S] tokens that are not shared
     for number in range(1, len(data)):
         common = shared(data[number - 1], data[number])

@@ -93,7 +93,8 @@ class TrainingHandler(HttpHandler):
     def refuse(self, error: Exception) -> None:
         """Send the error as this protocol's clients read it."""
         status = error.status if isinstance(error, Refusal) else 500
-        sentence = str(error) if isinstance(error, Refusal) else f"{type(error).__name__}: {error}"
+        words = str(error) if isinstance(error, Refusal) else f"{type(error).__name__}: {error}"
+        sentence = " ".join(words.split())[:1000]
         self.send(status, {"detail": sentence, "error": sentence})
 
 

@@ -225,6 +225,6 @@ def _failure(error: Exception) -> PromiseFailure:
     """The failure of an exception. A Refusal and a ValueError are mistakes of the client."""
     user = isinstance(error, ValueError) or (isinstance(error, Refusal) and error.status < 500)
     if user:
-        return PromiseFailure(" ".join(str(error).split()), user=True)
+        return PromiseFailure(" ".join(str(error).split())[:1000], user=True)
     log.error("a request failed", exc_info=error)
     return PromiseFailure(" ".join(f"{type(error).__name__}: {error}".split())[:1000], user=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentrl.http import Refusal
-from agentrl.training_server import json_form, protobuf_form
+from agentrl.training_server import datum_checks, json_form, protobuf_form
 from agentrl.training_server.verbs import (
     AdamSettings,
     AdapterPlan,
@@ -72,6 +72,28 @@ def test_several_targets_per_input_and_a_csr_table():
     assert found.columns["weights"].tolist() == [[0, 7], [8, 0]]
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows", "columns"),
+    [
+        ([2, 2], [0, 1, 1 << 60], [1, 0]),  # as many numbers as no memory holds
+        ([2, 2], [0, 3, 2], [1, 0]),
+        ([2, 2], [1, 1, 2], [1, 0]),
+        ([2, 2], [0, 1, 2], [1, 2]),
+        ([2, 2], [0, 1, 2], [1, -1]),
+        ([2, 2], [0, 1, 2], [1]),
+        ([1, 2], [0, 1, 2], [1, 0]),
+        ([4], [0, 1, 2], [1, 0]),
+        ([1 << 40, 2], None, None),
+        ([-1], None, None),
+    ],
+)
+def test_a_table_that_does_not_fit_its_shape_is_refused(shape, rows, columns):
+    values = np.array([7.0, 8.0], np.float32)
+    arrays = [None if one is None else np.array(one) for one in (rows, columns)]
+    with pytest.raises(Refusal, match="a tensor of 2 numbers does not fit the shape"):
+        datum_checks.dense(values, tuple(shape), *arrays)
+
+
 def changed(*path, to):
     """A request with one other value."""
     body = copy.deepcopy(passes([ONE, TWO]))
@@ -99,6 +121,7 @@ BAD = {
     "not finite": passes([datum([1], [2], weights=[1e39])]),
     "holds numbers that are no token ids": changed(*FIRST, "target_tokens", to=tensor([1.0] * 5)),
     "dtype = 'float16' is not float32 or int64": changed(*FIRST, "weights", "dtype", to="float16"),
+    "shape = [True] is not a list of sizes": changed(*FIRST, "weights", "shape", to=[True]),
     "does not fit the shape [4]": changed(*FIRST, "weights", "shape", to=[4]),
     "is no list of numbers": changed(*FIRST, "weights", "data", to=[1.0, "x", 1.0, 1.0, 1.0]),
     "is no list of whole numbers": changed("data", 0, "model_input", "chunks", to=[{"tokens": [1, 2.5]}]),
