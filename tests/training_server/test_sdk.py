@@ -59,6 +59,7 @@ def test_every_verb(running):
         check(sdk_session.session(running.url, running.model))
 
 
+@pytest.mark.slow
 @pytest.mark.foreign
 @pytest.mark.parametrize("version", ["0.16.1", "0.25.0"])
 def test_every_verb_with_an_older_sdk(running, version, tmp_path):
