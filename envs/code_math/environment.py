@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,9 @@ class _FileRows(Sequence[Mapping[str, Any]]):
         return {"key": f"{Path(self._path).stem}/{name}", **read(row, f"row {i} of {self._path}")}
 
 
+_problem = lru_cache(maxsize=10_000)(generate)  # tasks are named by their rows, so that each list makes all its rows
+
+
 class _Generated(MadeRows):
     """Rows of generated problems; a row is made when it is read."""
 
@@ -153,7 +157,7 @@ class _Generated(MadeRows):
 
     def _make(self, i: int) -> Mapping[str, Any]:
         level, seed = self._index[i]
-        made = generate(level, seed)
+        made = _problem(level, seed)
         return {
             "key": f"{level}/{seed}",
             "seed": seed,

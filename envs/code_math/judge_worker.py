@@ -28,6 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 CPU_S = 5.0  # CPU seconds per pair
+C_CALL_S = 2.0  # CPU seconds beyond CPU_S after which the kernel ends the process
 MEMORY = 2 << 30  # bytes of address space
 BITS = 20_000  # powers and factorials with more bits are not evaluated
 PLACES = 6  # decimals with fewer places or digits are exact, and no approximations
@@ -61,10 +62,10 @@ def bounded(expressions: "Expressions", given: str, expected: str) -> str:
     """The verdict on one pair, within the limits.
 
     The timer ends work in Python. One long call in C does not see the timer: the kernel
-    ends the process 2 s later (RLIMIT_CPU), and the trainer starts another one.
+    ends the process C_CALL_S later (RLIMIT_CPU), and the trainer starts another one.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + CPU_S + 2), most))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + CPU_S + C_CALL_S), most))
     try:
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
         verdict = expressions.same(given, expected)

@@ -32,22 +32,28 @@ def proposed(lines: Iterable[str], folder: Path) -> list[set[str]]:
     return [{word.strip() for word in words.splitlines()} - {""} for words in shown]
 
 
-def test_a_shell_is_told_what_fits(tmp_path):
+FITTING = {
+    "agentrl tr": {"train"},
+    "agentrl train alfworld-cpu optim.muon": {"optim.muon_lr="},
+    "agentrl report runs/m": {"runs/mine", "runs/mine/"},
+    "agentrl no-such-verb ": set(),
+}
+MORE = {
+    "agentrl train mine.toml --re": {"--resume"},
+    "agentrl eval alfworld-": {"alfworld-gen"},
+    "agentrl credit gig": {"gigpo"},
+    "agentrl check calculator-": {"calculator-cpu"},
+    "agentrl check mi": {"mine.toml"},
+}
+
+
+@pytest.mark.parametrize("expected", [FITTING, pytest.param(MORE, marks=pytest.mark.slow)], ids=["few", "more"])
+def test_a_shell_is_told_what_fits(expected, tmp_path):
+    """One process per line, as in a shell."""
     run = tmp_path / "runs" / "mine"
     run.mkdir(parents=True)
     (run / "config.toml").touch()
     (tmp_path / "mine.toml").touch()
-    expected = {
-        "agentrl tr": {"train"},
-        "agentrl train alfworld-cpu optim.muon": {"optim.muon_lr="},
-        "agentrl train mine.toml --re": {"--resume"},
-        "agentrl eval alfworld-": {"alfworld-gen"},
-        "agentrl credit gig": {"gigpo"},
-        "agentrl report runs/m": {"runs/mine", "runs/mine/"},
-        "agentrl check calculator-": {"calculator-cpu"},
-        "agentrl check mi": {"mine.toml"},
-        "agentrl no-such-verb ": set(),
-    }
     recipes, *others = proposed(["agentrl train ", *expected], tmp_path)
     assert {"mine.toml", "alfworld-cpu"} <= recipes
     assert dict(zip(expected, others, strict=True)) == expected

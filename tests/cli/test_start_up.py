@@ -4,10 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from resource import RUSAGE_CHILDREN
 
 import pytest
 
-from tests.cpu_seconds import least_seconds
+from tests.cpu_seconds import least_seconds, spent
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "benchmarks" / "recipes" / "alfworld-cpu.toml")
@@ -73,12 +74,6 @@ def fresh(code: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("words", "code"), COMMANDS.values(), ids=COMMANDS)
-def test_a_command_that_runs_nothing_loads_no_heavy_library(words, code):
-    found, modules = json.loads(fresh(RUN.format(words=list(words))))
-    assert (found, HEAVY & set(modules)) == (code, set())
-
-
 @pytest.fixture(scope="module")
 def start() -> float:
     """CPU seconds of an interpreter that does nothing."""
@@ -86,11 +81,17 @@ def start() -> float:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_runs_nothing_takes_little_time(name, start):
-    command = least_seconds("-m", "agentrl", *COMMANDS[name][0], enough=MOST_STARTS[name] * start)
-    starts = command / start
-    print(f"{command:.2f} CPU s, {starts:.1f} starts: {name}")
-    assert starts <= MOST_STARTS[name]
+def test_a_command_that_runs_nothing_loads_no_heavy_library_and_takes_little_time(name, start):
+    words, code = COMMANDS[name]
+    most = MOST_STARTS[name] * start
+    before = spent(RUSAGE_CHILDREN)
+    found, modules = json.loads(fresh(RUN.format(words=list(words))))
+    command = spent(RUSAGE_CHILDREN) - before
+    assert (found, HEAVY & set(modules)) == (code, set())
+    if command > most:
+        command = least_seconds("-m", "agentrl", *words, enough=most)
+    print(f"{command:.2f} CPU s, {command / start:.1f} starts: {name}")
+    assert command <= most
 
 
 def test_importing_a_catalogue_entry_loads_no_heavy_library():

@@ -101,7 +101,7 @@ def call(expression):
 
 
 def test_an_episode_by_hand():
-    config = Config()
+    config = Config(count=5)
     task = calculator.tasks(config)[0]
     result, texts = play(config, [call("6 * 7"), tool_action.answer(f"It is {task.params['target']}.")])
     assert texts[0].endswith("Answer with the number alone.") and texts[1] == "42"
@@ -114,12 +114,13 @@ def test_an_episode_by_hand():
     [("{}", 1.0), ("It is {}.", 1.0), ("first 5, then {}", 1.0), ("{} or 5", 0.0), ("", 0.0), ("{}.5", 0.0)],
 )
 def test_the_last_number_is_the_answer(answer, reward):
-    target = calculator.tasks(Config())[0].params["target"]
-    assert play(Config(), [tool_action.answer(answer.format(target))])[0].reward == reward
+    config = Config(count=5)
+    target = calculator.tasks(config)[0].params["target"]
+    assert play(config, [tool_action.answer(answer.format(target))])[0].reward == reward
 
 
 def test_the_compact_form_lists_every_operation_once():
-    config = Config(prompt="compact", display=2)
+    config = Config(prompt="compact", display=2, count=5)
     env = calculator.make(config)
     env.inner.reset(calculator.tasks(config)[0])
     problem = env.inner.instance
@@ -149,7 +150,7 @@ def test_the_environment_keeps_its_promises(form):
     assert check_env(resolve("envs", {"name": "calculator", **form}), tasks=2, steps=6) == []
 
 
-def share(name, config, count=40, turns=8):
+def share(name, config, count=20, turns=8):
     """Success of a player within some turns; every action it takes in the compact form is listed."""
     env = calculator.make(config)
     player, won = calculator.expert(env, name, 0), 0
@@ -168,13 +169,13 @@ def share(name, config, count=40, turns=8):
 
 
 def test_players():
-    chat, compact = Config(events=3, noise=1), Config(**COMPACT)
+    chat, compact = Config(events=3, noise=1, count=40), Config(**COMPACT)
     assert share("expert", chat) == share("stepwise", chat) == share("expert", compact) == 1.0
     assert 0.1 < share("careless:0.5", compact) < 0.8 and share("random", compact) <= 0.05
     assert 0.1 < share("hasty:0.3", chat) < 0.8 and share("hasty:0", chat) == 1.0
     lines = Config(**{**COMPACT, "show": "lines", "brief": True})
     assert share("expert", lines, turns=12) == 1.0 and 0.1 < share("hasty:0.3", lines, turns=12) < 0.8
-    assert share("expert", Config(show="lines"), turns=12) == 1.0
+    assert share("expert", Config(show="lines", count=40), turns=12) == 1.0
     assert share("careless", compact) == share("careless:0.4", compact)
 
 

@@ -95,7 +95,7 @@ def run(code):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),  # tests/contracts checks the default options in five steps
         pytest.param({"prompt": "compact", "level": 2}, marks=pytest.mark.slow),
         pytest.param({"convention": "torl", "level": 4}, marks=pytest.mark.slow),
         pytest.param({"stateful": True, "level": 0}, marks=pytest.mark.slow),

@@ -20,8 +20,9 @@ from agentrl.types import EnvFault
 LEFT, RIGHT = "\\frac{1}{\\sqrt{2}}", "\\frac{\\sqrt{2}}{2}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def one():
+    """A judge whose process the tests start and end: a start takes half a CPU second."""
     made = Judge()
     yield made
     made.close()
@@ -72,7 +73,7 @@ class Slow(Expressions):
             collections.deque(itertools.repeat(None), maxlen=0)
         return given == expected
 Expressions = Slow
-CPU_S = 0.3
+CPU_S, C_CALL_S = 0.2, 0.2
 """
     head, main = text.rsplit('if __name__ == "__main__":', 1)
     worker.write_text(head + slow + 'if __name__ == "__main__":' + main)
@@ -132,7 +133,7 @@ if sys.argv[1] == "killed":
 """
 
 
-@pytest.mark.parametrize("end", ["ordinary", "killed"])
+@pytest.mark.parametrize("end", [pytest.param("ordinary", marks=pytest.mark.slow), "killed"])
 def test_a_forked_child_has_its_own_process_and_none_outlives_its_trainer(end):
     ran = subprocess.run([sys.executable, "-c", PROGRAM, end], capture_output=True, text=True, timeout=300)
     (first, a), (second, b), (third, c) = (line.split() for line in ran.stdout.splitlines())
