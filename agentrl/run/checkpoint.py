@@ -120,6 +120,8 @@ def write(
     Raises:
         ValueError: the checkpoint cannot be written, for example because the disk is full; older checkpoints are
             unchanged.
+        ConnectionError: `save` raised it, because the service that holds the weights is gone; older checkpoints are
+            unchanged.
     """
     part = folder.begin_checkpoint()
     try:
@@ -127,6 +129,9 @@ def write(
         torch.save(_packed(parts), part / "state.pt")
         (part / "progress.json").write_text(json.dumps({"format": FORMAT, **asdict(progress)}))
         flush_to_disk(part)
+    except ConnectionError:  # also an OSError, but no fault of the disk
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     except (OSError, RuntimeError) as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ValueError(

@@ -12,7 +12,7 @@ pytest.importorskip("tinker")
 
 @pytest.mark.fault
 @pytest.mark.slow
-@pytest.mark.parametrize("route", ["asample", "optim_step"])
+@pytest.mark.parametrize("route", ["asample", "optim_step", "save_weights"])
 def test_a_run_that_its_service_forgets_can_be_resumed(tmp_path, capsys, route):
     with training_service(tmp_path) as running:
         path = tmp_path / "recipe.toml"
@@ -38,6 +38,7 @@ def test_a_run_that_its_service_forgets_can_be_resumed(tmp_path, capsys, route):
         said = capsys.readouterr().err
         assert f"agentrl: the training service at {running.url} no longer has what" in said
         assert "it may have been started again" in said and "--resume" in said
+        assert "free some space" not in said and not list((tmp_path / "run" / "checkpoints").glob(".*"))
         assert "Traceback" not in said and "tinker.lib" not in said
         assert not running.faults.waiting
         assert main(further) == 0
