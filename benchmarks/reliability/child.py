@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -123,16 +123,7 @@ def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Co
         work: holds `marker`, `log` and the folder `temporary`.
         aim, campaign: see `Watch`.
     """
-    os.setsid()
-    # Until agentrl listens, both signals end the process, as they end other programs. A shell's background jobs ignore
-    # Ctrl-C, and multiprocessing's fork server turns an interrupt before this place into exit code 1, without a word.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    campaign.send_bytes(UP)
-    log = os.open(work / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.environ["TMPDIR"], tempfile.tempdir = str(work / "temporary"), None
+    take_over(work / "log", work / "temporary", lambda: campaign.send_bytes(UP))
     watch = Watch(folder, work / "marker", aim, campaign)
     watch.mark("start")
     from agentrl.cli import main
@@ -153,6 +144,26 @@ def train(words: Sequence[str], folder: Path, work: Path, aim: Aim, campaign: Co
         watch.mark("end")
     (work / "operations.json").write_text(json.dumps(watch.operations))
     sys.exit(code)
+
+
+def take_over(log: Path, temporary: Path, up: Callable[[], None] = lambda: None) -> None:
+    """Make this process the first one of a session, with an output and temporary files of its own.
+
+    Args:
+        log: the file to which its output is appended.
+        temporary: the folder of its temporary files.
+        up: called when signals end it as they end other programs.
+    """
+    os.setsid()
+    # Until agentrl listens, both signals end the process, as they end other programs. A shell's background jobs ignore
+    # Ctrl-C, and multiprocessing's fork server turns an interrupt before this place into exit code 1, without a word.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    up()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ["TMPDIR"], tempfile.tempdir = str(temporary), None
 
 
 def session_members(session: int) -> list[int]:

@@ -20,6 +20,7 @@ KEEPS = {
     "rewards": "dynamic sampling, KL in the reward, two epochs, a budget of tokens",
     "stream": "single-stream values of prompts",
     "workers": "environments in worker processes",
+    "service": "weights, optimiser and KL reference at a training server, which is killed too",
 }
 PLACES = {
     "inline": "this process",
@@ -88,7 +89,21 @@ def kills(report: Report) -> dict[str, str]:
         "compared": str(report["runs_compared"]),
         "fresh": str(report["kills_of_fresh_interpreters"]),
         "signals": signals,
+        "server_kills": server_kills(report.get("training_server_killed", {})),
     }
+
+
+def server_kills(ends: Mapping[str, int]) -> str:
+    """A sentence on the runs whose training server was killed, by exit code; empty if there was none."""
+    if not ends:
+        return ""
+    words = {
+        "75": "{} ended by themselves with code 75, which tells a supervisor to start the command again",
+        "2": "{} began while the server was away, and said so (code 2)",
+        "0": "{} reached their end all the same",
+    }
+    told = "; ".join(words.get(code, "{} ended with code " + code).format(count) for code, count in ends.items())
+    return f"\nThe training server was killed {sum(ends.values())} times under a run: {told}.\n"
 
 
 def faults(report: Report) -> dict[str, str]:

@@ -10,16 +10,16 @@ import tomli_w
 from agentrl.config import merge
 
 MODEL = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "intermediate": 64, "max_positions": 512}
-TINY: Mapping[str, Any] = {
+SMALL: Mapping[str, Any] = {
     "run": {"iterations": 10, "checkpoint_every": 2, "graphs_every": 1, "keep": 2},
-    "model": {"new": MODEL},
-    "engine": {"actions": "admissible", "max_slots": 32, "max_context": 512},
     "optim": {"lr": 1e-3, "schedule": "cosine"},
     "warmup": {"updates": 3, "episodes": 4},
     "eval": {"every": 5, "tasks": 2},
     "batch": {"tasks": 2, "copies": 3},
     "update": {"minibatches": 2},
 }
+TINY = merge(SMALL, {"model": {"new": MODEL}, "engine": {"actions": "admissible", "max_slots": 32, "max_context": 512}})
+SERVED = "service"  # the configuration whose weights a training service holds
 ALFWORLD: Mapping[str, Any] = {
     "env": {"name": "alfworld", "prompt": "compact", "max_steps": 5, "subgoal_reward": 0.3},
     "eval": {"env": {"split": "valid_unseen"}},
@@ -92,6 +92,20 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     ),
     "stream": merge(ALFWORLD, {"credit": {"name": "single_stream"}, "batch": {"tasks": 5, "copies": 1}}),
     "workers": merge(SOKOBAN, {"pool": {"kind": "processes", "workers": 1}, "credit": {"name": "grpo"}}),
+    SERVED: {
+        "run": {"deterministic": False},
+        "env": {"name": "benchmarks.reliability.odd_answers"},
+        "eval": {"modes": ["sampled"], "env": {"first": 1000}},
+        "model": {"path": "model"},
+        "learner": {"name": "tinker", "url": "http://127.0.0.1:1", "rank": 4, "sums": "tokens"},
+        "engine": {"name": "tinker", "max_context": 256},
+        "limits": {"turns": 2, "turn_tokens": 6},
+        "warmup": {"expert": "careless"},
+        "batch": {"copies": 4},
+        "credit": {"name": "gigpo"},
+        "optim": {"lr": 1e-2},
+        "update": {"kl_coef": 0.05},
+    },
 }
 
 # Four texts and two actions: every cache is full after the first iterations, so memory that still grows is no cache.
@@ -105,5 +119,6 @@ TOY: Mapping[str, Any] = {
 
 def recipe(name: str, seed: int, **sections: Mapping[str, Any]) -> str:
     """The TOML text of a configuration, or of `toy`; `sections` replace or add options."""
-    tables = merge(merge(TINY, {**CONFIGURATIONS, "toy": TOY}[name]), {"run": {"seed": seed}})
+    first = SMALL if name == SERVED else TINY
+    tables = merge(merge(first, {**CONFIGURATIONS, "toy": TOY}[name]), {"run": {"seed": seed}})
     return tomli_w.dumps(merge(tables, sections))

@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from agentrl.types import Observation
 from benchmarks import campaign
-from benchmarks.reliability import actions, faults, folders, hostile, kills, load, recipes, soak
+from benchmarks.reliability import actions, faults, folders, hostile, kills, load, odd_answers, page, recipes, soak
 from benchmarks.reliability.child import Aim, train
 
 SEEN = Observation(text="a room", actions=("go north", "look"))
@@ -107,6 +109,88 @@ def test_the_same_state_packed_in_another_way_is_the_same(run):
     assert changed(run, "checkpoints/000002/policy.optimiser.pt", (run.parent / "other.pt").read_bytes()) == []
 
 
+TABLE = {
+    "url": "http://127.0.0.1:9",
+    "rank": 4,
+    "state": "tinker://0a1b:train:1/weights/policy-state-10-4df3cf7155cf",
+    "sampler": "tinker://0a1b:train:1/sampler_weights/policy-sampler-10-6e3879118943",
+}
+ROW = {"stage": "train", "step": 0, "loss": 0.5, "mismatch_max": 2e-7}
+COLUMNS = {"ids": torch.arange(3), "logprobs": torch.tensor([-1.0, -2.0, float("nan")])}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Callable[..., list[str]]:
+    """Two small folders of runs whose weights a training service holds; returns how they differ."""
+
+    def differ(table=TABLE, row=ROW, columns=COLUMNS, state=TABLE["sampler"]) -> list[str]:
+        ours = (TABLE, ROW, COLUMNS, TABLE["sampler"])
+        for name, (at, line, tensors, frozen) in (("whole", ours), ("cut", (table, row, columns, state))):
+            policy = tmp_path / name / "checkpoints/000010/policy"
+            for place in (policy, tmp_path / name / "graphs"):
+                place.mkdir(parents=True)
+            (policy / "tinker.json").write_text(json.dumps(at))
+            torch.save({"updates": 10, "reference": {"path": frozen}}, policy.parent / "policy.optimiser.pt")
+            (tmp_path / name / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+            save_file(tensors, tmp_path / name / "graphs" / "000000.safetensors", {"step_graph": "{}"})
+        return folders.differences(tmp_path / "whole", tmp_path / "cut", served=True)
+
+    return differ
+
+
+def test_runs_at_a_service_may_differ_in_random_names_and_in_rounding(served):
+    other = {key: str(value).replace("0a1b:train:1", "ffff:train:7") for key, value in TABLE.items()}
+    other["state"] = other["state"].replace("4df3cf7155cf", "0123456789ab")
+    near = {**COLUMNS, "logprobs": COLUMNS["logprobs"] + 9e-6}
+    assert served({**other, "rank": 4}, {**ROW, "mismatch_max": 4e-7}, near, other["sampler"]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"table": {**TABLE, "rank": 5}}, "checkpoints/000010/policy/tinker.json"),
+        ({"table": {**TABLE, "state": TABLE["state"].replace("-10-", "-8-")}}, "checkpoints/000010/policy/tinker.json"),
+        ({"state": TABLE["state"]}, "checkpoints/000010/policy.optimiser.pt"),
+        ({"row": {**ROW, "loss": 0.5 + 1e-9}}, "metrics.jsonl"),
+        ({"row": {**ROW, "mismatch_max": 2e-5}}, "metrics.jsonl"),
+        ({"columns": {**COLUMNS, "ids": torch.arange(1, 4)}}, "graphs/000000.safetensors"),
+        ({"columns": {**COLUMNS, "logprobs": COLUMNS["logprobs"] + 2e-5}}, "graphs/000000.safetensors"),
+        ({"columns": {**COLUMNS, "logprobs": COLUMNS["logprobs"][:2].clone()}}, "graphs/000000.safetensors"),
+        ({"columns": {"ids": COLUMNS["ids"]}}, "graphs/000000.safetensors"),
+    ],
+)
+def test_every_planted_difference_of_runs_at_a_service_is_found(served, changes, name):
+    (found,) = served(**changes)
+    assert found.startswith(f"{name} differs: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "stage", "said", "sent"),
+    [
+        (75, "rollout", "agentrl: the service lost an answer; continue with --resume", kills.STRUCK),
+        (75, "rollout", "agentrl: the service lost an answer", ""),
+        (2, "start", "agentrl: no training service answers at http://x", kills.STRUCK),
+        (2, "update", "agentrl: no training service answers at http://x", ""),
+        (2, "start", "agentrl: cannot write a checkpoint", ""),
+        (0, "evaluate", "report: x", ""),
+    ],
+)
+def test_a_run_without_its_server_ends_as_it_should(tmp_path, code, stage, said, sent):
+    one = kills.Campaign(tmp_path, 0, print)
+    (tmp_path / "log").write_text(f"iteration 1\n{said}\n")
+    assert one._without_server(code, stage) == (code, sent, stage)
+    assert one.tally.report()["training_server_killed"] == {str(code): 1}
+
+
+def test_odd_answers_are_paid_by_hand():
+    env, task = odd_answers.make(odd_answers.Config()), odd_answers.tasks(odd_answers.Config(first=7))[0]
+    assert env.reset(task).text == "007"
+    assert [env.step(answer)[1] for answer in ("one", "two!")] == [0.5, 0.0]  # lengths 3 and 4, half a point each
+    player = odd_answers.expert(env, "careless", 0)
+    player.reset(task)
+    assert len(player.act(env.reset(task)).action) % 2 == 1  # 7 is no third task
+
+
 def test_every_configuration_is_a_recipe():
     import tomllib
 
@@ -179,7 +263,7 @@ def test_an_interrupt_before_the_program_listens_ends_it_as_a_signal_does(tmp_pa
         patch.setattr(kills, "SIGNALS", {signal.SIGINT: 1.0})
         for _ in range(3):
             death = one.live(tmp_path / "none.toml", tmp_path / "cut", Aim("start", 0.0), fresh=False)
-            assert death[:2] in ((-signal.SIGINT, signal.SIGINT), (128 + signal.SIGINT, signal.SIGINT), (2, 0))
+            assert death[:2] in ((-signal.SIGINT, "SIGINT"), (128 + signal.SIGINT, "SIGINT"), (2, ""))
     assert one.tally.lost == []
 
 
@@ -203,8 +287,11 @@ def test_two_minutes_of_each_part_lose_nothing(tmp_path, part):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_few_kills_lose_nothing(tmp_path):
-    words = ["kill", "--minutes", "0.01", "--only", "contexts", "--out", str(tmp_path / "report.json")]
+@pytest.mark.parametrize("name", ["contexts", "service"])
+def test_a_few_kills_lose_nothing(tmp_path, name):
+    if name == "service":
+        pytest.importorskip("tinker")
+    words = ["kill", "--minutes", "0.01", "--only", name, "--out", str(tmp_path / "report.json")]
     assert campaign.main(words) == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["kills"] > 0 and report["runs_compared"] == 1 and report["lost"] == []
@@ -314,8 +401,8 @@ def test_every_episode_of_a_load_is_open_at_once():
     assert report["episodes"] == report["open_at_once"] == 40 and report["steps"] == 160
 
 
-def reports(folder: Path, **commits: str) -> Path:
-    """Four small reports, as the parts write them."""
+def reports(folder: Path, *, ends: bool = True, **commits: str) -> Path:
+    """Four small reports, as the parts write them; without `ends`, that on kills is from before training servers."""
     place = {"faults_by_kind": {"NaN": 5}, "faults": 5, "counted": 5, "retried_episodes": 4, "given_up_episodes": 1}
     place |= {"scored_episodes": 47, "episodes": 48, "scored_in_silence": 0, "stopped": False}
     action = {"actions": 300, "cpu_us_per_action": 160.2, "slowest_action_cpu_ms": 9.5, "lost": []}
@@ -323,6 +410,7 @@ def reports(folder: Path, **commits: str) -> Path:
     kill = {"kills": 9, "kills_by_configuration": {"trees": 9}, "runs_compared": 1, "lost": []}
     kill |= {"runs_compared_by_configuration": {"trees": 1}, "kills_by_signal": {"SIGKILL": 8, "SIGTERM": 1}}
     kill |= {"kills_by_stage": {"RL: rollout": 9}, "kills_of_fresh_interpreters": 1}
+    kill |= {"training_server_killed": {"75": 3, "0": 1}} if ends else {}
     parts = {
         "kill": kill,
         "fault": {"runs": {"inline": place}, "actions": {"sokoban": action}, "bound_cpu_s": 1.0, "lost": []},
@@ -346,6 +434,14 @@ def test_four_reports_of_one_commit_are_the_page(tmp_path):
     assert "| this process | 1 | 5 | 5 | 4, 1, 47 of 48 | 0 | no |" in text
     assert "| toy | 1,000 | 3.0 | 3.0 | 19.5 | 20.0 |" in text and "The time did not suffice for: x." in text
     assert "{" not in text.replace("{table", "") and "kill --minutes 30 --seed 12" in text
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_page_tells_of_killed_training_servers(tmp_path, ends):
+    text = page.page(page.read(reports(tmp_path, ends=ends)))
+    assert "| `service` | weights, optimiser and KL reference at a training server" in text
+    told = "The training server was killed 4 times under a run: 3 ended by themselves with code 75"
+    assert (told in text) is ends and ("\n\n\n" not in text)
 
 
 @pytest.mark.parametrize("commits", [{"soak": "other"}, dict.fromkeys(("kill", "fault", "load", "soak"), "0123+")])
