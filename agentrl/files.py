@@ -262,6 +262,19 @@ def appearing(target: Path) -> Iterator[Path]:
     shutil.rmtree(previous, ignore_errors=True)
 
 
+def recover_folders(parent: Path) -> None:
+    """Tidy up in a folder after `appearing` calls whose process was killed: no partial folder is left, and a folder
+    that was about to be replaced is there again. No process may be writing there."""
+    for previous in sorted(parent.glob(".*.previous")):
+        target = parent / previous.name[1:].removesuffix(".previous")
+        if target.exists():
+            shutil.rmtree(previous, ignore_errors=True)
+        else:
+            previous.rename(target)
+    for partial in sorted(parent.glob(".*.partial")):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def refuse_existing(folder: Path) -> None:
     """Raises ValueError if a file or folder of this name exists, because exports never overwrite."""
     if folder.exists() or folder.is_symlink():

@@ -7,10 +7,13 @@
         checkpoint.json                                   base model, adapters, time of creation and of expiry
 
 RUN is the model's id with "." in place of ":". A folder appears complete or not at all, so a server that is killed
-leaves no damaged checkpoint. An expired checkpoint is deleted when the server next looks at the folder.
+leaves no damaged checkpoint; what it left half-written is removed when a server starts and no other server uses the
+folder. An expired checkpoint is deleted when the server next looks at the folder.
 """
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import time
@@ -19,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentrl.files import flush_to_disk, read_json, writing
+from agentrl.files import flush_to_disk, read_json, recover_folders, writing
 from agentrl.http import Refusal
 from agentrl.training_server.trained_model import ModelState, State
 from agentrl.training_server.verbs import AdapterPlan
@@ -72,6 +75,29 @@ class Checkpoints:
 
     def __init__(self, folder: Path, model: str, clock: Callable[[], float] = time.time) -> None:
         self.folder, self.model, self._clock = folder, model, clock
+        self._used: int | None = None  # descriptor of the folder while it is marked as used
+
+    def open(self) -> None:
+        """Mark the folder as used, and tidy up after a server that was killed, unless another server uses the folder.
+
+        Raises:
+            OSError: the folder cannot be made or read.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._used = os.open(self.folder, os.O_RDONLY)
+        with suppress(OSError):  # another server uses the folder, and may be writing; or the file system has no locks
+            fcntl.flock(self._used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for kind in KINDS:
+                for parent in self.folder.glob(f"*/{kind}"):
+                    recover_folders(parent)
+        with suppress(OSError):
+            fcntl.flock(self._used, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """The folder is no longer used."""
+        if self._used is not None:
+            os.close(self._used)
+            self._used = None
 
     def path(self, run: str, kind: str, name: str) -> str:
         """The path of a checkpoint; Refusal if the name cannot be one of a folder."""

@@ -74,12 +74,18 @@ class TrainingService:
         )
 
     def start(self) -> None:
-        """Begin to work on requests."""
+        """Begin to work on requests.
+
+        Raises:
+            OSError: the folder of the checkpoints cannot be made or read.
+        """
+        self.checkpoints.open()
         self.worker.start()
 
     def stop(self) -> None:
         """End the worker after its current request; clients that wait get no result."""
         self.worker.stop()
+        self.checkpoints.close()
 
     def create_model(self, session: str, number: int, base_model: str, plan: AdapterPlan) -> str:
         """The promise of a new model, whose id is SESSION:train:NUMBER: newer SDKs make this id themselves."""

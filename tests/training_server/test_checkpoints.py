@@ -1,6 +1,7 @@
 """Checkpoints on the disk: complete or not there at all, readable by peft, and kept over a restart of the server."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -63,6 +64,24 @@ def test_what_a_killed_server_left_is_no_checkpoint(checkpoints):
         checkpoints.about(path)
     checkpoints.save(path, STATE, {}, None)
     assert [one.path for one in checkpoints.listed()] == [path]
+
+
+def test_what_a_killed_server_left_is_tidied_unless_another_server_uses_the_folder(checkpoints):
+    checkpoints.open()
+    path = checkpoints.path("m", "weights", "one")
+    checkpoints.save(path, STATE, {}, None)
+    place = checkpoints.folder / "m" / "weights"
+    shutil.copytree(place / "one", place / ".two.partial")  # killed before "two" appeared
+    (place / "one").rename(place / ".one.previous")  # killed while a newer "one" was to replace this one
+    assert checkpoints.listed() == []
+    later = Checkpoints(checkpoints.folder, "base", Clock())
+    later.open()  # beside a server that may be writing
+    assert sorted(entry.name for entry in place.iterdir()) == [".one.previous", ".two.partial"]
+    later.close(), checkpoints.close()
+    later.open()
+    assert [entry.name for entry in place.iterdir()] == ["one"]
+    assert later.load(path, optimiser=True).plan == PLAN
+    later.close()
 
 
 def test_an_expired_checkpoint_is_deleted(checkpoints):
