@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from agentrl.cli import main
+from agentrl.graph import read_graph
 from agentrl.model import read_served
 from agentrl.run import read_metrics
 from agentrl.settings import Settings
@@ -70,6 +71,9 @@ def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, c
     assert all(row["grad_norm"] > 0 for row in before)
     assert max(row["mismatch_max"] for row in before) < 1e-4  # sampler and trainer have the same weights
 
+    graph = read_graph(sorted((tmp_path / "run" / "graphs").glob("*.safetensors"))[-1])
+    for name in ("version_oldest", "version_newest"):  # an answer never mixes two versions of the weights
+        assert graph.column(name).tolist() == [1] * len(graph)
     table = read_served(last / "policy")
     assert (table["url"], table["model"], table["sums"]) == (served.url, served.model, "tokens")
     assert not list(last.glob("**/*.safetensors"))  # the weights are at the service
