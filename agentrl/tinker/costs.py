@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from agentrl.chat import Chat
 from agentrl.env import clipped, deadline, prompt_of, tasks_of
 from agentrl.rollout import first_prompt
-from agentrl.run import Usage, held_out_tasks, plan_of, usage_of
+from agentrl.run import Usage, finite_number, held_out_tasks, plan_of, usage_of
 from agentrl.settings import Settings
 from agentrl.trainer.sections import BILLED, UpdateConfig
 from agentrl.types import Message
@@ -101,14 +101,16 @@ def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str
     if known is not None:
         spent = sum(usage_of(row).dollars(settings.tables.learner) for row in rows)
         left = known.iterations or known.played
-        return [*(_totals(settings, known, "measured", spent) if left else ()), *_spent(settings, spent)]
+        lines = _totals(settings, known, "measured", repeated_in(rows), spent)
+        return [*(lines if left else ()), *_spent(settings, spent)]
     if next(iter(settings.agents.values())).program is not None:
         return ["costs are not known before the first iteration, because a program writes its own prompts"]
     lengths = first_lengths(settings, chat)
     if lengths is None:
         return ["costs are not known before the first iteration, because the first task does not begin here"]
     episode = longest_episode(settings, lengths)
-    return [*_totals(settings, assumed(settings, episode), "estimated"), _assumptions(settings, lengths, episode)]
+    totals = _totals(settings, assumed(settings, episode), "estimated", repeated(settings))
+    return [*totals, _assumptions(settings, lengths, episode)]
 
 
 def first_lengths(settings: Settings, chat: Chat | None) -> FirstLengths | None:
@@ -253,10 +255,25 @@ def _mean(usages: Sequence[Usage]) -> Usage:
     return total.times(1 / max(1, len(usages)))
 
 
-def _totals(settings: Settings, run: RunUsage, how: str, spent: float = 0.0) -> Iterator[str]:
-    """Yields the sentences on an iteration, on the whole run, and on dollars, of which `spent` are spent already."""
-    factor = repeated(settings) if how == "estimated" else 1.0
-    again = f"; shared prefixes are sent again in updates (x{factor:.2f})" if factor > 1 else ""
+def repeated_in(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The same ratio in the newest iterations, of which one without a gradient has 1; 1 if no line has it."""
+    trained = [row for row in rows if row["stage"] == "train"][-LATELY:]
+    named = [key for row in trained for key in row if key.rpartition("/")[2] == "repeated_prefixes"]
+    found = [ratio for row in trained for key in {*named} if (ratio := finite_number(row.get(key))) is not None]
+    return sum(found) / len(found) if found else 1.0
+
+
+def _totals(settings: Settings, run: RunUsage, how: str, factor: float, spent: float = 0.0) -> Iterator[str]:
+    """Yields the sentences on an iteration, on the whole run, and on dollars.
+
+    Args:
+        settings: the run's settings.
+        run: what the run asks of the service.
+        how: where the numbers come from.
+        factor: how often a token is sent in an update on average.
+        spent: dollars that are spent already.
+    """
+    again = f"; shared prefixes are sent again in updates (x{factor:.2f})" if factor > 1.005 else ""
     yield f"costs, {how}: an iteration of {settings.episodes} episodes {_in_words(run.iteration)}{again}"
     parts = [f"{run.updates} updates of the warm-up"] if run.updates else []
     parts += [f"{run.iterations:.4g} iterations", f"{run.played} evaluations"]

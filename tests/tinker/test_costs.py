@@ -163,6 +163,13 @@ def test_measured_counts_replace_the_assumptions():
     assert ended is not None and (ended.iterations, ended.played) == (0, 0)
 
 
+def test_measured_repetitions_are_told():
+    rows = [*ROWS[:3], {**ROWS[3], "a/repeated_prefixes": 1.25, "b/repeated_prefixes": 1.75}]
+    more = settings(run={"iterations": 9})
+    assert "sent again in updates (x1.50)" in cost_lines(more, None, rows)[0]
+    assert "again" not in cost_lines(more, None, [*ROWS[:3], {**ROWS[3], "repeated_prefixes": 1.0}])[0]
+
+
 def test_a_line_of_metrics_counts_every_policy_and_lesson():
     found = usage_of(
         row("train", 0, generated_tokens=5, prefill_tokens=7, reference_tokens=11, cached_tokens=3)
