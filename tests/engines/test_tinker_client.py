@@ -260,6 +260,22 @@ def test_a_pass_that_is_sent_again_adds_its_gradient_once(service, running, capf
 
 
 @pytest.mark.fault
+def test_a_session_that_ends_while_a_run_begins_is_lost(service, running, trainer):
+    """The server was started again between the connection and its first model: a supervisor may try again."""
+    path = trainer.save("begun", None)
+    asks = [
+        ("create_model", lambda: service.train(running.model, rank=1, seed=0, **FLAGS)),
+        ("load_weights", lambda: service.resume(path, optimiser=True)),
+        ("create_sampling_session", lambda: service.sampler(model=running.model)),
+    ]
+    for route, ask in asks:
+        running.faults.add(route, 410)
+        with pytest.raises(ServiceLost, match=r"no longer has what .* needs .* it may have been started again"):
+            ask()
+        assert not running.faults.waiting
+
+
+@pytest.mark.fault
 def test_a_lost_pass_ends_the_model_and_not_the_connection(service, running, trainer):
     running.faults.add("forward_backward", 404)
     sent = trainer.forward_backward([DATUM], "cross_entropy")

@@ -14,7 +14,8 @@ from agentrl.secret import HIDDEN, scrubbed
 KEY = re.compile(r"\b(tml-|eyJ)[A-Za-z0-9._~+/=-]{6,}")  # keys of the hosted service, and tokens (JWT)
 ENVELOPE = re.compile(r"^(Request failed|Error retrieving result): (?P<words>.*?) for self\.request_id=.*$", re.DOTALL)
 MOST = 300  # characters that are quoted of the service's own words
-BUSY, NO_KEY, GONE, PAYMENT, FAILED = (408, 409, 425, 429), (401, 403), (404, 410), 402, 500
+BUSY, NO_KEY, UNKNOWN, PAYMENT, FAILED = (408, 409, 425, 429), (401, 403), 404, 402, 500
+ENDED = 410  # the session has ended, or an answer was dropped, whatever the request is about
 BODY_OF_PROTOBUF = (0, 25)  # the SDK from which the bodies of forward and forward_backward are protobuf alone
 FITTING = (
     "SkyRL 0.3.0 takes tinker==0.16.1, SkyRL's main branch of August 2026 takes tinker==0.25.0, and the hosted service "
@@ -149,7 +150,7 @@ def _of_status(status: int, error: BaseException, doing: Doing, line: Line) -> S
         return ServiceLost(f"{line.who} failed at {doing.what} in every try of its SDK (HTTP {status}): {said}{hint}")
     if str(error).startswith("Error retrieving result"):
         return ServiceLost(f"{line.who} has lost the answer to {doing.what} ({said}): it may have been started again")
-    if status in GONE and doing.known:
+    if status == ENDED or (status == UNKNOWN and doing.known):
         return ServiceLost(
             f"{line.who} no longer has what {doing.what} needs ({said}): it may have been started again, or have ended "
             "a session that was silent"
