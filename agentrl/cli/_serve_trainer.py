@@ -112,9 +112,14 @@ def serve(arguments: argparse.Namespace) -> int:
         if messages() is None:
             note = "clients with SDK 0.25 and newer need the extra tinker here: pip install 'agentrl-stepgraph[tinker]'"
             print(f"note: {note}", file=sys.stderr)
-        while not _stop.requested():
-            time.sleep(LOOK_S)
-        raise KeyboardInterrupt
+        wait()
+    raise KeyboardInterrupt
+
+
+def wait() -> None:
+    """Wait for a signal. If its exception was lost in a destructor, the next look notices it."""
+    while not _stop.requested():
+        time.sleep(LOOK_S)
 
 
 def _check_folder(folder: Path) -> None:

@@ -172,7 +172,7 @@ class TrainingWorker:
         running = {asyncio.ensure_future(self._answer(first))}
         past_others = True  # at first only: samples that come later do not overtake other work
         left = PER_TURN * self._limits.slots  # so that sessions can end under a steady stream of samples
-        while running:
+        while running and not self._closing:
             room = min(self._limits.slots - len(running), left)
             for promise in self._promises.more_samples(lambda name: self._has_key(name, key), room, past_others):
                 running.add(asyncio.ensure_future(self._answer(promise)))
@@ -180,6 +180,9 @@ class TrainingWorker:
             past_others = False
             await asyncio.sleep(0)
             running = {task for task in running if not task.done()}
+        for task in running:  # the server stops
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _use(self, sampler: str) -> str:
         """Let the engine answer for a sampler; returns the key of its weights."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrl.cli import _serve_trainer, _stop, main
+from agentrl.cli import _serve_trainer, main
 from agentrl.training_server import protobuf_form
 from tests.toys.training_service import tiny_qwen
 from tests.training_server.plain_client import PlainClient
@@ -15,16 +15,7 @@ def model(tmp_path_factory):
 
 def until(monkeypatch, visit):
     """Let the verb stop after `visit` was called, while the server answers."""
-    visits = []
-
-    def requested():
-        if not visits:
-            visits.append(visit())
-        return True
-
-    monkeypatch.setattr(_stop, "requested", requested)
-    monkeypatch.setattr(_stop._State, "told", False)
-    monkeypatch.setattr(_stop._State, "hint", _stop._State.hint)  # which the verb replaces
+    monkeypatch.setattr(_serve_trainer, "wait", visit)
 
 
 def test_it_serves_until_it_is_stopped(model, tmp_path, monkeypatch, capsys):

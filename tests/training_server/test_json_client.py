@@ -410,3 +410,16 @@ def test_another_rank_than_allowed_is_refused(client, running):
         "rank 257 is not offered here: take one from 1 to 256"
         in client.send("POST", "create_model", body).body["error"]
     )
+
+
+def test_a_server_stops_without_waiting_for_long_answers(tmp_path):
+    with training_service(tmp_path) as running:
+        client = PlainClient(running.url)
+        client.begin()
+        sampler = base_sampler(client, running)
+        promises = running.service.promises
+        name = client.post("asample", sample(sampler=sampler, max_tokens=1000, stop=[]))["request_id"]
+        while not running.service.worker._engine.engine.stats.forwards:
+            client.post("session_heartbeat", {"session_id": client.session})
+    assert not running.service.worker._thread.is_alive()
+    assert promises.wait(name, 0) is None, "it has no result"
