@@ -70,6 +70,12 @@ def test_problems_are_theirs_seeds_and_their_expressions_value(level):
     assert len({generate(level, seed).question for seed in range(100)}) > 95
 
 
+def test_a_task_is_the_problem_of_its_level_and_seed():
+    tasks = code_math.tasks(Config(level=0, count=3, seed=5, split="all"))
+    named = {task.key.removeprefix("code_math/"): task.params["question"] for task in tasks}
+    assert named == {f"{level}/{seed}": generate(level, seed).question for level in LEVELS for seed in (5, 6, 7)}
+
+
 def test_operations_by_hand():
     # ( 2 + 3 ) * 4: first 2 + 3 = 5, then 5 * 4.
     assert list(operations("( 2 + 3 ) * 4")) == ["2 + 3", "5 * 4"]
