@@ -204,6 +204,7 @@ def test_a_checkpoint_that_is_gone_is_told(service):
         service.sampler(path="runs/a")
 
 
+@pytest.mark.slow
 def test_gradients_add_up_until_a_step(service, running):
     one, two = (service.train(running.model, rank=2, seed=1, **FLAGS) for _ in range(2))
     norm = learn(one)
@@ -212,6 +213,7 @@ def test_gradients_add_up_until_a_step(service, running):
     one.unload(), two.unload()
 
 
+@pytest.mark.slow
 def test_log_probs_of_texts_are_those_of_the_trained_model(trainer):
     learn(trainer)
     whole, start = trainer.sampler().logprobs([IDS, IDS[:3]])

@@ -201,6 +201,7 @@ def test_answers_that_are_under_way_keep_their_snapshot(loaded, trainer):
     assert max(np.abs(a.logprobs - b).max() for a, b in zip(early, moved, strict=True)) > 0.1  # the step shows
 
 
+@pytest.mark.slow
 def test_an_evaluation_names_its_weights_by_address_and_path(loaded, trainer, running):
     learn(trainer)
     path = trainer.save_sampler("kept", None)
@@ -220,9 +221,16 @@ def test_an_evaluation_names_its_weights_by_address_and_path(loaded, trainer, ru
 @pytest.mark.fault
 @pytest.mark.parametrize(
     ("route", "fault"),
-    [("asample", 429), ("asample", 503), ("asample", "drop"), ("asample", "cut"), ("retrieve_future", 408),
-     ("retrieve_future", 500), ("retrieve_future", "lose")],
-)  # fmt: skip
+    [
+        ("asample", 429),
+        ("asample", "cut"),
+        ("retrieve_future", 500),
+        pytest.param("asample", 503, marks=pytest.mark.slow),
+        pytest.param("asample", "drop", marks=pytest.mark.slow),
+        pytest.param("retrieve_future", 408, marks=pytest.mark.slow),
+        pytest.param("retrieve_future", "lose", marks=pytest.mark.slow),
+    ],
+)
 def test_a_fault_of_the_network_changes_no_answer(plain, running, capfd, route, fault):
     engine, expected = plain
     running.faults.add(route, fault)
