@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from agentrl.engines.tinker import Datum, Service, ServiceError
+from agentrl.tinker.sums import keeps_snapshots, probe_prompt_logprobs
 
 Reads = Literal["sampler", "model"]
 
@@ -16,7 +17,7 @@ class Frozen(NamedTuple):
     Attributes:
         path: of weights for samplers, or of weights and optimiser; empty for the base model.
         reads: `sampler`: a sampler returns the log-probs of prompts. `model`: a second model computes forward passes,
-            where a service's samplers return none.
+            where a service's samplers return none, or have the place of the trained model for their weights.
     """
 
     path: str
@@ -49,8 +50,8 @@ class ReferenceModel:
                 self._model = service.train(base, rank=1, seed=0, train_attn=True, train_mlp=True, train_unembed=False)
         except ServiceError as error:
             raise ServiceError(
-                f"{error}. The samplers of this service return no log-probs of prompts, so the reference model of "
-                "update.kl_coef needs a second model there: set update.kl_coef=0"
+                f"{error}. At this service a sampler cannot be the reference model of update.kl_coef, so a second "
+                "model must have room: set update.kl_coef=0"
             ) from None
 
     def logprobs(self, paths: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -65,6 +66,23 @@ class ReferenceModel:
         """Free the second model, if there is one."""
         if self._model is not None:
             self._model.unload()
+
+
+def how_to_read(service: Service, model: str, trainer: Any, initial: bool) -> Reads:
+    """What can be the reference model at a service.
+
+    A sampler can, if it returns log-probs of prompts and has a place of its own for its weights, which a sampler of the
+    base model has everywhere.
+
+    Args:
+        service: the connection.
+        model: name of the base model.
+        trainer: the model that is trained.
+        initial: the reference is the base model.
+    """
+    if probe_prompt_logprobs(trainer) == "none":
+        return "model"
+    return "sampler" if initial or keeps_snapshots(service, model) else "model"
 
 
 def keep(trainer: Any, name: str, reads: Reads) -> Frozen:

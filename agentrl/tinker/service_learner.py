@@ -12,9 +12,8 @@ from uuid import uuid4
 from agentrl.engines.tinker import AdamStep, Service
 from agentrl.model import SERVED_FILE, ServedWeights
 from agentrl.pulse import PULSE
-from agentrl.tinker.reference import Frozen, Reads, ReferenceModel, keep
+from agentrl.tinker.reference import Frozen, ReferenceModel, how_to_read, keep
 from agentrl.tinker.service_passes import FrozenPasses, ServicePasses, Sums
-from agentrl.tinker.sums import probe_prompt_logprobs
 from agentrl.trainer import ALONE, LearnerConfig, Meter, OptimConfig, StepReport, rate_of
 
 log = logging.getLogger(__name__)
@@ -166,7 +165,7 @@ class ServiceLearner:
     def _frozen(self) -> Frozen:
         """Where the reference model is; the first call of a stage makes it from the current weights."""
         if self._kept is None:
-            reads: Reads = "model" if probe_prompt_logprobs(self.trainer) == "none" else "sampler"
+            reads = how_to_read(self._service, self._policy.model, self.trainer, self._initial)
             self._kept = Frozen("", reads) if self._initial else keep(self.trainer, self._name("reference"), reads)
         return self._kept
 
@@ -182,9 +181,10 @@ class ServiceLearner:
     def step(self) -> StepReport:
         """Send the gradients and one step of AdamW, and wait for both.
 
-        Both are sent before either is awaited, because a service may work in ticks of some seconds. If a gradient is
-        not finite, nothing is sent, and the step is logged as an error. If every gradient is exactly 0, nothing is sent
-        either: momentum and weight decay move no weight.
+        A service that keeps the order of requests gets both before either is awaited, because it may work in ticks of
+        some seconds. Another one might carry out the step first. If a gradient is not finite, nothing is sent, and the
+        step is logged as an error. If every gradient is exactly 0, nothing is sent either: momentum and weight decay
+        move no weight.
 
         Raises:
             ServiceError, ServiceLost: the service refuses the step, or its answer was lost.
@@ -200,9 +200,12 @@ class ServiceLearner:
         optim, beta = self.optim, self.optim.betas
         adam = AdamStep(optim.lr * self.rate, *beta, EPS, optim.weight_decay, optim.grad_clip)
         with PULSE.call("update"):
-            wait = self.passes.send()
+            waits = [self.passes.send()]
+            if not self._service.in_order:
+                waits.pop()()
             stepped = self.trainer.step(adam)
-            wait()
+            for wait in waits:
+                wait()
             norm = stepped.result().get("grad_norm")
         self.passes.moved()
         self._sampler, self._fresh = None, False

@@ -10,7 +10,7 @@ from agentrl.settings import Settings
 from agentrl.tinker.ignored_options import check_flags, clips_gradients
 from agentrl.tinker.service_learner import ServedPolicy, ServiceLearner
 from agentrl.tinker.service_passes import Sums
-from agentrl.tinker.sums import probe_sums
+from agentrl.tinker.sums import keeps_snapshots, probe_sums
 
 
 class ServicePolicies(Policies):
@@ -47,6 +47,7 @@ class ServicePolicies(Policies):
                 f"learner.model={stored['model']}"
             )
         self._check_context(model)
+        self._check_staleness(model)
         if stored is not None and config.sums == "auto" and stored["url"] == self.service.url:
             self._sums[model] = stored["sums"]
         if model not in self._sums:
@@ -78,6 +79,15 @@ class ServicePolicies(Policies):
             raise ServiceError(
                 f"engine.max_context is {wanted}, and {self.service.url} reads at most {longest} tokens of {model}: "
                 f"set engine.max_context={longest}"
+            )
+
+    def _check_staleness(self, model: str) -> None:
+        """Raise ServiceError if older weights are sampled beside the training, and the service does not keep them."""
+        staleness = self.settings.tables.run.staleness
+        if staleness and not keeps_snapshots(self.service, model):
+            raise ServiceError(
+                f"run.staleness is {staleness}, and {self.service.url} does not keep the weights of a sampler apart "
+                "from those that it trains: set run.staleness=0, or choose another service"
             )
 
     def notes(self) -> list[str]:

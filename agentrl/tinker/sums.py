@@ -22,6 +22,7 @@ TRAINED = 4  # positions with an advantage; the longer sequence has twice as man
 STILL = AdamStep(0.0, 0.9, 0.999, 1e-8, 0.0, 0.0)  # a step that moves nothing, and shows the gradient's norm
 EPS = 1e3  # far above all gradients, so that AdamW is plain gradient descent with the rate lr / EPS
 FIRST_RATE, FASTER, RATES = 1e-7, 10.0, 10  # rates that are tried until a step of descent shows
+MOVING = 1e-2  # a learning rate at which one step of AdamW moves log-probs far beyond rounding
 SHOWS, WANTED = 0.02, 0.1  # nats by which a step shows, and by which the steps that are compared should move
 CLOSE = 0.15  # largest relative error of a ratio
 APART = 0.25  # nats; largest mean difference of the log-probs of sampler and trainer, from rounding
@@ -123,6 +124,36 @@ def probe_prompt_logprobs(trainer: Trainer) -> PromptLogprobs:
     return kind
 
 
+def keeps_snapshots(service: Service, model: str) -> bool:
+    """Does a sampler keep its weights while the model is trained, and the model its weights while a sampler is read?
+
+    SkyRL's JAX back end has one place per model: reading an older sampler either returns the log-probs of the newer
+    weights, or puts the older weights in their place.
+
+    Args:
+        service: the connection; its samplers must return log-probs of prompts.
+        model: name of the base model.
+
+    Raises:
+        ServiceError: the service returns no log-probs of prompts, or no step moves the weights.
+        ServiceLost: the service gives no answer.
+    """
+    flags = {"train_attn": True, "train_mlp": True, "train_unembed": True}
+    with _made(lambda: service.train(model, rank=1, seed=0, **flags)) as trainer:
+        whole = _sequence(len(IDS) - 1)
+        before = _logprobs(trainer, whole)  # [n - 1]
+        sampler = trainer.sampler()
+        trainer.forward_backward([whole._replace(columns={**whole.columns, "logprobs": before})]).result()
+        trainer.step(AdamStep(MOVING, 0.9, 0.999, 1e-8, 0.0, 0.0)).result()
+        after = _logprobs(trainer, whole)
+        (read,) = sampler.logprobs([IDS])
+        now = _logprobs(trainer, whole)
+    moved = np.abs(after - before).mean()
+    if not moved > 0:
+        raise ServiceError("an optimiser step of the training service moves no log-prob: look at its log")
+    return bool(max(np.abs(read[1:] - before).mean(), np.abs(now - after).mean()) < moved / 2)
+
+
 def _sequence(advantages: int, size: int = 0) -> Datum:
     """A sequence with `size` positions, of which the first `advantages` have an advantage of 1."""
     size = size or advantages
@@ -152,13 +183,12 @@ def _batches(now: np.ndarray) -> list[list[Datum]]:
 def _norms(trainer: Trainer, batches: Sequence[Sequence[Datum]]) -> list[float] | None:
     """The gradient norm of each batch; None if the service does not report norms. No weight moves.
 
-    All requests are sent before the first answer is awaited, because a service may work in ticks of some seconds.
+    Each gradient is awaited before its step is sent, because not every service keeps the order (`Service.in_order`).
     """
-    waiting = [(trainer.forward_backward(batch), trainer.step(STILL)) for batch in batches]
     norms = []
-    for passed, step in waiting:
-        passed.result()
-        norms.append(step.result().get("grad_norm"))
+    for batch in batches:
+        trainer.forward_backward(batch).result()
+        norms.append(trainer.step(STILL).result().get("grad_norm"))
     return None if None in norms else [float(norm) for norm in norms if norm is not None]
 
 
@@ -196,9 +226,8 @@ def _rate(make: Callable[[], Trainer], batch: Sequence[Datum]) -> float:
 def _descent(trainer: Trainer, batch: Sequence[Datum], rate: float) -> float:
     """The change of the log-probs of the first batch by one step of gradient descent on a batch, in nats."""
     before = _logprobs(trainer, _sequence(TRAINED)).sum()
-    passed, step = trainer.forward_backward(batch), trainer.step(AdamStep(rate * EPS, 0.0, 0.0, EPS, 0.0, 0.0))
-    passed.result()
-    step.result()
+    trainer.forward_backward(batch).result()
+    trainer.step(AdamStep(rate * EPS, 0.0, 0.0, EPS, 0.0, 0.0)).result()
     return float(_logprobs(trainer, _sequence(TRAINED)).sum() - before)
 
 

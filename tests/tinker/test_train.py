@@ -162,3 +162,10 @@ def test_a_context_that_the_service_cannot_read_is_refused(served, tmp_path):
     with pytest.raises(ValueError, match=r"set engine.max_context=\d+"):
         train(Settings(recipe(served, tmp_path, engine={"max_context": 4096})))
     assert not (tmp_path / "run").exists()
+
+
+def test_rollouts_ahead_need_a_service_that_keeps_older_weights(served, tmp_path, monkeypatch):
+    monkeypatch.setattr("agentrl.tinker.service_policies.keeps_snapshots", lambda service, model: False)
+    with pytest.raises(ValueError, match=r"set run.staleness=0, or choose another service"):
+        train(Settings(recipe(served, tmp_path, run={"staleness": 1})))
+    assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from agentrl.graph import decisions
 from agentrl.model import read_served
 from agentrl.tinker import ServedPolicy, ServiceLearner
 from agentrl.tinker.datums import datums, gathered, unroll
+from agentrl.tinker.sums import keeps_snapshots
 from agentrl.trainer import Learner, LearnerConfig, OptimConfig, UpdateConfig, annotate, clone, update
 from agentrl.trainer.local_passes import logprobs
 from tests.graph.graphs import chains, loaded, partial, tiny_model, trees, windows
@@ -186,6 +188,26 @@ def test_gradient_clipping_and_weight_decay_go_with_the_step(sides):
     assert step == (2e-4 / 4, 0.8, 0.9, EPS, 0.3, 0.5)
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_step_waits_for_its_gradient_unless_the_service_keeps_the_order(sides, in_order):
+    _, remote = sides()
+    remote._service.in_order, events = in_order, []
+    backward, step = remote.trainer.forward_backward, remote.trainer.step
+
+    def send(data):
+        answer = backward(data)
+        events.append("gradient sent")
+        return SimpleNamespace(result=lambda: events.append("gradient awaited") or answer.result())
+
+    remote.trainer.forward_backward = send
+    remote.trainer.step = lambda adam: events.append("step sent") or step(adam)
+    graph, credit = credited(SHAPES["chains"], "gigpo")
+    config = UpdateConfig()
+    update(remote, annotate(graph, remote, config, 1.0).graph, credit, config, loss("ppo_clip"), temperature=1.0)
+    order = ["step sent", "gradient awaited"] if in_order else ["gradient awaited", "step sent"]
+    assert events == ["gradient sent", *order]
+
+
 def test_no_gradient_sends_nothing(sides):
     local, remote = sides()
     graph, credit = credited(SHAPES["chains"], "gigpo")
@@ -304,6 +326,23 @@ def test_a_state_of_another_learner_is_refused(sides):
     local, remote = sides()
     with pytest.raises(ValueError, match=r"learner.name=local"):
         remote.load_state_dict(local.state_dict())
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_reading_the_reference_moves_no_weight(sides, snapshots):
+    _, remote = sides(reference=True)
+    remote._service.snapshots = snapshots
+    assert keeps_snapshots(remote._service, "own") == snapshots
+    graph, credit = credited(SHAPES["chains"], "gigpo")
+    config = UpdateConfig(kl_coef=0.1)
+    first = annotate(graph, remote, config, 1.0).graph
+    update(remote, first, credit, config, loss("ppo_clip"), temperature=1.0)
+    before = there(remote, graph)
+    second = annotate(graph, remote, config, 1.0).graph
+    assert np.array_equal(there(remote, graph), before, equal_nan=True)
+    columns = [one.token_column("ref_logprob") for one in (first, second)]
+    assert np.nanmax(np.abs(columns[1] - columns[0])) < 1e-5
+    assert np.nanmax(np.abs(columns[1] - before)) > 1e-3
 
 
 def test_samplers_are_snapshots_per_version(sides):

@@ -6,7 +6,7 @@ either way (`sums`).
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,11 +39,14 @@ class OwnSampler:
     model: Any
     path: str = ""
     scores: bool = True  # does it return log-probs of prompts?
+    place: Any = None  # the trained model into whose place the weights are loaded when they are read
 
     def prompt_logprobs(self, paths: Sequence[np.ndarray]) -> list[Any]:
         return [list(one) for one in self.logprobs(paths)] if self.scores else [None] * len(paths)
 
     def logprobs(self, paths: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self.place is not None:
+            self.place.load_state_dict(self.model.state_dict())
         with torch.no_grad():
             found = [token_logprobs(self.model, ids[:-1], ids[1:]) for ids in paths]
         return [np.concatenate([[np.nan], one.double().numpy()]) for one in found]
@@ -104,11 +107,12 @@ class OwnTrainer:
         return name
 
     def save_sampler(self, name: str, keep_s: float | None) -> str:
-        self.service.samplers[name] = copy.deepcopy(self.model)
+        self.service.samplers[name] = replace(self.sampler(), path=name)
         return name
 
     def sampler(self) -> OwnSampler:
-        return OwnSampler(copy.deepcopy(self.model), scores=self.service.scores)
+        place = None if self.service.snapshots else self.model
+        return OwnSampler(copy.deepcopy(self.model), scores=self.service.scores, place=place)
 
 
 @dataclass
@@ -119,6 +123,8 @@ class OwnService:
     sums: str = "tokens"
     tells_norm: bool = True
     scores: bool = True
+    in_order: bool = True
+    snapshots: bool = True  # SkyRL's JAX back end has one place for a model and its samplers
     url: str = "in this process"
     calls: list[tuple[str, int]] = field(default_factory=list)
     stored: dict[str, Any] = field(default_factory=dict)
@@ -138,7 +144,7 @@ class OwnService:
         return made
 
     def sampler(self, *, model: str = "", path: str = "") -> OwnSampler:
-        return OwnSampler(self.samplers[path] if path else copy.deepcopy(self.base), path, self.scores)
+        return self.samplers[path] if path else OwnSampler(copy.deepcopy(self.base), scores=self.scores)
 
     def models(self) -> dict[str, int | None]:
         return {"own": None}

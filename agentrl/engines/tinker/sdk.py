@@ -157,6 +157,9 @@ class Service:
 
     Attributes:
         url: the address without credentials, for reports.
+        in_order: does the service carry out the requests of a model in the order in which they were sent, if several
+            are under way? The hosted service does. Of another one it is not known: SkyRL 0.3.0 carried out one of 488
+            optimiser steps before the gradient that was sent 20 ms earlier.
 
     Raises:
         ServiceError: the package `tinker` or a key is missing, or the service refuses the connection.
@@ -169,6 +172,7 @@ class Service:
         self._address = checked(url or os.environ.get(ADDRESS, ""), option)
         self.url = hidden_url(self._address) or HOSTED
         self._presence = Presence(self._address)
+        self.in_order = self.url.startswith(HOSTED)
         connection = self._connection()
         self._presence.check(option)
 
