@@ -27,7 +27,7 @@ NEEDS: dict[str, tuple[list[str], list[str], str, list[str]]] = {
     "tinker": (
         ["tinker-cookbook==0.6.1"],  # alone, because it asks for a tml-renderers that the index may lack
         ["tinker>=0.38", "chz", "termcolor", "pillow", "transformers<5.3", "datasets", "blobfile", "cloudpickle",
-         "rich", "aiohttp", "tiktoken"],
+         "rich", "aiohttp", "tiktoken", "sympy", "pylatexenc", "math-verify"],
         "", [],
     ),
     "prime_rl": (
