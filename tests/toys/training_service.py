@@ -8,7 +8,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -226,3 +226,6 @@ def training_service(
     finally:
         server.stop()
         service.stop()
+        for connection in list(server._places):  # clients keep connections open, and each has a thread
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -12,6 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "serve-trainer.md"
 pytest.importorskip("tinker", reason="no SDK: pip install 'agentrl-stepgraph[tinker]'")
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
