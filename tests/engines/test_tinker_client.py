@@ -1,6 +1,7 @@
 """The client of training services: keys and addresses, models and checkpoints, and every failure in one sentence."""
 
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from agentrl.engines import EngineLost
 from agentrl.engines.tinker import AdamStep, Datum, Service, ServiceError, ServiceLost, aligned
 from agentrl.engines.tinker.sdk import library
+from agentrl.engines.tinker.sdk_calls import plain
 from agentrl.engines.tinker.service_data import metrics, passed, sampled
 from agentrl.engines.tinker.service_errors import Doing, Line, failure, words
 from tests.toys.training_service import RunningService, training_service
@@ -244,6 +246,25 @@ def test_calls_in_an_event_loop_print_no_stack(service, trainer, caplog, capfd):
         asyncio.run(play())
     assert [one for one in caplog.records if "called from async" in one.getMessage()] == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_errors_in_the_sdk_that_nobody_awaits_print_no_stack(service, caplog):
+    """Such as those of the other requests of a run whose service is gone."""
+
+    async def fails() -> None:
+        raise RuntimeError("the service is gone")
+
+    async def forgets() -> None:
+        forgotten = asyncio.ensure_future(fails())
+        await asyncio.wait([forgotten])
+
+    async def reports() -> None:
+        asyncio.get_running_loop().call_exception_handler({"message": "another defect"})
+
+    for play in (forgets, reports):
+        plain(service._client.holder.run_coroutine_threadsafe(play())).result()
+        gc.collect()
+    assert [record.getMessage() for record in caplog.records] == ["another defect"]
 
 
 # Faults while training.

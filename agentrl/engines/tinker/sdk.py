@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from agentrl.engines.tinker.address import Presence, checked, is_local
-from agentrl.engines.tinker.sdk_calls import awaited, outside, plain, raising
+from agentrl.engines.tinker.sdk_calls import awaited, outside, plain, quieten, raising
 from agentrl.engines.tinker.service_data import AdamStep, Datum, Passed, Sampled, metrics, passed
 from agentrl.engines.tinker.service_errors import Doing, Line, ServiceError, ServiceLost, failure, version_of, words
 from agentrl.engines.tinker.service_sampler import ServiceSampler
@@ -178,7 +178,7 @@ class Service:
 
         def connect() -> Any:
             client = self.tinker.ServiceClient(**connection)
-            _ = client.holder  # newer versions open the session when it is first used
+            quieten(client.holder.get_loop())  # newer versions open the session when it is first used
             return client
 
         self._client = self.ask(CONNECT, connect)

@@ -65,6 +65,20 @@ def outside(call: Callable[[], Any], timeout_s: float, look: Callable[[], None])
     return awaited(done, timeout_s, look)
 
 
+def quieten(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the event loop of the SDK print nothing about errors that nobody awaits any more.
+
+    If a service is gone, the first request that fails ends the run. The others fail while the process ends, and asyncio
+    would print their stacks after the sentence with which the run has ended.
+    """
+    loop.set_exception_handler(_report)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if "never retrieved" not in context.get("message", ""):
+        loop.default_exception_handler(context)
+
+
 @contextmanager
 def raising(known: Callable[[BaseException], Exception]) -> Iterator[None]:
     """Raise the errors of the SDK as `known` turns them. Their causes are left out, because they may quote a key."""
