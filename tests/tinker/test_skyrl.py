@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,12 @@ def test_three_iterations_improve_the_success_on_held_out_tasks(server, tmp_path
     assert success["start"] < 0.1 and success["end"] > success["clone"] + 0.1
     trained = [row for row in rows if row["stage"] == "train"]
     assert len(trained) == 3 and all(row["mismatch_max"] < 1e-3 for row in trained)
+    # The run has freed its model, and the server samples only what is loaded: the evaluation loads the checkpoint.
+    capsys.readouterr()
+    words = ["eval", "tests.toys.signal", "--policy", str(tmp_path / "signal"), "--tasks", "32", "--json"]
+    assert main([*words, "first=64"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["success_rate"] > success["clone"] + 0.1
 
 
 def test_what_the_server_does_not_have_is_one_sentence(service, server):

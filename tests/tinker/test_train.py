@@ -117,6 +117,21 @@ def test_kinds_of_runs(served, tmp_path, sections):
 
 
 @pytest.mark.slow
+def test_a_run_whose_sampler_is_gone_is_evaluated_by_its_state(served, tmp_path, capsys):
+    train(Settings(recipe(served, tmp_path, run={"iterations": 1})))
+    file = tmp_path / "run" / "checkpoints" / "000001" / "policy" / "tinker.json"
+    table = json.loads(file.read_text())
+    file.write_text(json.dumps({**table, "sampler": "tinker://gone/sampler_weights/gone"}))
+    words = ["eval", "tests.toys.odd", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json", "first=8"]
+    capsys.readouterr()
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2
+    file.write_text(json.dumps({**table, "sampler": "tinker://gone/x", "state": "tinker://gone/y"}))
+    assert main(words) == 2
+    assert "learner.keep_days" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_two_agents_with_policies_of_their_own(served, tmp_path):
     agents = {"walker": {"policy": "walker"}}
     tables = recipe(

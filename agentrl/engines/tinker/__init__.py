@@ -57,12 +57,15 @@ class Config(EngineOptions, frozen=True):
         url: address of the service; empty for the variable TINKER_BASE_URL or, without it, the hosted service.
         path: the weights to sample, such as tinker://.../sampler_weights/NAME. Needed if `model` is empty.
         model: the base model to sample. Needed if `path` is empty.
+        state: weights and optimiser of the same checkpoint (tinker://.../weights/NAME). If the service cannot sample
+            `path`, it loads these as a model and samples that: SkyRL samples only what is loaded.
         timeout_s: seconds to wait for one answer of the service.
     """
 
     url: str = ""
     path: str = ""
     model: str = ""
+    state: str = ""
     timeout_s: float = Field(3600.0, gt=0)
 
     @model_validator(mode="after")
@@ -78,7 +81,7 @@ def check(config: Config, demands: Demands) -> None:
     """Raises ValueError if a run needs something that the protocol of training services does not have."""
     sampling = demands.sampling
     _check_free(config)
-    for option in ("url", "path", "model", "timeout_s"):
+    for option in ("url", "path", "model", "state", "timeout_s"):
         if getattr(config, option) != Config.model_fields[option].default:
             raise ValueError(
                 f"engine.{option} is for evaluation without a learner: in training, set "
@@ -119,7 +122,7 @@ def make(config: Config, serving: Serving) -> "TinkerEngine":
         ValueError: there is nothing to sample, the service refuses it, or an option asks for what it cannot do.
     """
     from agentrl.engines.hf.forwards import end_ids
-    from agentrl.engines.tinker.engine import TinkerEngine, sampler_of
+    from agentrl.engines.tinker.engine import TinkerEngine, sampler_of, stored_sampler
 
     _check_free(config)
     if serving.entropies or serving.nats:
@@ -129,7 +132,7 @@ def make(config: Config, serving: Serving) -> "TinkerEngine":
         service = Service(config.url, timeout_s=config.timeout_s, section="engine")
     try:
         return TinkerEngine(
-            sampler_of(serving.model) if service is None else service.sampler(model=config.model, path=config.path),
+            sampler_of(serving.model) if service is None else stored_sampler(service, config),
             serving.tokenizer,
             serving.sampling,
             end_ids=end_ids(None, serving.tokenizer, serving.end_ids),

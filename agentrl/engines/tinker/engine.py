@@ -1,5 +1,7 @@
 """A training service as a policy: token ids in, token ids and log-probs out, one snapshot of weights per version."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,8 +9,9 @@ import numpy as np
 from agentrl.engines.hf.answer import Answer, Words
 from agentrl.engines.policy import AnswerCounts, Wordless
 from agentrl.engines.sampling import Sampling
+from agentrl.engines.tinker.sdk_calls import outside
 from agentrl.engines.tinker.service_data import Sampled
-from agentrl.engines.tinker.service_errors import AnswerLost, ServiceError
+from agentrl.engines.tinker.service_errors import AnswerLost, ServiceError, ServiceLost
 from agentrl.types import EnvFault, Generation, Request
 
 FREE = np.zeros(0, np.int64)
@@ -136,6 +139,24 @@ class TinkerEngine(Wordless):
                 f"the training service at {url} ended an answer of {answer.drawn} tokens without an end token or a "
                 "stop string in it, so it leaves them out and answers cannot be trained: choose another service"
             )
+
+
+def stored_sampler(service: Any, config: Any) -> Any:
+    """A sampler of the weights that a configuration names; see `Config.state`.
+
+    Raises:
+        ServiceError, ServiceLost: the service has neither of the two.
+    """
+    if not config.state:
+        return service.sampler(model=config.model, path=config.path)
+    try:
+        found = service.sampler(path=config.path)
+        once = {"limit": 1, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "seed": 0, "stop": ()}
+        look = partial(service.look, "engine")
+        outside(lambda: asyncio.run(found.sample(np.ones(1, np.int64), **once)), config.timeout_s, look)
+    except (ServiceError, ServiceLost):
+        return service.resume(config.state, optimiser=False).sampler()
+    return found
 
 
 def sampler_of(weights: Any) -> Any:
