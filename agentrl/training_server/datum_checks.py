@@ -1,7 +1,7 @@
 """Checks of datums and prompts, whatever the form in which they came."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ from agentrl.http import Refusal
 from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.verbs import COLUMNS, LOSSES, TARGETS, ClipBounds, PassWork, SentDatum
 
-MOST_NUMBERS = 1 << 24  # of one tensor
 CLIPS = ("clip_low_threshold", "clip_high_threshold")
 ONLY_TEXT = "this server reads tokens only: send chunks of the type encoded_text"
 
@@ -75,18 +74,22 @@ def check_loss(name: str) -> None:
 
 
 def checked_work(
-    data: list[SentDatum], loss: str, config: Mapping[str, object], backward: bool, bounds: Bounds
+    sent: Iterable[SentDatum], loss: str, config: Mapping[str, object], backward: bool, bounds: Bounds
 ) -> PassWork:
-    """A training request; Refusal if it is too large, or if its loss does not take an option of `config`."""
+    """A training request; Refusal if it is too large, or if its loss does not take an option of `config`.
+
+    `sent` is read no further than to the datum that exceeds a limit: a sparse table of a few bytes may be large.
+    """
+    limits, data, size = bounds.limits, list[SentDatum](), 0
+    for datum in sent:
+        data.append(datum)
+        size += max(len(datum.inputs), datum.targets.size)
+        if len(data) > limits.datums:
+            raise Refusal(400, f"the request has more than {limits.datums} datums, the limit: send several requests")
+        if size > limits.tokens:
+            raise Refusal(400, f"the request has more than {limits.tokens} tokens, the limit: send several requests")
     if not data:
         raise Refusal(400, "the request has no datum: send at least one")
-    if len(data) > bounds.limits.datums:
-        raise Refusal(
-            400, f"the request has {len(data)} datums, the limit is {bounds.limits.datums}: send several requests"
-        )
-    size = sum(max(len(datum.inputs), datum.targets.size) for datum in data)
-    if size > bounds.limits.tokens:
-        raise Refusal(400, f"the request has {size} tokens, the limit is {bounds.limits.tokens}: send several requests")
     clips = CLIPS if loss in ("ppo", "cispo") else ()
     wrong = sorted(set(config) - set(clips))
     if wrong:
@@ -105,12 +108,18 @@ def _ratio(name: str, value: object) -> float:
 
 
 def dense(
-    values: np.ndarray, shape: tuple[int, ...], rows: np.ndarray | None, columns: np.ndarray | None
+    values: np.ndarray, shape: tuple[int, ...], rows: np.ndarray | None, columns: np.ndarray | None, bounds: Bounds
 ) -> np.ndarray:
-    """A tensor from its values, or from the three arrays of a CSR table; Refusal if they do not fit the shape."""
-    wrong = Refusal(400, f"a tensor of {values.size} numbers does not fit the shape {[*shape][:4]}")
+    """A tensor [L] or [L, W] from its values, or from the three arrays of a CSR table.
+
+    Refusal if the shape has more than two sizes or more numbers than a request may have tokens, or if the values do not
+    fit it.
+    """
+    if len(shape) > 2:
+        raise Refusal(400, f"a tensor has {len(shape)} dimensions: send one, or two for several targets per token")
+    wrong = Refusal(400, f"a tensor of {values.size} numbers does not fit the shape {[*shape]}")
     size = math.prod(shape)
-    if min(shape, default=0) < 0 or size > MOST_NUMBERS:
+    if min(shape, default=0) < 0 or (size > bounds.limits.tokens and size != values.size):
         raise wrong
     if rows is None or columns is None:
         if size != values.size:

@@ -46,14 +46,14 @@ def read_passes(body: Body, bounds: Bounds, backward: bool) -> PassWork:
     asked = table(body, "forward_backward_input") or table(body, "forward_input")
     loss = text(asked, "loss_fn")
     check_loss(loss)
-    data = [_datum(one, loss, bounds) for one in items(asked, "data")]
+    data = (_datum(one, loss, bounds) for one in items(asked, "data"))
     return checked_work(data, loss, table(asked, "loss_fn_config"), backward, bounds)
 
 
 def _datum(found: Any, loss: str, bounds: Bounds) -> SentDatum:
     if not isinstance(found, Mapping):
         raise refuse("data", found, "a list of objects")
-    tensors = {str(name): _tensor(name, one) for name, one in table(found, "loss_fn_inputs").items()}
+    tensors = {str(name): _tensor(name, one, bounds) for name, one in table(found, "loss_fn_inputs").items()}
     return checked_datum(_tokens(table(found, "model_input")), tensors, loss, bounds)
 
 
@@ -67,7 +67,7 @@ def _tokens(model_input: Body) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _tensor(name: str, found: Any) -> np.ndarray:
+def _tensor(name: str, found: Any, bounds: Bounds) -> np.ndarray:
     if not isinstance(found, Mapping):
         raise refuse(name, found, "a tensor: an object with data, dtype and shape")
     kind = TYPES.get(text(found, "dtype"))
@@ -81,11 +81,11 @@ def _tensor(name: str, found: Any) -> np.ndarray:
         raise refuse(f"{name}: shape", shape, "a list of sizes")
     csr = [found.get(key) for key in ("sparse_crow_indices", "sparse_col_indices")]
     rows, columns = (None if one is None else _array(name, one, np.int64) for one in csr)
-    return dense(values, tuple(sizes), rows, columns)
+    return dense(values, tuple(sizes), rows, columns, bounds)
 
 
 def _array(name: str, values: Any, kind: type) -> np.ndarray:
-    """The numbers of a list, whose elements may be nested nowhere; NaN for null."""
+    """The numbers of a list as an array; Refusal for other elements."""
     whole_numbers = kind is np.int64
     allowed = (int,) if whole_numbers else (int, float)
     if not isinstance(values, list) or not all(type(one) in allowed for one in values):

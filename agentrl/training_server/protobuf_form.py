@@ -14,7 +14,7 @@ import numpy as np
 
 from agentrl.http import Refusal
 from agentrl.training_server.datum_checks import ONLY_TEXT, Bounds, check_loss, checked_datum, checked_work, dense
-from agentrl.training_server.verbs import PassResult, PassWork, SampleResult
+from agentrl.training_server.verbs import PassResult, PassWork, SampleResult, SentDatum
 
 MEDIA_TYPE = "application/x-protobuf"
 _FILE = "tinker_public_pb2"
@@ -66,19 +66,21 @@ def read_passes(message: Any, bounds: Bounds) -> PassWork:
     config: dict[str, object] = dict(message.loss_fn_config)
     for name, value in getattr(message, "loss_fn_config_v2", {}).items():
         config[name] = value.number if value.WhichOneof("value") == "number" else value.text
-    data = []
-    for datum in message.data:
-        parts = [np.zeros(0, np.int32)]
-        for chunk in datum.model_input:
-            if not chunk.HasField("encoded_text"):
-                raise Refusal(400, ONLY_TEXT)
-            parts.append(_numbers(chunk.encoded_text.tokens, np.dtype(np.int32)))
-        tensors = {name: _tensor(name, one) for name, one in datum.loss_fn_inputs.items()}
-        data.append(checked_datum(np.concatenate(parts), tensors, message.loss_fn, bounds))
+    data = (_datum(one, message.loss_fn, bounds) for one in message.data)
     return checked_work(data, message.loss_fn, config, not message.forward_only, bounds)
 
 
-def _tensor(name: str, found: Any) -> np.ndarray:
+def _datum(found: Any, loss: str, bounds: Bounds) -> SentDatum:
+    parts = [np.zeros(0, np.int32)]
+    for chunk in found.model_input:
+        if not chunk.HasField("encoded_text"):
+            raise Refusal(400, ONLY_TEXT)
+        parts.append(_numbers(chunk.encoded_text.tokens, np.dtype(np.int32)))
+    tensors = {name: _tensor(name, one, bounds) for name, one in found.loss_fn_inputs.items()}
+    return checked_datum(np.concatenate(parts), tensors, loss, bounds)
+
+
+def _tensor(name: str, found: Any, bounds: Bounds) -> np.ndarray:
     classes = messages()
     kinds = {classes.DTYPE_FLOAT32: np.float32, classes.DTYPE_INT64: np.int64, classes.DTYPE_INT32: np.int32}
     if found.dtype not in kinds:
@@ -87,9 +89,9 @@ def _tensor(name: str, found: Any) -> np.ndarray:
     if found.WhichOneof("encoding") == "sparse_csr":
         csr, index = found.sparse_csr, np.dtype(np.int64)
         rows, columns = _numbers(csr.crow_indices, index), _numbers(csr.col_indices, index)
-        return dense(_numbers(csr.values, kind), tuple(found.shape), rows, columns)
+        return dense(_numbers(csr.values, kind), tuple(found.shape), rows, columns, bounds)
     values = _numbers(found.dense, kind)
-    return dense(values, tuple(found.shape) or values.shape, None, None)
+    return dense(values, tuple(found.shape) or values.shape, None, None, bounds)
 
 
 def _numbers(data: bytes, kind: np.dtype[Any]) -> np.ndarray:

@@ -84,6 +84,7 @@ def test_several_targets_per_input_and_a_csr_table():
         ([1, 2], [0, 1, 2], [1, 0]),
         ([4], [0, 1, 2], [1, 0]),
         ([1 << 40, 2], None, None),
+        ([1, 101], [0, 2], [1, 0]),  # more numbers than a request may have tokens
         ([-1], None, None),
     ],
 )
@@ -91,7 +92,22 @@ def test_a_table_that_does_not_fit_its_shape_is_refused(shape, rows, columns):
     values = np.array([7.0, 8.0], np.float32)
     arrays = [None if one is None else np.array(one) for one in (rows, columns)]
     with pytest.raises(Refusal, match="a tensor of 2 numbers does not fit the shape"):
-        datum_checks.dense(values, tuple(shape), *arrays)
+        datum_checks.dense(values, tuple(shape), *arrays, BOUNDS)
+
+
+def test_a_request_of_sparse_tables_is_read_no_further_than_to_its_limit():
+    """A table of 8 bytes may be [1, 60], so the limit of 100 tokens must stop the reading, not a check at its end."""
+    read = []
+
+    def sent():
+        for number in range(3):
+            read.append(number)
+            targets = datum_checks.dense(np.zeros(0, np.int64), (1, 60), np.zeros(2, int), np.zeros(0, int), BOUNDS)
+            yield datum_checks.checked_datum(np.ones(1, int), {"target_tokens": targets}, "cross_entropy", BOUNDS)
+
+    with pytest.raises(Refusal, match="more than 100 tokens"):
+        datum_checks.checked_work(sent(), "cross_entropy", {}, True, BOUNDS)
+    assert read == [0, 1]
 
 
 def changed(*path, to):
@@ -108,8 +124,8 @@ FIRST = ("data", 0, "loss_fn_inputs")
 BAD = {
     "loss_fn 'dro' is not offered here": changed("loss_fn", to="dro"),
     "has no datum": passes([]),
-    "4 datums, the limit is 3": passes([TWO] * 4),
-    "101 tokens, the limit is 100": passes([datum([1] * 50, [1] * 50), datum([1] * 51, [1] * 51)]),
+    "more than 3 datums": passes([TWO] * 4),
+    "more than 100 tokens": passes([datum([1] * 50, [1] * 50), datum([1] * 51, [1] * 51)]),
     "model_input has 65 tokens, the context of this server is 64": passes([datum([1] * 65, [1] * 65)]),
     "the token id 320, and the vocabulary has 320": passes([datum([320], [1])]),
     "target_tokens has the token id -1": passes([datum([3], [-1])]),
@@ -123,6 +139,8 @@ BAD = {
     "dtype = 'float16' is not float32 or int64": changed(*FIRST, "weights", "dtype", to="float16"),
     "shape = [True] is not a list of sizes": changed(*FIRST, "weights", "shape", to=[True]),
     "does not fit the shape [4]": changed(*FIRST, "weights", "shape", to=[4]),
+    "a tensor has 3 dimensions": changed(*FIRST, "weights", "shape", to=[5, 1, 1]),
+    "a tensor has 99 dimensions": changed(*FIRST, "weights", "shape", to=[1] * 98 + [5]),
     "is no list of numbers": changed(*FIRST, "weights", "data", to=[1.0, "x", 1.0, 1.0, 1.0]),
     "is no list of whole numbers": changed("data", 0, "model_input", "chunks", to=[{"tokens": [1, 2.5]}]),
     "a number that is too large": changed("data", 0, "model_input", "chunks", to=[{"tokens": [1 << 70]}]),
