@@ -177,10 +177,10 @@ def _stops(found: Any, bounds: Bounds) -> tuple[tuple[str, ...], frozenset[int] 
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """A result as an object."""
+    """A result as an object. Metrics that are not finite are left out: JSON has no such numbers."""
     if isinstance(result, PassResult):
         outputs = [{"logprobs": _tensor_json(one)} for one in result.logprobs]
-        return {"loss_fn_output_type": "ArrayRecord", "loss_fn_outputs": outputs, "metrics": dict(result.metrics)}
+        return {"loss_fn_output_type": "ArrayRecord", "loss_fn_outputs": outputs, "metrics": finite(result.metrics)}
     if isinstance(result, SampleResult):
         sequences = [
             {"stop_reason": one.finish, "tokens": one.ids.tolist(), "logprobs": one.logprobs.tolist()}
@@ -188,6 +188,11 @@ def result_json(result: Result) -> dict[str, Any]:
         ]
         return {"type": "sample", "sequences": sequences, "prompt_logprobs": _or_null(result.prompt_logprobs)}
     return dict(result.fields)
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that are finite numbers."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _tensor_json(values: np.ndarray) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from agentrl.engines import base_config
 from agentrl.http import Refusal
 from agentrl.model import Loaded
 from agentrl.training_server.checkpoints import Checkpoints
+from agentrl.training_server.json_form import finite
 from agentrl.training_server.promises import Promise, PromiseTable
 from agentrl.training_server.service_limits import ServiceLimits
 from agentrl.training_server.sessions import ClientSessions, SamplerEntry
@@ -133,7 +134,7 @@ class TrainingService:
         """The promise of an optimiser step."""
 
         def work() -> Result:
-            return PlainResult({"type": "optim_step", "metrics": self.worker.model(model).step(adam)})
+            return PlainResult({"type": "optim_step", "metrics": finite(self.worker.model(model).step(adam))})
 
         return self._train(model, seq, work)
 

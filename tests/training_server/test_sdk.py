@@ -178,3 +178,12 @@ def test_a_lost_result_can_be_fetched_again(running, service, fault):
     client = service.create_lora_training_client(base_model=running.model, rank=4).result()
     running.faults.add("retrieve_future", fault)
     assert client.forward([sdk_session.datum(sdk_session.IDS)], "cross_entropy").result().metrics["loss:sum"] > 0
+
+
+def test_a_step_that_is_skipped_has_an_answer_that_the_sdk_reads(running, service):
+    """The SDK's JSON reader refuses NaN, which the norm of such a gradient is."""
+    client = service.create_lora_training_client(running.model, rank=2, train_unembed=False).result()
+    wide = {"target_tokens": [3, 4], "logprobs": [-3e38, -1.0], "advantages": [1.0, 1.0]}  # the ratio is infinite
+    data = [tinker.Datum(model_input=tinker.ModelInput.from_ints([2, 3]), loss_fn_inputs=wide)]
+    client.forward_backward(data, "importance_sampling").result()
+    assert client.optim_step(tinker.AdamParams(learning_rate=0.1)).result().metrics == {"skipped": 1.0}
