@@ -1,4 +1,4 @@
-"""Promises: requests that are answered at once with a number, worked on later, and fetched by this number.
+"""Promises: requests that are answered at once with a name, worked on later, and fetched by this name.
 
 A client repeats a request whose answer was lost, so a request with the lane and the sequence number of an earlier one
 gets the earlier promise, and its work is done once. In an ordered lane (a model) the work is done in the order of the
@@ -6,6 +6,7 @@ sequence numbers, which need not be that of arrival. Everything is bounded: prom
 results that nobody fetched.
 """
 
+import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -31,7 +32,8 @@ class Promise:
     """One request.
 
     Attributes:
-        name: its number.
+        name: by which it is fetched. No two servers give the same name, so a client that asks a restarted server for an
+            earlier result does not get that of another request.
         work: does the work, in the worker's thread; None for samples.
         sampler: for samples, the sampler that answers.
         sample: the request of samples.
@@ -88,7 +90,7 @@ class PromiseTable:
         self._ready: deque[Promise] = deque()
         self._waiting: dict[str, Promise] = {}  # promises without an outcome
         self._done: OrderedDict[str, Promise] = OrderedDict()
-        self._tokens, self._bytes, self._count, self._closed = 0, 0, 0, False
+        self._tokens, self._bytes, self._closed = 0, 0, False
 
     def open_lane(self, lane: str, *, ordered: bool) -> None:
         """Begin a lane; an existing one stays as it is."""
@@ -102,10 +104,6 @@ class PromiseTable:
             if closed is not None:
                 self._ready.extend(closed.held[key] for key in sorted(closed.held))
                 self._changed.notify_all()
-
-    def has_lane(self, lane: str) -> bool:
-        """Is the lane open?"""
-        return lane in self._lanes
 
     def submit(self, lane: str, seq: int | None, promise: Promise) -> str:
         """Accept a request; returns the name of its promise, or that of the promise with the same number.
@@ -125,8 +123,7 @@ class PromiseTable:
                 raise Refusal(429, "the queue of this server is full: send the request again later", "busy")
             if seq is not None and found.ordered and 0 < seq < found.expected:
                 raise Refusal(400, f"seq_id {seq} is too old: this server has gone on to {found.expected}")
-            self._count += 1
-            promise.name, promise.arrived = f"r{self._count}", self._clock()
+            promise.name, promise.arrived = secrets.token_hex(16), self._clock()
             self._waiting[promise.name] = promise
             self._tokens += promise.tokens
             if seq is not None:

@@ -41,6 +41,14 @@ def test_a_repeated_request_gets_the_earlier_promise():
     assert promises.submit("model", 1, Promise()) == first, "also after the work is done"
 
 
+def test_a_restarted_server_does_not_give_the_result_of_another_request():
+    earlier, restarted = table(), table()
+    name = earlier.submit("model", 1, Promise())
+    restarted.submit("model", 1, Promise())
+    with pytest.raises(Refusal, match="the server was started again"):
+        restarted.wait(name, 0)
+
+
 def test_requests_run_in_the_order_of_their_numbers():
     # 3 and 2 come before 1, as the chunks of one request do when they are sent at the same time.
     promises = table()
