@@ -119,10 +119,14 @@ class TrainingService:
 
         def created() -> Result:
             try:
-                return work()
+                result = work()
+                self.sessions.check_model(
+                    session, model
+                )  # it may have ended meanwhile, and nothing would free the model
             except BaseException:
                 self.worker.forget(model)
                 raise
+            return result
 
         return self.promises.submit(f"{model}/create", 0, Promise(work=created))
 

@@ -59,7 +59,7 @@ class ClientSessions:
     def begin(self) -> str:
         """The id of a new session; Refusal if there are as many as there may be."""
         with self._lock:
-            if len(self._sessions) >= self._limits.sessions and not self.spare_one():
+            if len(self._sessions) >= self._limits.sessions and not self.spare_one(lambda session: True):
                 most = self._limits.sessions
                 raise Refusal(429, f"this server has {most} sessions, its limit: try again later", "busy")
             name = secrets.token_hex(16)
@@ -92,10 +92,14 @@ class ClientSessions:
             self.touch(name)
             self._ended.append(self._sessions.pop(name))
 
-    def spare_one(self) -> bool:
-        """End the session that was silent longest, if this is longer than `spare_s`; False if there is none."""
+    def spare_one(self, wanted: Callable[[ClientSession], bool]) -> bool:
+        """End the one of the `wanted` sessions that was silent longest, if this is longer than `spare_s`.
+
+        Returns:
+            False if there is none.
+        """
         with self._lock:
-            oldest = min(self._sessions.values(), key=lambda one: one.seen, default=None)
+            oldest = min(filter(wanted, self._sessions.values()), key=lambda one: one.seen, default=None)
             if oldest is None or self._clock() - oldest.seen <= self._limits.spare_s:
                 return False
             self._ended.append(self._sessions.pop(oldest.name))
@@ -114,6 +118,13 @@ class ClientSessions:
         """Note a model of a session."""
         with self._lock:
             self.touch(session).models.add(model)
+
+    def check_model(self, session: str, model: str) -> None:
+        """Refusal if a model belongs to no session, because its session has ended."""
+        with self._lock:
+            found = self._sessions.get(session)
+            if found is None or model not in found.models:
+                raise Refusal(410, f"the session of the model {model!r:.200} has ended: begin a new one")
 
     def drop_model(self, model: str) -> list[str]:
         """Forget a model, and the samplers that are snapshots of it; returns the names of these samplers."""

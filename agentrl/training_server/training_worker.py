@@ -84,7 +84,7 @@ class TrainingWorker:
             ValueError: the adapters do not fit the base model.
         """
         while len(self._models) >= self._limits.models:
-            if not self._sessions.spare_one():
+            if not self._sessions.spare_one(lambda session: not self._models.keys().isdisjoint(session.models)):
                 most = self._limits.models
                 raise Refusal(400, f"this server trains {most} models, its limit: unload one, or raise --models")
             self._end_sessions()

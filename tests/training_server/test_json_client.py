@@ -1,9 +1,14 @@
 """The verbs of the protocol, with bodies as SDK 0.16.1 sends them and without the SDK."""
 
+import threading
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
 from agentrl.training_server import ServiceLimits
+from agentrl.training_server.promises import Promise
+from agentrl.training_server.verbs import PlainResult
 from tests.toys.training_service import training_service
 from tests.training_server.bodies import IDS, ONE, TWO, datum, passes, sample
 from tests.training_server.plain_client import PlainClient
@@ -351,6 +356,49 @@ def test_a_killed_client_does_not_block_the_next_one(client, running):
     client.post("session_heartbeat", {"session_id": client.session})
     assert client.do("create_model", body)["type"] == "create_model"
     assert killed.send("POST", "session_heartbeat", {"session_id": killed.session}).status == 410
+
+
+@contextmanager
+def busy(running):
+    """The worker is busy with another request as long as the block runs."""
+    started, done = threading.Event(), threading.Event()
+
+    def work():
+        started.set()
+        done.wait(60)
+        return PlainResult({})
+
+    running.service.promises.open_lane("busy", ordered=False)
+    running.service.promises.submit("busy", None, Promise(work=work))
+    started.wait(60)
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def test_a_model_whose_session_ends_before_it_is_made_is_freed(client, running):
+    gone = PlainClient(running.url)
+    gone.begin()
+    body = {"session_id": gone.session, "model_seq_id": 0, "base_model": running.model, "lora_config": {"rank": 2}}
+    with busy(running):
+        made = gone.post("create_model", body)
+        gone.post(f"sessions/{gone.session}/finish", {})
+    assert "has ended: begin a new one" in gone.result(made)["error"]
+    assert client.send("POST", "get_info", {"model_id": f"{gone.session}:train:0"}).status == 404
+
+
+def test_a_session_without_models_does_not_give_its_place_to_a_model(client, running):
+    sampling, killed = PlainClient(running.url), PlainClient(running.url)
+    sampling.begin()
+    CLOCK.now += 1
+    for number in range(3):
+        killed.model(running.model, number)
+    CLOCK.now += 31
+    client.post("session_heartbeat", {"session_id": client.session})
+    client.model(running.model)
+    assert killed.send("POST", "session_heartbeat", {"session_id": killed.session}).status == 410
+    sampling.post(f"sessions/{sampling.session}/finish", {})
 
 
 def test_several_sessions_and_models_do_not_disturb_each_other(client, running):
