@@ -54,9 +54,18 @@ class TrainedModel:
         self._base.remove(self.name)
 
     def passes(self, work: PassWork) -> PassResult:
-        """`forward` or `forward_backward`; gradients add up until the next `step`."""
+        """`forward` or `forward_backward`; gradients add up until the next `step`.
+
+        If a backward pass fails, such as for lack of memory, the request has added nothing to the gradients.
+        """
         self._base.use(self.name)
-        return run_passes(self.learner.network, work, self._max_tokens, self.factors(work))
+        before = [(x, None if x.grad is None else x.grad.clone()) for x in self.learner.trained if work.backward]
+        try:
+            return run_passes(self.learner.network, work, self._max_tokens, self.factors(work))
+        except BaseException:
+            for parameter, gradient in before:
+                parameter.grad = gradient
+            raise
 
     def factors(self, work: PassWork) -> np.ndarray:
         """[D] the factor of each datum's loss in the gradient: the protocol sums over tokens and datums."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agentrl.model import Loaded
-from agentrl.training_server import AdapterPlan, SharedBase, TrainedModel
+from agentrl.training_server import AdapterPlan, SharedBase, TrainedModel, packed_passes
 from agentrl.training_server.packed_passes import micro_batches, packed, run_passes
 from agentrl.training_server.verbs import PassWork, SentDatum
 from tests.toys.language_model import language_model
@@ -202,3 +202,24 @@ def test_a_model_without_linear_layers_is_refused():
 
     with pytest.raises(ValueError, match="Bare has no linear layers for adapters"):
         SharedBase(Loaded(Bare(), None))
+
+
+def test_a_request_that_fails_half_way_adds_nothing_to_the_gradients(base, monkeypatch):
+    model = TrainedModel(base, PLAN, 8)  # 8 tokens per micro-batch, so that each datum is one
+    model.passes(PassWork(data=data(1, (7,)), loss="cross_entropy"))
+    before = {name: parameter.grad.clone() for name, parameter in base.named(model.name)}
+    losses = []
+
+    def token_loss(*given):
+        if losses:
+            raise MemoryError("the second micro-batch")
+        losses.append(losses_of(*given))
+        return losses[0]
+
+    losses_of = packed_passes.token_loss
+    monkeypatch.setattr(packed_passes, "token_loss", token_loss)
+    with pytest.raises(MemoryError):
+        model.passes(PassWork(data=data(2, (7, 8)), loss="cross_entropy"))
+    for name, parameter in base.named(model.name):
+        assert torch.equal(parameter.grad, before[name]), name
+    model.close()
