@@ -16,6 +16,7 @@ from agentrl.training_server.protobuf_form import parse_passes, read_passes
 from agentrl.training_server.service import TrainingService
 
 MOST_SEQ = (1 << 63) - 1
+MOST_SECONDS = 100 * 366 * 86400  # 100 years; lists give the date of expiry, and dates have years up to 9999
 CLIENT_FLAGS: Mapping[str, Any] = {
     "pjwt_auth_enabled": False,  # API keys alone
     "parallel_fwdbwd_chunks": False,
@@ -252,5 +253,5 @@ def _new_model(body: Body) -> tuple[str, int]:
 
 def _seconds(body: Body) -> float | None:
     """The seconds that a checkpoint is kept; None for ever."""
-    found = optional_whole(body, "ttl_seconds", 1, 1 << 40)
+    found = optional_whole(body, "ttl_seconds", 1, MOST_SECONDS)
     return None if found is None else float(found)

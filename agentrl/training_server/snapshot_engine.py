@@ -88,7 +88,7 @@ class SnapshotEngine:
             stop=work.stop_texts,
             max_tokens=self._max_context,  # the same for all requests, so that they are drawn together
         )
-        limit = min(work.max_tokens or room, room)
+        limit = room if work.max_tokens is None else min(work.max_tokens, room)
         drawn = await asyncio.gather(*(self._draw(work, sampling, limit, (seed, i)) for i in range(work.count)))
         return SampleResult(drawn, scored)
 

@@ -96,7 +96,8 @@ class SampleWork:
     Attributes:
         prompt: [L] int64.
         count: number of answers.
-        max_tokens: largest number of tokens per answer; None for what the context allows.
+        max_tokens: largest number of tokens per answer; None for what the context allows. At 0 an answer has no token,
+            and its reason to end is "length".
         temperature, top_p: see `agentrl.engines.Sampling`; top_k: 0 is off.
         seed: of the noise; None for a random one.
         stop_texts: texts that end an answer, besides the end tokens.

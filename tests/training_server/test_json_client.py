@@ -206,6 +206,13 @@ def test_stops_temperature_and_top_k(client, running):
     assert len(long["tokens"]) == 48 - len(IDS), "neither the end token nor a limit below the context ends it"
 
 
+def test_an_answer_may_have_no_token(client, running):
+    answer = {"stop_reason": "length", "tokens": [], "logprobs": []}
+    assert (
+        client.do("asample", sample(sampler=base_sampler(client, running), max_tokens=0))["sequences"] == [answer] * 3
+    )
+
+
 def test_requests_with_different_settings_are_drawn_together(client, running):
     """What a request gets does not depend on what is in the batch."""
     sampler = base_sampler(client, running)
@@ -278,6 +285,7 @@ def test_checkpoints_are_listed_kept_and_deleted(client, running):
     assert save(client, model, 5, "first", overwrite=True)["path"] == path
     assert "is no name of a checkpoint" in save(client, model, 6, "../x")["error"]
     short = save(client, model, 7, "short", ttl_seconds=50)["path"]
+    assert "from 1 to 3162240000" in save(client, model, 8, "long", ttl_seconds=1 << 38)["error"], "no date is so late"
     info = client.post("weights_info", {"tinker_path": path})
     assert (info["lora_rank"], info["train_unembed"], info["base_model"]) == (4, False, running.model)
 
@@ -435,6 +443,7 @@ def test_several_sessions_and_models_do_not_disturb_each_other(client, running):
         ("POST", "create_model", {"model_seq_id": 0}, 400, "session_id is missing"),
         ("POST", "get_info", {"model_id": "x"}, 404, "no model 'x' here"),
         ("POST", "optim_step", {"model_id": "x", "seq_id": 1}, 404, "'x' is not known here"),
+        ("PUT", "training_runs/a/checkpoints/weights/b/ttl", {"ttl_seconds": 1 << 40}, 400, "from 1 to 3162240000"),
         ("POST", "retrieve_future", {"request_id": "r999999"}, 410, "no request 'r999999' here"),
         ("POST", "session_heartbeat", {"session_id": "x"}, 410, "no session 'x' here"),
         ("POST", "asample", [1], 400, "no JSON object"),
