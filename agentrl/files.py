@@ -275,6 +275,18 @@ def recover_folders(parent: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def remove_folder(folder: Path) -> None:
+    """Delete a folder as a whole: if the process is killed meanwhile, `recover_folders` removes the rest.
+
+    Raises:
+        OSError: the folder is missing, or it cannot be deleted. It is complete then.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    folder.rename(partial)
+    shutil.rmtree(partial, ignore_errors=True)
+
+
 def refuse_existing(folder: Path) -> None:
     """Raises ValueError if a file or folder of this name exists, because exports never overwrite."""
     if folder.exists() or folder.is_symlink():

@@ -15,14 +15,14 @@ import fcntl
 import json
 import os
 import re
-import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentrl.files import flush_to_disk, read_json, recover_folders, writing
+from agentrl.files import flush_to_disk, read_json, recover_folders, remove_folder, write_atomically, writing
 from agentrl.http import Refusal
 from agentrl.training_server.trained_model import ModelState, State
 from agentrl.training_server.verbs import AdapterPlan
@@ -65,7 +65,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints in a folder.
+    """The checkpoints in a folder; safe for threads.
 
     Args:
         folder: it is made when the first checkpoint is saved.
@@ -75,6 +75,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, model: str, clock: Callable[[], float] = time.time) -> None:
         self.folder, self.model, self._clock = folder, model, clock
+        self._lock = threading.RLock()  # of what changes a checkpoint: an expired one must not be deleted as a new one
         self._used: int | None = None  # descriptor of the folder while it is marked as used
 
     def open(self) -> None:
@@ -135,7 +136,7 @@ class Checkpoints:
         from safetensors.torch import save_file
 
         now = self._clock()
-        with writing(self._folder(path)) as partial:
+        with self._lock, writing(self._folder(path)) as partial:
             partial.mkdir(parents=True)
             save_file(dict(state.adapters), partial / ADAPTERS, {"format": "pt"})
             if state.optimiser is not None:
@@ -183,26 +184,27 @@ class Checkpoints:
                 400, f"{path} has no optimiser: load it without the optimiser, or load what save_state stored"
             )
         try:
-            adapters: State = load_file(folder / ADAPTERS)
-            stored = load_file(folder / OPTIMISER) if optimiser else None
+            with self._lock:
+                adapters: State = load_file(folder / ADAPTERS)
+                stored = load_file(folder / OPTIMISER) if optimiser else None
         except (OSError, SafetensorError) as error:
             raise Refusal(500, f"the files of {path} are damaged: {error}") from None
         return ModelState(about.plan, adapters, stored)
 
     def delete(self, path: str) -> None:
         """Delete a checkpoint; Refusal if there is none of this path."""
-        self.about(path)
-        shutil.rmtree(self._folder(path), ignore_errors=True)
+        with self._lock:
+            self.about(path)
+            remove_folder(self._folder(path))
 
     def expire_in(self, path: str, keep_s: float | None) -> None:
         """Set the number of seconds after which a checkpoint expires; None for never."""
-        self.about(path)
-        folder = self._folder(path)
-        about = read_json(folder / ABOUT, "a checkpoint's description")
-        about["expires"] = None if keep_s is None else self._clock() + keep_s
-        part = folder / f".{ABOUT}.part"
-        part.write_text(json.dumps(about, indent=1))
-        part.replace(folder / ABOUT)
+        with self._lock:
+            self.about(path)
+            file = self._folder(path) / ABOUT
+            about = read_json(file, "a checkpoint's description")
+            about["expires"] = None if keep_s is None else self._clock() + keep_s
+            write_atomically(file, json.dumps(about, indent=1).encode())
 
     def listed(self, run: str = "") -> list[StoredCheckpoint]:
         """The checkpoints of a model, or of all models, the oldest first; expired ones are deleted."""
@@ -232,8 +234,10 @@ class Checkpoints:
 
     def _expired(self, folder: Path) -> bool:
         """Has a checkpoint expired? It is deleted then."""
-        found = self._read(folder)
-        if found is None or found.expires is None or found.expires > self._clock():
-            return False
-        shutil.rmtree(folder, ignore_errors=True)
-        return True
+        with self._lock:
+            found = self._read(folder)
+            if found is None or found.expires is None or found.expires > self._clock():
+                return False
+            with suppress(OSError):
+                remove_folder(folder)
+            return True

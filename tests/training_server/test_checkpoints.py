@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from peft import PeftModel
 
 from agentrl.http import Refusal
 from agentrl.model import ModelConfig, load_model
-from agentrl.training_server import Checkpoints, shared_base
+from agentrl.training_server import Checkpoints, checkpoints as checkpoints_module, shared_base
 from agentrl.training_server.trained_model import ModelState
 from agentrl.training_server.verbs import AdapterPlan
 from tests.toys.training_service import training_service
@@ -93,6 +94,39 @@ def test_an_expired_checkpoint_is_deleted(checkpoints):
     checkpoints._clock.now += 11
     assert checkpoints.listed() == [] and not (checkpoints.folder / "m" / "weights" / "one").exists()
     checkpoints.check_new(path, overwrite=False)
+
+
+def test_a_checkpoint_that_is_being_deleted_is_no_checkpoint(checkpoints, monkeypatch):
+    """A server that is killed meanwhile leaves no damaged checkpoint; the next one removes the rest."""
+    path = checkpoints.path("m", "weights", "one")
+    checkpoints.save(path, STATE, {}, None)
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda folder, **options: None)  # it has deleted nothing yet
+        checkpoints.delete(path)
+    place = checkpoints.folder / "m" / "weights"
+    assert checkpoints.listed() == [] and [one.name for one in place.iterdir()] == [".one.partial"]
+    checkpoints.open()
+    assert not list(place.iterdir())
+    checkpoints.close()
+
+
+def test_a_checkpoint_saved_in_place_of_an_expired_one_stays(checkpoints, monkeypatch):
+    """A thread that lists checkpoints sees the expired one, and meanwhile the worker saves a new one of this path."""
+    path = checkpoints.path("m", "weights", "one")
+    checkpoints.save(path, STATE, {}, 60.0)
+    checkpoints._clock.now += 61
+    saving = threading.Thread(target=checkpoints.save, args=(path, STATE, {}, None))
+    removed = checkpoints_module.remove_folder
+
+    def remove_folder(folder):
+        saving.start()
+        saving.join(0.5)  # it waits for the lock, or it is done
+        removed(folder)
+
+    monkeypatch.setattr(checkpoints_module, "remove_folder", remove_folder)
+    checkpoints.listed()
+    saving.join()
+    assert [one.expires for one in checkpoints.listed()] == [None]
 
 
 @pytest.mark.parametrize("damage", ["adapter_model.safetensors", "optimizer.safetensors", "checkpoint.json"])
