@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from torch import Tensor
 
 from agentrl.graph import Tokens
-from agentrl.model import Batch, Network, Sharing, columns_like, pack
+from agentrl.model import Batch, Network, Sharing, columns_like, on_device, pack
 from agentrl.training_server.losses import token_loss
 from agentrl.training_server.verbs import COLUMNS, PassResult, PassWork, SentDatum
 
@@ -26,7 +27,7 @@ def run_passes(network: Network, work: PassWork, max_tokens: int, factors: np.nd
     Args:
         network: the network with the adapters of the model that is trained.
         work: the request.
-        max_tokens: largest number of packed tokens per micro-batch, unless a single datum has more.
+        max_tokens: see `micro_batches`.
         factors: the factor of each datum's loss in the gradient; 1 in the protocol.
 
     Returns:
@@ -39,7 +40,7 @@ def run_passes(network: Network, work: PassWork, max_tokens: int, factors: np.nd
         for numbers in micro_batches(work.data, max_tokens, network.sharing):
             data = [work.data[number] for number in numbers]
             batch = packed(data, network.sharing)
-            logprob = network.stats(network.hidden(batch), batch).logprob  # [K]
+            logprob = target_logprobs(network, batch)  # [K]
             given = [np.concatenate([datum.columns[name].ravel() for datum in data]) for name in names]  # [K] each
             share, *columns = columns_like([factors[numbers][batch.row], *given], logprob)  # [K] each
             loss = token_loss(work.loss, logprob, dict(zip(names, columns, strict=True)), work.bounds)  # [K]
@@ -53,20 +54,46 @@ def run_passes(network: Network, work: PassWork, max_tokens: int, factors: np.nd
     return PassResult(found, {"loss:sum": total})
 
 
+def target_logprobs(network: Network, batch: Batch) -> Tensor:
+    """[K] the log-probs of a batch's targets.
+
+    Equal targets of one packed token, such as those of a prompt that datums share, are computed once.
+    """
+    pairs = batch.at * (int(batch.target.max()) + 1) + batch.target  # [K] a number for each pair of token and target
+    _, first, place = np.unique(pairs, return_index=True, return_inverse=True)  # [U], [K] with U different pairs
+    distinct = replace(
+        batch, at=batch.at[first], target=batch.target[first], allowed_offsets=batch.allowed_offsets[: len(first) + 1]
+    )
+    (back,) = on_device([place], network.device)
+    return network.stats(network.hidden(distinct), distinct).logprob[back]
+
+
 def micro_batches(data: Sequence[SentDatum], max_tokens: int, sharing: Sharing) -> Iterator[np.ndarray]:
-    """The numbers [D] of the datums of each micro-batch; datums that begin alike are neighbours."""
+    """The numbers [D] of the datums of each micro-batch; datums that begin alike are neighbours.
+
+    A micro-batch has at most `max_tokens` different targets, which are as many as the packed tokens if there is one
+    target per token; or it is a single datum.
+    """
     keys = [datum.inputs.astype(">i8").tobytes() for datum in data]  # ids are not negative: bytes sort as numbers
     group: list[int] = []
     size = 0
     for number in sorted(range(len(data)), key=keys.__getitem__):
-        length = len(data[number].inputs)
-        common = shared(data[group[-1]], data[number]) if group and sharing == "tree" else 0
-        if group and size + length - common > max_tokens:
+        targets = data[number].targets
+        fresh = new_targets(data[group[-1]], data[number]) if group and sharing == "tree" else targets.size
+        if group and size + fresh > max_tokens:
             yield np.array(group)
-            group, size, common = [], 0, 0
+            group, size, fresh = [], 0, targets.size
         group.append(number)
-        size += length - common
+        size += fresh
     yield np.array(group)
+
+
+def new_targets(one: SentDatum, other: SentDatum) -> int:
+    """The number of targets that `other` adds to a batch in which `one` is."""
+    common = shared(one, other)
+    if one.targets.shape[1] != other.targets.shape[1]:
+        return other.targets.size
+    return other.targets[common:].size + int((one.targets[:common] != other.targets[:common]).sum())
 
 
 def shared(one: SentDatum, other: SentDatum) -> int:

@@ -17,7 +17,8 @@ class ServiceLimits(NamedTuple):
             32768.
         samples: largest number of answers per request.
         slots: largest number of answers that are drawn at once.
-        batch_tokens: largest number of packed tokens per forward and backward pass; a longer datum is computed alone.
+        batch_tokens: largest number of packed tokens, and of different targets, per forward and backward pass; a longer
+            datum is computed alone.
         waiting: largest number of requests that wait.
         waiting_tokens: largest number of their tokens.
         result_bytes: largest size of the results that wait for their clients.

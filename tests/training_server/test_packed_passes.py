@@ -134,9 +134,29 @@ def test_equal_beginnings_are_computed_once(name, model, base):
 
 def test_micro_batches_keep_alike_datums_together_within_the_limit():
     found = alike([20, 0, 20, 0, 20], [5, 30, 6, 25, 7])
+    for one in found:
+        one.targets[:] = 7
     batches = [sorted(one.tolist()) for one in micro_batches(found, 40, "tree")]
     assert sorted(batches) == [[0, 2, 4], [1], [3]], "20 + 5 + 6 + 7 tokens in the first, and no room for 25 more"
     assert sorted(map(len, micro_batches(found, 40, "paths"))) == [1, 1, 1, 1, 1]
+    for number, one in enumerate(found):
+        one.targets[:] = number
+    assert sorted(map(len, micro_batches(found, 51, "tree"))) == [1, 1, 1, 2], "each target after a token counts"
+
+
+def test_equal_targets_of_a_common_beginning_are_computed_once(model, base, monkeypatch):
+    """The output layer costs most of a pass of a small model, and a prompt has the same targets in every datum."""
+    found = alike([20, 20, 20], [5, 6, 7])
+    for one in found:
+        one.targets[:20] = 7
+    computed = []
+    stats = type(base.network).stats
+    monkeypatch.setattr(
+        type(base.network), "stats", lambda *given: computed.append(len(given[2].target)) or stats(*given)
+    )
+    base.use(model.name)
+    run_passes(base.network, PassWork(data=found, loss="cross_entropy", backward=False), 4096, np.ones(3))
+    assert computed == [20 + 5 + 6 + 7]
 
 
 def test_forward_leaves_no_gradient_and_factors_scale_it(model, base):
