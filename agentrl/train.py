@@ -1,7 +1,7 @@
 """The training loop: tasks -> rollouts -> step graph -> credit -> packed update -> new weights."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from os import environ
 from pathlib import Path
@@ -38,12 +38,12 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
             and nothing has started the other processes, or an actor of the learner has ended.
         TooManyFaults: the share of chains that faults ended is above `limits.fault_share`.
     """
-    with progress or Progress() as shown, group_of(settings) as group:
+    with progress or Progress() as shown, group_of(settings) as group, ExitStack() as at_end:
         run = open_run(
             settings,
             resume=resume,
             progress=shown,
-            make_policies=policies_of(settings, group),
+            make_policies=policies_of(settings, group, at_end),
             make_rollouts=rollouts_of(settings),
             make_trackers=trackers_of(settings),
         )
@@ -156,12 +156,24 @@ def group_of(settings: Settings) -> AbstractContextManager[Any]:
     return RayLearnerGroup(settings)
 
 
-def policies_of(settings: Settings, group: Any) -> MakePolicies:
-    """What makes a run's policies: in this process, shared by the processes of a group, or at a training service."""
+def policies_of(settings: Settings, group: Any, at_end: ExitStack) -> MakePolicies:
+    """What makes a run's policies: in this process, shared by the processes of a group, or at a training service.
+
+    Args:
+        settings: settings of the run.
+        group: the processes of the run's learners; see `group_of`.
+        at_end: frees what the policies have at a training service, also after a failure, because a model that nobody
+            trains any more would take the place of the model with which the run goes on.
+    """
     if settings.tables.learner.remote:
         from agentrl.tinker import ServicePolicies
 
-        return ServicePolicies
+        def served(*arguments: Any) -> Policies:
+            policies = ServicePolicies(*arguments)
+            at_end.callback(policies.close)
+            return policies
+
+        return served
     if group is None or not group.config.divided:
         return Policies
     from agentrl.cluster import LeadingPolicies

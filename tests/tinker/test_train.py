@@ -86,6 +86,19 @@ def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, c
     assert (report["episodes"], report["policy"]["weights"]) == (2, table["sampler"])
 
 
+def test_a_run_that_is_stopped_frees_its_model(served, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentrl.train.learn", stopped)
+    before = served.faults.seen.copy()
+    tables = recipe(served, tmp_path, learner={"sums": "tokens"}, optim={"lr": 0.01, "grad_clip": 0.0})
+    with pytest.raises(KeyboardInterrupt):
+        train(Settings(tables))
+    new = served.faults.seen - before
+    assert new["unload_model"] == new["create_model"] == 1  # so that --resume has room at a service with one place
+
+
 @pytest.mark.slow
 def test_rollouts_ahead_of_the_updates(served, tmp_path):
     run = train(Settings(recipe(served, tmp_path, run={"iterations": 4, "staleness": 1, "checkpoint_every": 0})))

@@ -62,6 +62,7 @@ CONNECT = Doing("a connection")
 CAPABILITIES = Doing("the list of its models")
 NEW = Doing("a new model", "choose another learner.model or learner.rank, or free a model of the service")
 EXPIRED = "the checkpoint may have expired (learner.keep_days), or belong to another service"
+NO_ROOM = "or models of runs that were killed may still have all places: then try again after some minutes"
 INFO = Doing("a description of the model", known=True)
 FORWARD = Doing("a forward pass", known=True)
 BACKWARD = Doing("a forward and backward pass", known=True)
@@ -160,6 +161,7 @@ class Service:
         in_order: does the service carry out the requests of a model in the order in which they were sent, if several
             are under way? The hosted service does. Of another one it is not known: SkyRL 0.3.0 carried out one of 488
             optimiser steps before the gradient that was sent 20 ms earlier.
+        closed: has the session ended?
 
     Raises:
         ServiceError: the package `tinker` or a key is missing, or the service refuses the connection.
@@ -167,7 +169,7 @@ class Service:
     """
 
     def __init__(self, url: str, *, timeout_s: float, section: str = "learner") -> None:
-        self.tinker, self.timeout_s, self._section, self._closed = library(), timeout_s, section, False
+        self.tinker, self.timeout_s, self._section, self.closed = library(), timeout_s, section, False
         option = f"{section}.url" if url or not os.environ.get(ADDRESS) else ADDRESS
         self._address = checked(url or os.environ.get(ADDRESS, ""), option)
         self.url = hidden_url(self._address) or HOSTED
@@ -226,7 +228,7 @@ class Service:
             ServiceLost: see the class.
         """
         kind = "create_training_client_from_state" + ("_with_optimizer" if optimiser else "")
-        doing = Doing(f"loading the checkpoint {path}", EXPIRED)
+        doing = Doing(f"loading the checkpoint {path}", f"{EXPIRED}, {NO_ROOM}")
         client = self.ask(doing, lambda: getattr(self._client, kind)(path))
         return Trainer(self, client, model=model, rank=rank)
 
@@ -248,9 +250,9 @@ class Service:
 
     def close(self) -> None:
         """End the session. The service may then free its models; what was saved stays."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         with suppress(Exception):  # there is nothing to do if the service is gone
             close = getattr(self._client, "close", None)  # only newer versions tell the service that the session ends
             if close is None:
@@ -260,7 +262,7 @@ class Service:
 
     def ask(self, doing: Doing, call: Callable[[], Any]) -> Any:
         """The result of a call of the SDK that may block; its errors become ServiceError or ServiceLost."""
-        if self._closed:
+        if self.closed:
             raise ServiceLost(f"the connection to {self.url} is closed, so it cannot be asked for {doing.what}")
         with raising(lambda error: self.failed(error, doing)):
             return outside(call, self.timeout_s, partial(self.look, "weights"))
@@ -385,6 +387,8 @@ class Trainer:
 
     def unload(self) -> None:
         """Tell the service that this model is no longer needed; a service that does not understand it goes on."""
+        if self.service.closed:
+            return
         holder = self._client.holder  # no version has a public method for it
 
         pool = self.service.tinker.lib.client_connection_pool_type.ClientConnectionPoolType.TRAIN
