@@ -48,6 +48,7 @@ SIGNALS = {signal.SIGKILL: 0.8, signal.SIGTERM: 0.1, signal.SIGINT: 0.1}
 SERVER_SHARE = 1 / 3  # share of the kills of `service` that hit the training server
 STRUCK = "training server"  # in place of the name of a signal
 AWAY = ("no training service answers", "accepts no connection")  # one of them, and code 2, if a run begins meanwhile
+GOES_ON = ("--resume", "nothing was stored yet")  # one of them ends the sentence on a lost service
 AIMS = {"start": 0.08, "time": 0.42, "checkpoint": 0.2, "graph": 0.12, "metrics": 0.12, "evaluation": 0.06}
 
 
@@ -242,8 +243,9 @@ class Campaign:
     def _without_server(self, code: int, stage: str) -> Death:
         """The end of a process whose training server was killed in a stage."""
         self.tally.server[code] += 1
-        lost = code == os.EX_TEMPFAIL and "--resume" in self.last_words()
-        away = code == 2 and stage == "start" and any(words in self.last_words() for words in AWAY)
+        said = self.last_words()
+        lost = code == os.EX_TEMPFAIL and any(words in said for words in GOES_ON)
+        away = code == 2 and stage == "start" and any(words in said for words in AWAY)
         return Death(code, STRUCK if lost or away else "", stage)
 
     def _stage(self) -> str:

@@ -18,7 +18,19 @@ from safetensors.torch import save_file
 
 from agentrl.types import Observation
 from benchmarks import campaign
-from benchmarks.reliability import actions, faults, folders, hostile, kills, load, odd_answers, page, recipes, soak
+from benchmarks.reliability import (
+    actions,
+    faults,
+    folders,
+    hostile,
+    kills,
+    load,
+    odd_answers,
+    page,
+    recipes,
+    soak,
+    training_server,
+)
 from benchmarks.reliability.child import Aim, train
 
 SEEN = Observation(text="a room", actions=("go north", "look"))
@@ -168,6 +180,7 @@ def test_every_planted_difference_of_runs_at_a_service_is_found(served, changes,
     ("code", "stage", "said", "sent"),
     [
         (75, "rollout", "agentrl: the service lost an answer; continue with --resume", kills.STRUCK),
+        (75, "evaluate", "agentrl: the service lost an answer; nothing was stored yet", kills.STRUCK),
         (75, "rollout", "agentrl: the service lost an answer", ""),
         (2, "start", "agentrl: no training service answers at http://x", kills.STRUCK),
         (2, "update", "agentrl: no training service answers at http://x", ""),
@@ -180,6 +193,24 @@ def test_a_run_without_its_server_ends_as_it_should(tmp_path, code, stage, said,
     (tmp_path / "log").write_text(f"iteration 1\n{said}\n")
     assert one._without_server(code, stage) == (code, sent, stage)
     assert one.tally.report()["training_server_killed"] == {str(code): 1}
+
+
+def test_other_bytes_at_the_training_server_are_found(tmp_path):
+    server = training_server.ServerProcess.__new__(training_server.ServerProcess)  # without its process
+    server.work = tmp_path
+    other = {name: str(value).replace("0a1b", "ffff") for name, value in TABLE.items()}
+    for table, optimiser in ((TABLE, b"1"), (other, b"2")):
+        place = tmp_path / "stored" / table["state"].removeprefix("tinker://").replace(":", ".")
+        place.mkdir(parents=True)
+        (place / "adapter_model.safetensors").write_bytes(b"adapters")
+        (place / "optimizer.safetensors").write_bytes(optimiser)
+        (place.parent / ".one.partial").mkdir()
+    found = server._apart(TABLE, other)
+    assert next(found) == "optimizer.safetensors of state has other bytes"
+    assert next(found) == "adapter_model.safetensors of sampler is missing at the training server"
+    assert training_server.hidden(tmp_path) == [
+        f"stored/{run}.train.1/weights/.one.partial" for run in ("0a1b", "ffff")
+    ]
 
 
 def test_odd_answers_are_paid_by_hand():
