@@ -3,6 +3,7 @@
 import argparse
 import ipaddress
 import os
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from agentrl.model import ModelConfig
 if TYPE_CHECKING:
     from agentrl.training_server import ServiceLimits
 
+API_KEY = re.compile(r"tml-[!-~]+")
 LOOK_S = 0.5  # seconds between two checks whether a signal has arrived
 TRAINER = """\
 `agentrl serve trainer MODEL [--checkpoints FOLDER] [--port N] [model.NAME=VALUE ...]`: a training server.
@@ -62,19 +64,26 @@ def parser() -> Parser:
     return made
 
 
-def check_token(host: str, variable: str) -> str:
+def check_token(host: str, allowed: Sequence[str], variable: str) -> str:
     """The token of the server; empty for none.
 
     Raises:
-        ValueError: the variable is not set, or the server has no token and can be reached from other machines.
+        ValueError: the variable is not set, its text is no API key of the SDK, or the server has no token and can be
+            reached from other machines.
     """
     token = os.environ.get(variable, "") if variable else ""
     if variable and not token:
         raise ValueError(f"--token-variable {variable}: the environment variable {variable} is not set: set it")
-    if not token and not _loopback(host):
+    if variable and not API_KEY.fullmatch(token):
         raise ValueError(
-            f"--host {host} can be reached from other machines: set a token in an environment variable, and name the "
-            "variable with --token-variable"
+            f"--token-variable {variable}: the token in it is no API key of the SDK: take one of the form tml-..., of "
+            "printable ASCII characters without spaces"
+        )
+    named = [f"--host {host}"] if not _loopback(host) else [f"--allow-host {name}" for name in allowed]
+    if not token and named:
+        raise ValueError(
+            f"{named[0]}: the server can be reached from other machines: set a token in an environment variable, and "
+            "name the variable with --token-variable"
         )
     return token
 
@@ -89,18 +98,21 @@ def _loopback(host: str) -> bool:
 def serve(arguments: argparse.Namespace) -> int:
     """Serve until a signal arrives."""
     require_training("agentrl serve trainer")
-    token = check_token(arguments.host, arguments.token_variable)
+    token = check_token(arguments.host, arguments.allow_host, arguments.token_variable)
+    config = model_config(arguments.model, arguments.options)
     folder: Path | None = arguments.checkpoints
     if folder is not None:
         _check_folder(folder)
     from agentrl.model import load_model
     from agentrl.training_server import TrainingService, messages, serve_trainer
 
-    loaded = load_model(model_config(arguments.model, arguments.options), 0)
+    loaded = load_model(config, 0)
     with ExitStack() as stack:
         kept = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="agentrl-trainer-")))
         name = arguments.name or arguments.model
-        service = TrainingService(loaded, name, kept, _limits(arguments), tokenizer=arguments.model)
+        here = Path(arguments.model)
+        tokenizer = str(here.resolve()) if here.is_dir() else arguments.model  # for clients in other folders
+        service = TrainingService(loaded, name, kept, _limits(arguments), tokenizer=tokenizer)
         address = (arguments.host, arguments.port)
         server = serve_trainer(service, *address, token=token, allowed=arguments.allow_host)
         service.start()
@@ -123,10 +135,10 @@ def wait() -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Make the folder of the checkpoints; ValueError if it cannot be written."""
+    """Raise ValueError if the folder of the checkpoints cannot be made or written; the service makes it."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         raise ValueError(f"--checkpoints {folder}: {error.strerror or error}: name a folder to write to") from None
@@ -135,10 +147,11 @@ def _check_folder(folder: Path) -> None:
 def model_config(model: str, options: Sequence[str]) -> ModelConfig:
     """Section [model] from the words of the command line; ValueError if they do not fit."""
     given = override({}, options)
-    own = {name for name in given.get("model", {}) if name in ("path", "new", "lora")}
-    if set(given) - {"model"} or own:
+    own = tuple(f"model.{name}{end}" for name in ("path", "new", "lora") for end in "=.")
+    wrong = [one for one in options if not one.strip().startswith("model.") or one.strip().startswith(own)]
+    if wrong:
         raise ValueError(
-            f"{options[0]!r} is no option here: serve trainer takes model.dtype, model.device, model.template and "
+            f"{wrong[0]!r} is no option here: serve trainer takes model.dtype, model.device, model.template and "
             "model.template_file; clients choose the adapters"
         )
     return validate(ModelConfig, {**given.get("model", {}), "path": model}, "model")

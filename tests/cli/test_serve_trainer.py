@@ -1,5 +1,7 @@
 """`agentrl serve trainer`: what it prints, what it refuses, and that it answers until a signal arrives."""
 
+from pathlib import Path
+
 import pytest
 
 from agentrl.cli import _serve_trainer, main
@@ -50,9 +52,12 @@ def test_without_the_sdk_it_says_which_clients_it_cannot_serve(model, monkeypatc
     [
         ([], "the following arguments are required: MODEL"),
         (["{}", "--host", "0.0.0.0"], "name the variable with --token-variable"),
+        (["{}", "--allow-host", "model.example"], "--allow-host model.example: the server can be reached"),
         (["{}", "--token-variable", "NO_TOKEN"], "the environment variable NO_TOKEN is not set: set it"),
         (["{}", "model.lora.r=8"], "clients choose the adapters"),
-        (["{}", "env.goal=3"], "'env.goal=3' is no option here"),
+        (["{}", "model.dtype=float32", "env.goal=3"], "'env.goal=3' is no option here"),
+        (["{}", "model.path=x"], "'model.path=x' is no option here"),
+        (["{}", "goal"], "'goal' is not an override"),
         (["{}", "model.dtype=int4"], "model.dtype"),
         (["{}", "--max-context", "2000"], "--max-context 2000: the model has 1024 positions; give at most 1024"),
         (["{}", "--checkpoints", "{}/config.json"], "name a folder to write to"),
@@ -68,4 +73,29 @@ def test_what_cannot_be_served_is_one_sentence(words, sentence, model, capsys):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
 def test_the_loopback_needs_no_token(host):
-    assert _serve_trainer.check_token(host, "") == ""
+    assert _serve_trainer.check_token(host, [], "") == ""
+
+
+@pytest.mark.parametrize("token", ["secret", "tml-", "tml-a b", "tml-é"])
+def test_a_token_that_the_sdk_cannot_send_is_refused_and_not_printed(token, model, capsys, monkeypatch):
+    monkeypatch.setenv("TRAINER_TOKEN", token)
+    assert main(["serve", "trainer", model, "--token-variable", "TRAINER_TOKEN"]) == 2
+    told = capsys.readouterr().err
+    assert "take one of the form tml-..." in told and token not in told.replace("tml-...", "")
+
+
+def test_a_refusal_leaves_no_folder(model, tmp_path, capsys):
+    assert main(["serve", "trainer", str(tmp_path), "--checkpoints", str(tmp_path / "new" / "kept")]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clients_in_other_folders_find_the_tokenizer(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(Path(model).parent)
+
+    def visit():
+        client = PlainClient(capsys.readouterr().out.split(" at ")[1].strip())
+        made = client.model("tiny", rank=2)
+        assert client.post("get_info", {"model_id": made})["model_data"]["tokenizer_id"] == model
+
+    until(monkeypatch, visit)
+    assert main(["serve", "trainer", "tiny", "--port", "0"]) == 130

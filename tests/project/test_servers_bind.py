@@ -67,12 +67,12 @@ def test_a_trainer_listens_here_unless_told(words, host, monkeypatch):
     monkeypatch.setattr(_serve_trainer, "serve", lambda arguments: addresses.append(arguments.host) or 130)
     assert main(["serve", "trainer", "folder", *words]) == 130
     assert addresses == [host]
-    assert _serve_trainer.check_token(host, "TRAINER_TOKEN") == "tml-x"
+    assert _serve_trainer.check_token(host, [], "TRAINER_TOKEN") == "tml-x"
     if words:
         with pytest.raises(ValueError, match="can be reached from other machines"):
-            _serve_trainer.check_token(host, "")
+            _serve_trainer.check_token(host, [], "")
     else:
-        assert _serve_trainer.check_token(host, "") == ""
+        assert _serve_trainer.check_token(host, [], "") == ""
 
 
 @pytest.mark.parametrize(("words", "host"), [([], "127.0.0.1"), (["--host", "192.0.2.1"], "192.0.2.1")])
