@@ -160,7 +160,9 @@ class Checkpoints:
         found = None if self._expired(folder) else self._read(folder)
         if found is None:
             raise Refusal(
-                404, f"no checkpoint {path!r:.300} here: it has expired, was deleted, or is of another server"
+                404,
+                f"no checkpoint {path!r:.300} here: it has expired, was deleted, or is of another server; the "
+                "SDK's list_user_checkpoints names those that are here",
             )
         return found
 

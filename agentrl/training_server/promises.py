@@ -114,7 +114,11 @@ class PromiseTable:
         with self._changed:
             found = self._lanes.get(lane)
             if found is None:
-                raise Refusal(404, f"{lane!r:.200} is not known here: it was unloaded, or its session has ended")
+                raise Refusal(
+                    404,
+                    f"{lane!r:.200} is not known here: it was unloaded, or its session has ended; make it again, "
+                    "from a checkpoint if there is one",
+                )
             if seq is not None and seq in found.known:
                 return found.known[seq]
             if len(self._waiting) >= self._most or (
@@ -195,7 +199,9 @@ class PromiseTable:
         with self._changed:
             if name not in self._waiting and name not in self._done:
                 raise Refusal(
-                    410, f"no request {name!r:.100} here: the server was started again, or dropped its result"
+                    410,
+                    f"no request {name!r:.100} here: the server was started again, or dropped its result; load a "
+                    "checkpoint, and send the requests after it again",
                 )
             self._changed.wait_for(lambda: name in self._done or self._closed, timeout_s)
             done = self._done.get(name)

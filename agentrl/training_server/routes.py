@@ -9,7 +9,7 @@ from typing import Any
 
 from agentrl.http import Refusal
 from agentrl.training_server import json_form
-from agentrl.training_server.body_fields import Body, flag, optional_whole, text, texts, whole
+from agentrl.training_server.body_fields import Body, flag, optional_whole, refuse, text, texts, whole
 from agentrl.training_server.checkpoints import KINDS, SCHEME, StoredCheckpoint
 from agentrl.training_server.datum_checks import Bounds
 from agentrl.training_server.protobuf_form import parse_passes, read_passes
@@ -79,8 +79,8 @@ class Routes:
             return _promise(self.service.fail(asked.model, seq, refusal), asked.model)
         return _promise(self.service.passes(asked.model, seq, work), asked.model)
 
-    def get(self, route: str) -> Answer:
-        """The answer to a GET request."""
+    def get(self, route: str, query: Mapping[str, str]) -> Answer:
+        """The answer to a GET request. Its query may have the `limit` and the `offset` of a list of checkpoints."""
         service, parts = self.service, route.split("/")
         match parts:
             case ["healthz"]:
@@ -93,8 +93,9 @@ class Routes:
                 return {"sampler_id": name, "base_model": service.name, "model_path": entry.path or None}
             case ["checkpoints"]:
                 found = [checkpoint_json(one) for one in service.checkpoints.listed()]
-                cursor = {"offset": 0, "limit": len(found), "total_count": len(found)}
-                return {"checkpoints": found, "cursor": cursor}
+                offset, limit = _number(query, "offset", 0), _number(query, "limit", len(found))
+                cursor = {"offset": offset, "limit": limit, "total_count": len(found)}
+                return {"checkpoints": found[offset : offset + limit], "cursor": cursor}
             case ["training_runs", run]:
                 return self._training_run(run)
             case ["training_runs", run, "checkpoints"]:
@@ -208,7 +209,7 @@ class Routes:
 
 def no_route(route: str) -> Refusal:
     """The refusal of a route that this server does not have."""
-    return Refusal(404, f"this server has no route {route!r:.100}")
+    return Refusal(404, f"this server has no route {route!r:.100}: it offers training, sampling and checkpoints alone")
 
 
 def checkpoint_json(found: StoredCheckpoint) -> dict[str, Any]:
@@ -236,6 +237,14 @@ def _checkpoint_path(route: str, end: str) -> str:
         case ["training_runs", run, "checkpoints", kind, name, *rest] if rest == [end] * bool(end):
             return f"{SCHEME}{run}/{kind}/{name}"
     raise no_route(route)
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    """A number of a query."""
+    value = query.get(name, str(default))
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise refuse(name, value, "a whole number of at least 0")
+    return int(value)
 
 
 def _promise(name: str, model: str | None = None) -> dict[str, Any]:

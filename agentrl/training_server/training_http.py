@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from agentrl.http import LIMITS, HttpHandler, HttpServer, Refusal, json_object
 from agentrl.training_server.body_fields import text
@@ -39,7 +39,7 @@ class TrainingHandler(HttpHandler):
             self.routes.delete(self._route())
             self.send(204, b"")
         else:
-            self.send(200, self.routes.get(self._route()))
+            self.send(200, self.routes.get(self._route(), dict(parse_qsl(self.path.partition("?")[2]))))
 
     def post(self) -> None:
         """Answer POST."""

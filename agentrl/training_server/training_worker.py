@@ -73,7 +73,11 @@ class TrainingWorker:
         """The model of this id; Refusal if there is none."""
         found = self._models.get(name)
         if found is None:
-            raise Refusal(404, f"no model {name!r:.200} here: it was unloaded, or its session was silent for too long")
+            raise Refusal(
+                404,
+                f"no model {name!r:.200} here: it was unloaded, or its session was silent for too long; make it again, "
+                "from a checkpoint if there is one",
+            )
         return found
 
     def create(self, name: str, plan: AdapterPlan, state: ModelState | None = None) -> None:

@@ -304,6 +304,11 @@ def test_checkpoints_are_listed_kept_and_deleted(client, running):
     assert client.send("PUT", f"{place}/ttl", {"ttl_seconds": 10}).status == 200
     every = client.send("GET", "checkpoints").body["checkpoints"]
     assert [one["expires_at"] is None for one in every if one["tinker_path"] == path] == [False]
+    second = save(client, model, 9, "second")["path"]
+    paged = client.send("GET", f"checkpoints?limit=1&offset={len(every)}").body
+    assert [one["tinker_path"] for one in paged["checkpoints"]] == [second]
+    assert paged["cursor"] == {"offset": len(every), "limit": 1, "total_count": len(every) + 1}
+    assert client.send("DELETE", f"training_runs/{model}/checkpoints/weights/second").status == 204
     assert client.send("DELETE", place).status == 204
     assert names() == [] and client.send("DELETE", place).status == 404
 
@@ -444,6 +449,7 @@ def test_several_sessions_and_models_do_not_disturb_each_other(client, running):
         ("POST", "get_info", {"model_id": "x"}, 404, "no model 'x' here"),
         ("POST", "optim_step", {"model_id": "x", "seq_id": 1}, 404, "'x' is not known here"),
         ("PUT", "training_runs/a/checkpoints/weights/b/ttl", {"ttl_seconds": 1 << 40}, 400, "from 1 to 3162240000"),
+        ("GET", "checkpoints?offset=-1", None, 400, "offset = '-1' is not a whole number of at least 0"),
         ("POST", "retrieve_future", {"request_id": "r999999"}, 410, "no request 'r999999' here"),
         ("POST", "session_heartbeat", {"session_id": "x"}, 410, "no session 'x' here"),
         ("POST", "asample", [1], 400, "no JSON object"),
