@@ -18,6 +18,7 @@ def idle_notes(settings: "Settings") -> Iterator[str]:
     if tables.learner.remote:
         service = f"learner.name={tables.learner.name}"
         yield _note(settings, "model", {"dtype", "device"}, service, "set learner.name=local")
+        yield _note(settings, "update", {"max_tokens"}, service, "set learner.name=local")
     if not tables.update.kl_coef:
         terms = {"kl_in", "kl_form", "kl_reference"}
         yield _note(settings, "update", terms, "update.kl_coef = 0", "raise update.kl_coef")

@@ -162,8 +162,12 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
     def _holds_no_key(cls, url: str) -> str:
         if not url:
             return url
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # brackets that do not fit, or a port that is no number or too large
+            whole = False
+        if not whole:
             raise ValueError("this is no address: write http://HOST:PORT or https://HOST")
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError(
@@ -181,6 +185,12 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
                 f"{'is' if len(lacking) == 1 else 'are'} not set: set {', '.join(BILLED)} in dollars per million "
                 "tokens (0 for what costs nothing), or leave budget out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_trained(self) -> "ServiceOptions":
+        if not (self.train_attn or self.train_mlp or self.train_unembed):
+            raise ValueError("train_attn, train_mlp and train_unembed are all false: set one of them to true")
         return self
 
     @property

@@ -186,6 +186,23 @@ def check_agreement(words: list[str], capsys: pytest.CaptureFixture[str]) -> str
     return refused
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "http://127.0.0.1:99999", "http://[::1", "http://:8000", "ftp://a"])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ValueError, match=r"this is no address: write http://HOST:PORT"):
+        Settings(merge(SERVED, {"learner": {"url": url}}))
+
+
+def test_adapters_of_no_layer_are_refused():
+    none = {"train_attn": False, "train_mlp": False, "train_unembed": False}
+    with pytest.raises(ValueError, match="are all false: set one of them to true"):
+        Settings(merge(SERVED, {"learner": none}))
+
+
+def test_micro_batches_are_the_services_business():
+    (note,) = [one for one in Settings(merge(SERVED, {"update": {"max_tokens": 77}})).notes if "turns off" in one]
+    assert note == "learner.name=tinker turns off update.max_tokens: set learner.name=local, or leave them out"
+
+
 def served(recipe: str, tokenizer: Any, port: int, folder: Any) -> list[str]:
     """The words that put a recipe's model at a service."""
     return [

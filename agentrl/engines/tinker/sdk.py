@@ -58,7 +58,6 @@ ADDRESS = "TINKER_BASE_URL"  # environment variable
 PATHS = "tinker://"  # every version of the SDK demands it
 NAMES = 8  # number of models that a message lists
 
-CONNECT = Doing("a connection")
 CAPABILITIES = Doing("the list of its models")
 NEW = Doing("a new model", "choose another learner.model or learner.rank, or free a model of the service")
 EXPIRED = "the checkpoint may have expired (learner.keep_days), or belong to another service"
@@ -183,7 +182,8 @@ class Service:
             quieten(client.holder.get_loop())  # newer versions open the session when it is first used
             return client
 
-        self._client = self.ask(CONNECT, connect)
+        advice = f"look whether a training service is at {self.url}, or correct {option}"
+        self._client = self.ask(Doing("a connection", advice), connect)
 
     def models(self) -> dict[str, int | None]:
         """The names of the base models, and the longest context of each in tokens; None if it is not known."""
