@@ -54,7 +54,7 @@ def train(settings: Settings, *, resume: bool = False, progress: Progress | None
                 warm_up(run)
             if run.state.step < settings.tables.run.iterations:
                 shown.begins(f"training: iterations {run.state.step} to {settings.tables.run.iterations - 1}")
-            reinforce_ahead(run) if settings.tables.run.lead else reinforce(run)
+            reinforce_ahead(run, tell_costs) if settings.tables.run.lead else reinforce(run)
             run.evaluate("end")
             run.conclude()
             run.save()
@@ -71,7 +71,7 @@ def tell_costs(run: Run) -> None:
     from agentrl.tinker import cost_lines
 
     chat = run.rollouts.inference.chats[run.rollouts.main.policy]
-    for line in cost_lines(run.settings, chat, read_metrics(run.folder.metrics).rows):
+    for line in cost_lines(run.settings, chat, read_metrics(run.folder.metrics).rows, run.state.dollars):
         run.progress.say(line)
 
 

@@ -17,7 +17,7 @@ which the group began are more than `run.staleness` updates old (`agentrl.rollou
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -27,11 +27,14 @@ from agentrl.run import Bar, Learned, Played, Run, Stopwatch, learn, settle
 State = Mapping[str, Mapping[str, Any]]  # policy -> tensors, from `agentrl.model.Weights.state`
 
 
-def reinforce_ahead(run: Run) -> None:
-    """One update per batch. While a batch is played, up to `run.lead` updates on earlier batches are not done yet."""
+def reinforce_ahead(run: Run, after_first: Callable[[Run], None] | None = None) -> None:
+    """One update per batch. While a batch is played, up to `run.lead` updates on earlier batches are not done yet.
+
+    `after_first` is called when iteration 0 is stored.
+    """
     bar = run.progress.bar("training", run.settings.tables.run.iterations, run.state.step)
     lead, pause = run.settings.tables.run.lead, run.state.step
-    with Updates(run, bar) as updates:
+    with Updates(run, bar, after_first) as updates:
         for iteration in run.iterations():
             watch, spent = Stopwatch(clock=time.thread_time), run.spent
             # now.json tells what this thread does; the other thread updates on an earlier batch meanwhile.
@@ -64,10 +67,11 @@ class Updates:
     Args:
         run: the run whose policies learn.
         bar: shows how many iterations are done.
+        after_first: called when iteration 0 is stored.
     """
 
-    def __init__(self, run: Run, bar: Bar) -> None:
-        self._run, self._bar = run, bar
+    def __init__(self, run: Run, bar: Bar, after_first: Callable[[Run], None] | None = None) -> None:
+        self._run, self._bar, self._after_first = run, bar, after_first
         self._exactly = run.settings.tables.run.deterministic
         self._jobs: deque[Future[Trained]] = deque()
         self._states: dict[int, State] = {}  # version -> its weights, for versions that rollouts have not used yet
@@ -108,6 +112,8 @@ class Updates:
             if self._run.pauses_after(made - 1):
                 self._load(made)  # an evaluation of these weights may follow
             settle(self._run, trained.learned, self._bar)
+            if made == 1 and self._after_first is not None:
+                self._after_first(self._run)
         if version is not None:
             self._load(version if self._exactly else max([version, *self._states]))
 

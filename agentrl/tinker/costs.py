@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from agentrl.chat import Chat
 from agentrl.env import clipped, deadline, prompt_of, tasks_of
 from agentrl.rollout import first_prompt
-from agentrl.run import Usage, finite_number, held_out_tasks, plan_of, usage_of
+from agentrl.run import Usage, dollars_spent, finite_number, held_out_tasks, plan_of, usage_of
 from agentrl.settings import Settings
 from agentrl.trainer.sections import BILLED, UpdateConfig
 from agentrl.types import Message
@@ -89,17 +89,21 @@ class RunUsage(NamedTuple):
         return training.plus(self.evaluations)
 
 
-def cost_lines(settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def cost_lines(
+    settings: Settings, chat: Chat | None, rows: Sequence[Mapping[str, Any]] = (), spent: float = 0.0
+) -> list[str]:
     """The estimate in sentences, with the assumptions behind it.
 
     Args:
         settings: the run's settings.
         chat: the tokenizer of the main agent's policy; None if it is not on this machine.
         rows: the lines of metrics of a run that goes on; empty for a new run.
+        spent: dollars that the run has counted so far, if they may be more than the lines say: a run that continues
+            from a checkpoint has removed the lines after it.
     """
     known = measured(settings, rows)
     if known is not None:
-        spent = sum(usage_of(row).dollars(settings.tables.learner) for row in rows)
+        spent = max(spent, dollars_spent(rows))
         left = known.iterations or known.played
         lines = _totals(settings, known, "measured", repeated_in(rows), spent)
         return [*(lines if left else ()), *_spent(settings, spent)]

@@ -215,9 +215,12 @@ def test_dollars_need_all_prices_and_a_budget_says_when_it_ends():
     assert "learner.budget = 1e-09 ends it after about 0 iterations" in told and "$" in told
     assert "budget" not in "\n".join(cost_lines(settings(learner={"budget": 1e9}), None))
     so_far = cost_lines(
-        settings(learner={"budget": 5.0}, run={"iterations": 2}), None, [*ROWS, row("eval", 2, name="end")]
+        settings(learner={"budget": 5.0}, run={"iterations": 2}), None, [*ROWS, row("eval", 2, name="end")], 0.01
     )
     assert so_far == ["costs so far: $0.01 of learner.budget = 5"]
+    paid = [*ROWS[:-1], {**ROWS[-1], "dollars_spent": 3.0}]  # with iterations that were lost and played again
+    assert cost_lines(settings(), None, paid)[-1] == "costs so far: $3.00"
+    assert cost_lines(settings(), None, paid, 4.0)[-1] == "costs so far: $4.00"  # their lines are removed
 
 
 def test_the_state_of_a_run_counts_dollars_and_old_states_have_none():

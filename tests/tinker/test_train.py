@@ -100,11 +100,12 @@ def test_a_run_that_is_stopped_frees_its_model(served, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_rollouts_ahead_of_the_updates(served, tmp_path):
+def test_rollouts_ahead_of_the_updates(served, tmp_path, capsys):
     run = train(Settings(recipe(served, tmp_path, run={"iterations": 4, "staleness": 1, "checkpoint_every": 0})))
     assert run.state.step == 4
     assert all(row["importance_mean"] > 0 for row in lines(tmp_path)[1:] if "importance_mean" in row)
     assert max(row["mismatch_max"] for row in lines(tmp_path)[1:]) > 1e-4  # the rollouts are one version old
+    assert capsys.readouterr().err.count("costs, measured: the rest of the run") == 1
 
 
 @pytest.mark.slow
