@@ -43,8 +43,10 @@ def unroll(tokens: Tokens, wanted: np.ndarray) -> Sequences:
 
     Args:
         tokens: a token table.
-        wanted: [S] bool, the tokens whose log-probs or gradients are needed. The first token of a path cannot be
-            wanted, because nothing predicts it.
+        wanted: [S] bool, the tokens whose log-probs or gradients are needed.
+
+    Raises:
+        ValueError: the first token of a path is wanted, and nothing predicts it.
     """
     left = wanted.copy()  # [S] wanted, and in no sequence yet
     places: list[np.ndarray] = []
@@ -53,6 +55,11 @@ def unroll(tokens: Tokens, wanted: np.ndarray) -> Sequences:
         if not left[tokens.offsets[row] : tokens.offsets[row + 1]].any():
             continue
         place = tokens.path_index(row)
+        if left[place[0]]:
+            raise ValueError(
+                f"row {row} continues a path that begins with a sampled token, and no token before it predicts it: "
+                "give the prompt at least one token, such as a beginning-of-text token"
+            )
         place = place[: np.flatnonzero(left[place])[-1] + 1]  # a tail that nobody asks for is not sent
         places.append(place)
         counts.append(left[place])

@@ -12,6 +12,7 @@ Letters: S tokens of the graph, D sequences, K targets of a mini-batch, X target
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -60,7 +61,8 @@ class ServicePasses:
     def __init__(self, trainer: Any, sums: Sums) -> None:
         self.trainer, self.sums = trainer, sums
         self.pushed: list[Push] = []
-        self._known: list[tuple[np.ndarray, np.ndarray]] = []  # ids [S] of a table, log-probs [S] by current weights
+        # Of each token table that is still in use: its ids [S], and log-probs [S] by the current weights.
+        self._known: list[tuple[ref[np.ndarray], np.ndarray]] = []
         self.reference_tokens = 0
         self._forward = self._backward = self._distinct = 0  # tokens since the last `means`
 
@@ -201,12 +203,13 @@ class ServicePasses:
             with PULSE.call("update"):
                 found = self.trainer.forward(datums(tokens, on, {"weights": np.ones(len(wanted))})).result()
             known = np.where(unknown, gathered(found.logprobs, on, len(known)), known)
-            self._known = [one for one in self._known if one[0] is not tokens.ids] + [(tokens.ids, known)]
+            others = [one for one in self._known if one[0]() is not None and one[0]() is not tokens.ids]
+            self._known = [*others, (ref(tokens.ids), known)]
         return np.where(wanted, known, np.nan)
 
     def _cached(self, tokens: Tokens) -> np.ndarray:
         """[S] the log-probs that were read since the last optimiser step, NaN where there are none."""
-        found = next((column for ids, column in self._known if ids is tokens.ids), None)
+        found = next((column for ids, column in self._known if ids() is tokens.ids), None)
         return np.full(len(tokens.ids), np.nan) if found is None else found
 
 
@@ -223,6 +226,8 @@ class FrozenPasses(ServicePasses):
         self._ask, self._count = ask, count
 
     def _logprobs(self, tokens: Tokens, wanted: np.ndarray) -> np.ndarray:
+        if not wanted.any():  # such as of a policy that has no step in this batch
+            return np.full(len(wanted), np.nan)
         on = unroll(tokens, wanted)
         self._count(on.sent)
         with PULSE.call("update"):

@@ -14,7 +14,7 @@ class Meter:
         self.sums: dict[str, Tensor] = {}
         self.counts = {"packed_tokens": 0.0, "decision_tokens": 0.0, "microbatches": 0.0, "optimizer_steps": 0.0}
         self.norms: list[float] = []
-        self.skipped = 0
+        self.skipped = self.unknown_norms = 0
         self.moved = False  # has an optimiser step moved the weights?
 
     def add(self, tokens: int, loss: Tensor, decisions: int) -> None:
@@ -49,14 +49,17 @@ class Meter:
         self.counts["optimizer_steps"] += 1
         self.moved |= not skipped and grad_norm != 0
         self.skipped += skipped
-        if not skipped and grad_norm is not None:
+        if grad_norm is None:
+            self.unknown_norms += 1
+        elif not skipped:
             self.norms.append(grad_norm)
 
     def means(self, ranks: Ranks = ALONE) -> dict[str, float]:
         """The mean loss per optimiser step, the means of the other values over the decisions, counts, gradient norm.
 
         The gradient norm is the mean over the optimiser steps that were not skipped. Sums and counts are those of all
-        ranks together. The number of optimiser steps and their gradient norms are the same on each rank.
+        ranks together. The number of optimiser steps and their gradient norms are the same on each rank. If a training
+        service does not tell its gradient norms, there is no mean of them.
         """
         sums = ranks.total_by_name({name: float(x) for name, x in self.sums.items()})
         counted = ranks.total_by_name({name: x for name, x in self.counts.items() if name != "optimizer_steps"})
@@ -64,6 +67,7 @@ class Meter:
         weight = sums.pop("weight", 0.0)
         loss = sums.pop("loss", 0.0) / max(steps, 1.0)
         means = {name: x / weight for name, x in sums.items()} if weight else {}
-        norm = sum(self.norms) / len(self.norms) if self.norms else 0.0
+        norm = {"grad_norm": sum(self.norms) / len(self.norms) if self.norms else 0.0}
         counts = {name: counted.get(name, steps) for name in self.counts}
-        return {"loss": loss, **means, "grad_norm": norm, "skipped_steps": float(self.skipped), **counts}
+        norm = {} if self.unknown_norms else norm
+        return {"loss": loss, **means, **norm, "skipped_steps": float(self.skipped), **counts}

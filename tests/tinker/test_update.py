@@ -101,6 +101,17 @@ def test_a_chat_that_grows_is_one_sequence_and_a_tree_one_per_leaf():
     assert len(unroll(tree.tokens, decisions(tree.tokens)).places) == leaves
 
 
+def test_a_path_that_begins_with_an_answer_is_refused_as_here(sides):
+    local, remote = sides()
+    graph = SHAPES["chains"]
+    sampled = graph.tokens.sampled.copy()
+    sampled[0] = True
+    graph = replace(graph, tokens=replace(graph.tokens, sampled=sampled))
+    for read in (here, there):
+        with pytest.raises(ValueError, match="begins with a sampled token"):
+            read(local if read is here else remote, graph)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logprobs_are_equal(sides, shape):
     local, remote = sides()
@@ -167,6 +178,33 @@ def test_the_first_minibatch_needs_no_second_forward_pass(sides):
     graph = annotate(graph, remote, again, 1.0).graph
     update(remote, graph, credit, again, loss("ppo_clip"), temperature=1.0)
     assert [kind for kind, _ in service.calls[2:]] == ["forward", "backward", "forward", "backward"]
+
+
+def test_log_probs_of_a_batch_that_is_gone_are_not_kept(sides):
+    _, remote = sides()
+    for _ in range(3):  # as with groups that all have no gradient, so that no step moves the weights
+        there(remote, chains(1, 6, 3))
+    assert len(remote.passes._known) == 1
+
+
+def test_a_gradient_norm_that_is_not_told_is_not_logged(sides):
+    _, remote = sides()
+    remote._service.tells_norm = False
+    graph, credit = credited(SHAPES["chains"], "gigpo")
+    config = UpdateConfig()
+    graph = annotate(graph, remote, config, 1.0).graph
+    metrics = update(remote, graph, credit, config, loss("ppo_clip"), temperature=1.0)
+    assert metrics["optimizer_steps"] == 1 and "grad_norm" not in metrics
+
+
+def test_a_reference_model_is_not_asked_about_no_rows(sides):
+    _, remote = sides(reference=True)
+    remote._service.scores = False
+    graph = SHAPES["windows"]
+    with remote.reference() as frozen:
+        before = len(remote._service.calls)
+        found = frozen.read(graph.tokens, np.zeros(0, np.int64), temperature=1.0, max_tokens=4096).logprob
+    assert np.isnan(found).all() and len(remote._service.calls) == before
 
 
 def test_shared_tokens_are_counted(sides):
