@@ -1,6 +1,6 @@
 """Resolves `--policy` (run, model folder, endpoint, expert, random, script) into a policy that can play."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -53,6 +53,7 @@ class EvaluatedPolicy:
         description: description of the model for reports, which `player` fills in; empty if no model plays.
         opened: pools of the called agents; `close` closes them.
         programs: programs that play the tasks; `close` closes the endpoint of each program.
+        engines: engines of models, and what ends what each of them started; `close` calls it.
     """
 
     word: str
@@ -66,6 +67,7 @@ class EvaluatedPolicy:
     description: dict[str, object] = field(default_factory=dict)
     opened: list[Pool] = field(default_factory=list)
     programs: list[EpisodeProgram] = field(default_factory=list)
+    engines: list[tuple[Any, Callable[[Any], None]]] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -254,11 +256,13 @@ class EvaluatedPolicy:
         return crew.player({name: self._actor(agent, crew, temperature, models) for name, agent in crew.agents.items()})
 
     def close(self) -> None:
-        """Close the pools of the called agents, and the endpoints of programs."""
+        """Close the pools of the called agents, the endpoints of programs, and connections to training services."""
         for pool in self.opened:
             pool.close()
         for program in self.programs:
             program.close()
+        for engine, close in self.engines:
+            close(engine)
 
     def _actor(
         self, agent: Agent, crew: PlayerFactory, temperature: float | None, models: dict[str, PolicyActor]
@@ -345,7 +349,15 @@ class EvaluatedPolicy:
             deterministic=deterministic,
             end_ids=chat.end_ids,
         )
-        engine = entry.hooks.make(entry.config, serving)
+        try:
+            engine = entry.hooks.make(entry.config, serving)
+        except ValueError as error:
+            if model is not None:
+                raise
+            # There is no section [engine] in which the address could be corrected.
+            raise ValueError(str(error).replace("engine.url", f"url in {path / SERVED_FILE}")) from None
+        if entry.hooks.close is not None:
+            self.engines.append((engine, entry.hooks.close))
         template = {"template": self.template} if self.template else {}
         self.description = self.description or {**engine.describe(), **template}
         return PolicyActor(engine, chat, entry.config.max_context, policy if run else None)

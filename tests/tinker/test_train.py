@@ -3,10 +3,12 @@
 import json
 import math
 import shutil
+import socket
 
 import pytest
 
 from agentrl.cli import main
+from agentrl.engines.tinker.engine import TinkerEngine
 from agentrl.graph import read_graph
 from agentrl.model import read_served
 from agentrl.run import read_metrics
@@ -59,7 +61,7 @@ def close(one, two):
     )
 
 
-def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, capsys):
+def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, capsys, monkeypatch):
     tables = recipe(served, tmp_path)
     assert train(Settings(tables)).state.step == 2
     before, last = lines(tmp_path), tmp_path / "run" / "checkpoints" / "000002"
@@ -81,9 +83,21 @@ def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, c
     assert seen["unload_model"] == seen["create_model"] + seen["load_weights"]  # a service has room for few models
     capsys.readouterr()
     words = ["eval", "tests.toys.odd", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json"]
+    closed, end = [], TinkerEngine.close
+    monkeypatch.setattr(TinkerEngine, "close", lambda engine: (end(engine), closed.append(engine._owned.closed)))
     assert main([*words, "first=8"]) == 0
+    assert closed == [True]  # the session at the service has ended
     report = json.loads(capsys.readouterr().out)
     assert (report["episodes"], report["policy"]["weights"]) == (2, table["sampler"])
+
+    file = last / "policy" / "tinker.json"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        elsewhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        file.write_text(json.dumps({**table, "url": elsewhere}))
+        assert main([*words, "first=8"]) == 2
+    said = capsys.readouterr().err
+    assert f"no training service answers at {elsewhere}" in said and f"correct url in {file}" in said
 
 
 def test_a_run_that_is_stopped_frees_its_model(served, tmp_path, monkeypatch):

@@ -41,6 +41,7 @@ __all__ = [
     "ServiceSampler",
     "Trainer",
     "aligned",
+    "close",
     "is_local",
     "make",
 ]
@@ -145,6 +146,11 @@ def make(config: Config, serving: Serving) -> "TinkerEngine":
         if service is not None:
             service.close()
         raise
+
+
+def close(engine: "TinkerEngine") -> None:
+    """Close the connection that was made for this engine, if there is one."""
+    engine.close()
 
 
 def check_here(config: Config) -> None:
