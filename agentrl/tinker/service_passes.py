@@ -145,11 +145,11 @@ class ServicePasses:
         self.reference_tokens = self._forward = self._backward = self._distinct = 0
         return {**meter.means(), **counts}
 
-    def send(self) -> Callable[[], float]:
-        """Send the gradients; returns a function that waits for them and returns the mean drift, in nats.
+    def send(self) -> Callable[[], None]:
+        """Send the gradients; returns a function that waits for them and checks the mean drift.
 
-        The drift is the difference between the log-probs on which a gradient was computed and those of the backward
-        pass.
+        The drift is the difference, in nats, between the log-probs on which a gradient was computed and those of the
+        backward pass.
 
         Raises:
             ServiceError: from the returned function: the drift is too large, so ratios are not 1.
@@ -158,7 +158,7 @@ class ServicePasses:
         self._backward += sum(push.on.sent for push in pushed)
         waiting = [(push, self.trainer.forward_backward(push.data)) for push in pushed]
 
-        def wait() -> float:
+        def wait() -> None:
             apart = [_apart(push, answer.result().logprobs) for push, answer in waiting]
             drift = float(np.concatenate(apart).mean())
             if not drift <= DRIFT:
@@ -166,7 +166,6 @@ class ServicePasses:
                     f"the service's log-probs of the same tokens differ by {drift:.2g} nats between two passes in the "
                     f"mean, above {DRIFT}: the gradient would be wrong; look whether something else trains this model"
                 )
-            return drift
 
         return wait
 

@@ -11,12 +11,22 @@ import torch
 from agentrl.config import resolve
 from agentrl.credit import CreditMethod, assign
 from agentrl.engines.tinker import ServiceError
-from agentrl.graph import decisions
+from agentrl.graph import DEMO, decisions
 from agentrl.model import read_served
 from agentrl.tinker import ServedPolicy, ServiceLearner
 from agentrl.tinker.datums import datums, gathered, unroll
 from agentrl.tinker.sums import keeps_snapshots
-from agentrl.trainer import Learner, LearnerConfig, OptimConfig, UpdateConfig, annotate, clone, update
+from agentrl.trainer import (
+    Learner,
+    LearnerConfig,
+    OptimConfig,
+    RegularizerFile,
+    Regularizers,
+    UpdateConfig,
+    annotate,
+    clone,
+    update,
+)
 from agentrl.trainer.local_passes import logprobs
 from tests.graph.graphs import chains, loaded, partial, tiny_model, trees, windows
 from tests.toys.entries import loss
@@ -154,6 +164,35 @@ def test_an_update_is_equal(sides, shape, method, name, options, sums):
     moved = np.nanmax(np.abs(here(local, graph) - before))
     assert moved > 1e-3
     assert apart(local, remote, graph) < 1e-4 * moved + 1e-6
+
+
+@pytest.mark.parametrize("options", [{"kl_coef": 0.2, "kl_form": "k3"}, {"importance": "sequence_mask"}])
+@pytest.mark.parametrize("shape", ["windows", "trees"])
+def test_an_update_with_demonstrations_and_replayed_rows_of_one_of_two_policies_is_equal(sides, shape, options):
+    config = UpdateConfig(unit="rollout", epochs=2, train_invalid=False, **options)
+    local, remote = sides("sequences", reference=config.kl_coef > 0)
+    graph, credit = credited(SHAPES[shape], "gigpo")
+    rng, first = np.random.default_rng(3), graph.rollout == graph.rollout[0]
+    graph = graph.with_columns(
+        kind=np.where(first, DEMO, graph.kind),
+        replayed=graph.rollout == graph.rollout[-1],
+        weight=rng.uniform(0.5, 2.0, len(graph)),
+        valid=rng.random(len(graph)) > 0.2,
+    )
+    noise = graph.tokens.logprobs + rng.normal(0, 0.5, len(graph.tokens.ids)) * graph.tokens.sampled
+    graph = replace(graph, tokens=replace(graph.tokens, logprobs=noise))  # the engine's differ from the trainer's
+    mine = np.isin(graph.rollout, np.unique(graph.rollout)[::2])
+    credit = replace(credit, assigned=credit.assigned & mine)
+    before, found = here(local, graph), []
+    for one in (local, remote):
+        own = annotate(graph, one, config, 1.0, mine=mine)
+        regularizers = Regularizers([resolve(RegularizerFile, {"name": "imitation", "coef": 0.1})])
+        more = {"temperature": 1.0, "seed": 3, "regularizers": regularizers}
+        found.append({**own.metrics, **update(one, own.graph, credit, config, loss("ppo_clip"), **more)})
+    moved = np.nanmax(np.abs(here(local, graph) - before))
+    assert moved > 1e-2 and apart(local, remote, graph) < 1e-4 * moved + 1e-6
+    for metric in ("loss", "grad_norm", "decision_tokens", "dropped_rows", "optimizer_steps", "mismatch_max"):
+        assert found[1][metric] == pytest.approx(found[0][metric], rel=1e-3, abs=1e-6), metric
 
 
 def test_cloning_is_equal(sides):

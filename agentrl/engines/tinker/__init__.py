@@ -51,7 +51,8 @@ FOLDERS = True  # `load` takes what the learner hands in, which no model of this
 
 
 class Config(EngineOptions, frozen=True):
-    """Options of a training service as an engine. All but max_context are for evaluation without a learner.
+    """Options of a training service as an engine. `agentrl eval` sets all but max_context from a run's checkpoint; they
+    are for evaluation without a learner, and a recipe cannot set them.
 
     Attributes:
         actions: free; the protocol cannot restrict an answer to listed actions.
