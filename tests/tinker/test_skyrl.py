@@ -190,7 +190,7 @@ def test_a_checkpoint_continues_exactly(remote, service, server, tmp_path):
 
 RECIPE: dict[str, Any] = {
     "run": {"name": "signal", "iterations": 3, "deterministic": False},
-    "env": {"name": "tests.toys.signal"},
+    "env": {"name": "tests.toys.letter_signal"},
     "eval": {"tasks": 64, "modes": ["sampled"], "env": {"first": 1000}},
     "engine": {"name": "tinker", "max_context": 48},
     "limits": {"turns": 1, "turn_tokens": 4},
@@ -225,7 +225,7 @@ def test_three_iterations_improve_the_success_on_held_out_tasks(server, tmp_path
     assert len(trained) == 3 and all(row["mismatch_max"] < 1e-3 for row in trained)
     # The run has freed its model, and the server samples only what is loaded: the evaluation loads the checkpoint.
     capsys.readouterr()
-    words = ["eval", "tests.toys.signal", "--policy", str(tmp_path / "signal"), "--tasks", "32", "--json"]
+    words = ["eval", "tests.toys.letter_signal", "--policy", str(tmp_path / "signal"), "--tasks", "32", "--json"]
     assert main([*words, "first=64"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["success_rate"] > success["clone"] + 0.1

@@ -127,7 +127,7 @@ def test_rollouts_ahead_of_the_updates(served, tmp_path, capsys):
     "sections",
     [
         {
-            "env": {"name": "tests.toys.signal", "count": 8},
+            "env": {"name": "tests.toys.letter_signal", "count": 8},
             "eval": {"env": {"first": 8}},
             "warmup": {"updates": 2, "episodes": 8, "expert": "hasty", "optim": {"lr": 0.02}},
         },

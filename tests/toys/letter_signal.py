@@ -45,7 +45,7 @@ class Hasty:
 
 def expert(env: Env, name: str, seed: int) -> Hasty:
     if name not in EXPERTS:
-        raise ValueError(f"signal has no expert {name!r}")
+        raise ValueError(f"letter_signal has no expert {name!r}")
     return Hasty()
 
 
@@ -59,4 +59,4 @@ def make(config: Config) -> Signal:
 
 def tasks(config: Config) -> Sequence[Task]:
     numbers = range(config.first, config.first + config.count)
-    return [Task(key=f"signal/{i}", env="tests.toys.signal", seed=i) for i in numbers]
+    return [Task(key=f"letter_signal/{i}", env="tests.toys.letter_signal", seed=i) for i in numbers]
