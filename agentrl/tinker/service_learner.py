@@ -176,7 +176,10 @@ class ServiceLearner:
         self._kept, self._reference = kept, None
 
     def _count_reference(self, tokens: int) -> None:
-        self.passes.reference_tokens += tokens
+        if self._kept is not None and self._kept.reads == "model":
+            self.passes.forward_tokens += tokens  # a service bills the passes of a model as training
+        else:
+            self.passes.reference_tokens += tokens
 
     def step(self) -> StepReport:
         """Send the gradients and one step of AdamW, and wait for both.

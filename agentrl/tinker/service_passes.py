@@ -55,7 +55,8 @@ class ServicePasses:
 
     Attributes:
         pushed: the gradients since the last optimiser step.
-        reference_tokens: tokens that the reference model has read since the last `means`.
+        forward_tokens: tokens that passes without a gradient have read since the last `means`.
+        reference_tokens: tokens of prompts that a sampler of the reference model has read since the last `means`.
     """
 
     def __init__(self, trainer: Any, sums: Sums) -> None:
@@ -64,7 +65,7 @@ class ServicePasses:
         # Of each token table that is still in use: its ids [S], and log-probs [S] by the current weights.
         self._known: list[tuple[ref[np.ndarray], np.ndarray]] = []
         self.reference_tokens = 0
-        self._forward = self._backward = self._distinct = 0  # tokens since the last `means`
+        self.forward_tokens = self._backward = self._distinct = 0  # tokens since the last `means`
 
     def total(self, x: np.ndarray) -> np.ndarray:
         """x itself, because one process talks to the service."""
@@ -133,16 +134,16 @@ class ServicePasses:
         """The metrics of the update, with the tokens that the service has read since the last call.
 
         `trained_tokens` are those of all passes and `backward_tokens` those of the passes with a gradient.
-        `repeated_prefixes` is the ratio of the latter to the tokens of packed trees. The reference model has read the
-        `reference_tokens`.
+        `repeated_prefixes` is the ratio of the latter to the tokens of packed trees. A sampler of the reference model
+        has read the `reference_tokens`.
         """
         counts = {
-            "trained_tokens": float(self._forward + self._backward),
+            "trained_tokens": float(self.forward_tokens + self._backward),
             "backward_tokens": float(self._backward),
             "reference_tokens": float(self.reference_tokens),
             "repeated_prefixes": self._backward / self._distinct if self._distinct else 1.0,
         }
-        self.reference_tokens = self._forward = self._backward = self._distinct = 0
+        self.reference_tokens = self.forward_tokens = self._backward = self._distinct = 0
         return {**meter.means(), **counts}
 
     def send(self) -> Callable[[], None]:
@@ -198,7 +199,7 @@ class ServicePasses:
         unknown = wanted & np.isnan(known)
         if unknown.any():
             on = unroll(tokens, unknown)
-            self._forward += on.sent
+            self.forward_tokens += on.sent
             with PULSE.call("update"):
                 found = self.trainer.forward(datums(tokens, on, {"weights": np.ones(len(wanted))})).result()
             known = np.where(unknown, gathered(found.logprobs, on, len(known)), known)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agentrl.engines.tinker import AdamStep, Datum, Service, ServiceError, Trainer
+from agentrl.engines.tinker import AdamStep, Datum, Service, ServiceError, Trainer, aligned
 
 Sums = Literal["tokens", "sequences"]
 PromptLogprobs = Literal["full", "short", "none"]
@@ -131,11 +131,11 @@ def keeps_snapshots(service: Service, model: str) -> bool:
     weights, or puts the older weights in their place.
 
     Args:
-        service: the connection; its samplers must return log-probs of prompts.
+        service: the connection.
         model: name of the base model.
 
     Raises:
-        ServiceError: the service returns no log-probs of prompts, or no step moves the weights.
+        ServiceError: the service's samplers return no log-probs of prompts, or no step moves the weights.
         ServiceLost: the service gives no answer.
     """
     flags = {"train_attn": True, "train_mlp": True, "train_unembed": True}
@@ -146,7 +146,13 @@ def keeps_snapshots(service: Service, model: str) -> bool:
         trainer.forward_backward([whole._replace(columns={**whole.columns, "logprobs": before})]).result()
         trainer.step(AdamStep(MOVING, 0.9, 0.999, 1e-8, 0.0, 0.0)).result()
         after = _logprobs(trainer, whole)
-        (read,) = sampler.logprobs([IDS])
+        (found,) = sampler.prompt_logprobs([IDS])
+        if not any(one is not None for one in found or ()):
+            raise ServiceError(
+                f"the samplers of {service.url} return no log-probs of prompts, so it cannot be found out whether they "
+                "keep their weights while the model is trained: set run.staleness=0"
+            )
+        read = aligned(found, len(IDS), service.url)  # [n]
         now = _logprobs(trainer, whole)
     moved = np.abs(after - before).mean()
     if not moved > 0:

@@ -233,8 +233,10 @@ def test_log_probs_of_texts_are_those_of_the_trained_model(trainer):
 def test_the_session_ends_with_the_connection(running):
     own = Service(running.url, timeout_s=60.0)
     own.train(running.model, rank=1, seed=0, **FLAGS)
+    before = running.faults.seen["unload_model"]
     own.close()
     own.close()  # twice is no mistake
+    assert running.faults.seen["unload_model"] == before + 1  # old SDKs do not tell the service that a session ends
     with pytest.raises(ServiceLost, match=f"the connection to {running.url} is closed"):
         own.train(running.model, rank=1, seed=0, **FLAGS)
 

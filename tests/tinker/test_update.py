@@ -246,6 +246,26 @@ def test_a_reference_model_is_not_asked_about_no_rows(sides):
     assert np.isnan(found).all() and len(remote._service.calls) == before
 
 
+@pytest.mark.parametrize("scores", [True, False])
+def test_the_tokens_of_the_reference_model_are_counted_as_they_are_billed(sides, scores):
+    _, remote = sides(reference=True)
+    remote._service.scores = scores
+    graph, credit = credited(SHAPES["chains"], "gigpo")
+    config = UpdateConfig(kl_coef=0.1)
+    graph = annotate(graph, remote, config, 1.0).graph
+    metrics = update(remote, graph, credit, config, loss("ppo_clip"), temperature=1.0)
+    passes = metrics["trained_tokens"] - metrics["backward_tokens"]  # of the policy and, without scores, the reference
+    sent = unroll(graph.tokens, decisions(graph.tokens)).sent
+    assert (passes, metrics["reference_tokens"]) == ((sent, sent) if scores else (2 * sent, 0))
+
+
+def test_samplers_that_score_no_prompts_name_the_option_of_older_weights(sides):
+    _, remote = sides()
+    remote._service.scores = False
+    with pytest.raises(ServiceError, match=r"set run\.staleness=0"):
+        keeps_snapshots(remote._service, "own")
+
+
 def test_shared_tokens_are_counted(sides):
     _, remote = sides()
     graph, credit = credited(SHAPES["trees"], "grpo")

@@ -184,6 +184,7 @@ class Service:
 
         advice = f"look whether a training service is at {self.url}, or correct {option}"
         self._client = self.ask(Doing("a connection", advice), connect)
+        self._trainers: list[Trainer] = []
 
     def models(self) -> dict[str, int | None]:
         """The names of the base models, and the longest context of each in tokens; None if it is not known."""
@@ -212,7 +213,7 @@ class Service:
             NEW,
             lambda: self._client.create_lora_training_client(base_model=model, rank=rank, seed=seed, **options),
         )
-        return Trainer(self, client, model=model, rank=rank)
+        return self._trainer(client, model, rank)
 
     def resume(self, path: str, *, optimiser: bool, model: str = "", rank: int = 0) -> "Trainer":
         """A new model with the adapters of a checkpoint.
@@ -230,7 +231,12 @@ class Service:
         kind = "create_training_client_from_state" + ("_with_optimizer" if optimiser else "")
         doing = Doing(f"loading the checkpoint {path}", f"{EXPIRED}, {NO_ROOM}")
         client = self.ask(doing, lambda: getattr(self._client, kind)(path))
-        return Trainer(self, client, model=model, rank=rank)
+        return self._trainer(client, model, rank)
+
+    def _trainer(self, client: Any, model: str, rank: int) -> "Trainer":
+        made = Trainer(self, client, model=model, rank=rank)
+        self._trainers.append(made)
+        return made
 
     def sampler(self, *, model: str = "", path: str = "") -> "ServiceSampler":
         """A sampler of a base model, or of weights that `Trainer.save_sampler` saved.
@@ -249,9 +255,11 @@ class Service:
         return ServiceSampler(self, self.ask(doing, lambda: self._client.create_sampling_client(**named)), path, model)
 
     def close(self) -> None:
-        """End the session. The service may then free its models; what was saved stays."""
+        """Free the models, and end the session; what was saved stays."""
         if self.closed:
             return
+        for trainer in self._trainers:
+            trainer.unload()
         self.closed = True
         with suppress(Exception):  # there is nothing to do if the service is gone
             close = getattr(self._client, "close", None)  # only newer versions tell the service that the session ends
@@ -319,6 +327,7 @@ class Trainer:
     def __init__(self, service: Service, client: Any, *, model: str, rank: int) -> None:
         self.service, self.model, self.rank, self._client = service, model, rank, client
         self.lost: ServiceLost | None = None
+        self._unloaded = False
 
     def forward(self, data: Sequence[Datum], loss: str = "cross_entropy") -> Pending[Passed]:
         """The log-probs of the targets."""
@@ -387,8 +396,9 @@ class Trainer:
 
     def unload(self) -> None:
         """Tell the service that this model is no longer needed; a service that does not understand it goes on."""
-        if self.service.closed:
+        if self.service.closed or self._unloaded:
             return
+        self._unloaded = True
         holder = self._client.holder  # no version has a public method for it
 
         pool = self.service.tinker.lib.client_connection_pool_type.ClientConnectionPoolType.TRAIN
