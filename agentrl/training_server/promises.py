@@ -125,7 +125,7 @@ class PromiseTable:
                 self._waiting and self._tokens + promise.tokens > self._most_tokens
             ):
                 raise Refusal(429, "the queue of this server is full: send the request again later", "busy")
-            if seq is not None and found.ordered and 0 < seq < found.expected:
+            if seq is not None and found.ordered and seq < found.expected:
                 raise Refusal(400, f"seq_id {seq} is too old: this server has gone on to {found.expected}")
             promise.name, promise.arrived = secrets.token_hex(16), self._clock()
             self._waiting[promise.name] = promise

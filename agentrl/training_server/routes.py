@@ -72,12 +72,11 @@ class Routes:
         if route != "forward_backward":
             raise Refusal(415, f"{route!r:.100} takes JSON: only forward_backward may have a protobuf body")
         asked = parse_passes(data)
-        seq = asked.seq or None
         try:
             work = read_passes(asked.message, self._bounds)
         except Refusal as refusal:
-            return _promise(self.service.fail(asked.model, seq, refusal), asked.model)
-        return _promise(self.service.passes(asked.model, seq, work), asked.model)
+            return _promise(self.service.fail(asked.model, asked.seq, refusal), asked.model)
+        return _promise(self.service.passes(asked.model, asked.seq, work), asked.model)
 
     def get(self, route: str, query: Mapping[str, str]) -> Answer:
         """The answer to a GET request. Its query may have the `limit` and the `offset` of a list of checkpoints."""

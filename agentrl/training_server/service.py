@@ -203,7 +203,7 @@ class TrainingService:
 
     def _train(self, model: str, seq: int | None, work: Callable[[], Result], tokens: int = 0) -> str:
         self.sessions.touch_owner(model)
-        return self.promises.submit(model, seq, Promise(work=work, tokens=tokens))
+        return self.promises.submit(model, seq or None, Promise(work=work, tokens=tokens))  # protobuf's 0 is no number
 
     def create_sampler(self, session: str, number: int, path: str, base_model: str) -> str:
         """The id of a new sampler of a checkpoint or, without a path, of the base model."""

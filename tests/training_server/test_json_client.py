@@ -99,6 +99,18 @@ def test_a_repeated_request_adds_its_gradient_once(client, running):
     assert norms[0] == norms[1]
 
 
+@pytest.mark.parametrize("seq", [None, 0])
+def test_requests_without_a_number_are_all_done(client, running, seq):
+    """0 is no number: protobuf cannot tell it from a number that is missing."""
+    model = client.model(running.model)
+    norms = []
+    for times in (1, 2):
+        for _ in range(times):
+            client.do("forward_backward", passes(model=model, seq=seq))
+        norms.append(client.do("optim_step", adam(model, seq, lr=0.0))["metrics"]["grad_norm"])
+    assert norms[1] == pytest.approx(2 * norms[0], rel=1e-5)
+
+
 def test_requests_of_a_model_run_in_the_order_of_their_numbers(client, running):
     model = client.model(running.model)
     step = client.post("optim_step", adam(model, 2))
