@@ -171,13 +171,13 @@ def test_flags_that_train_nothing_are_told(service, running):
         service.train(running.model, rank=2, seed=0, train_attn=False, train_mlp=False, train_unembed=False)
 
 
-@pytest.mark.fault
 def test_an_address_of_something_else_names_the_option(running, no_keys):
     running.faults.add("create_session", 404)
     with pytest.raises(ServiceError, match=r"refuses a connection .*: look whether .*, or correct learner.url"):
         Service(running.url, timeout_s=30)
 
 
+@pytest.mark.fault
 def test_another_model_or_rank_at_the_address_is_told(service, trainer):
     trainer.check()
     path = trainer.save("checked", None)
