@@ -68,8 +68,8 @@ def probe(make: Callable[[], Trainer]) -> Sums:
     Args:
         make: returns a new model with new adapters, the same at every call.
     """
-    with _made(make) as trainer:
-        batches = _batches(_logprobs(trainer, _sequence(TRAINED)))
+    with small_model(make) as trainer:
+        batches = _batches(logprobs(trainer, sequence(TRAINED)))
         sizes = _norms(trainer, batches)
     return named(ratios(_descents(make, batches) if sizes is None else sizes))
 
@@ -108,8 +108,8 @@ def probe_prompt_logprobs(trainer: Trainer) -> PromptLogprobs:
         ServiceError: the list has another length, or its log-probs are not those of the trained model.
         ServiceLost: the service gives no answer.
     """
-    datum = _sequence(len(IDS) - 1)
-    there = _logprobs(trainer, datum)  # [n - 1]
+    datum = sequence(len(IDS) - 1)
+    there = logprobs(trainer, datum)  # [n - 1]
     (found,) = trainer.sampler().prompt_logprobs([IDS])
     values = np.array([math.nan if one is None else one for one in found or ()], np.float64)
     if not np.isfinite(values).any():
@@ -139,13 +139,13 @@ def keeps_snapshots(service: Service, model: str) -> bool:
         ServiceLost: the service gives no answer.
     """
     flags = {"train_attn": True, "train_mlp": True, "train_unembed": True}
-    with _made(lambda: service.train(model, rank=1, seed=0, **flags)) as trainer:
-        whole = _sequence(len(IDS) - 1)
-        before = _logprobs(trainer, whole)  # [n - 1]
+    with small_model(lambda: service.train(model, rank=1, seed=0, **flags)) as trainer:
+        whole = sequence(len(IDS) - 1)
+        before = logprobs(trainer, whole)  # [n - 1]
         sampler = trainer.sampler()
-        trainer.forward_backward([whole._replace(columns={**whole.columns, "logprobs": before})]).result()
+        add_gradient(trainer, whole, before)
         trainer.step(AdamStep(MOVING, 0.9, 0.999, 1e-8, 0.0, 0.0)).result()
-        after = _logprobs(trainer, whole)
+        after = logprobs(trainer, whole)
         (found,) = sampler.prompt_logprobs([IDS])
         if not any(one is not None for one in found or ()):
             raise ServiceError(
@@ -153,24 +153,29 @@ def keeps_snapshots(service: Service, model: str) -> bool:
                 "keep their weights while the model is trained: set run.staleness=0"
             )
         read = aligned(found, len(IDS), service.url)  # [n]
-        now = _logprobs(trainer, whole)
+        now = logprobs(trainer, whole)
     moved = np.abs(after - before).mean()
     if not moved > 0:
         raise ServiceError("an optimiser step of the training service moves no log-prob: look at its log")
     return bool(max(np.abs(read[1:] - before).mean(), np.abs(now - after).mean()) < moved / 2)
 
 
-def _sequence(advantages: int, size: int = 0) -> Datum:
+def sequence(advantages: int, size: int = 0) -> Datum:
     """A sequence with `size` positions, of which the first `advantages` have an advantage of 1."""
     size = size or advantages
     column = (np.arange(size) < advantages).astype(np.float32)
     return Datum(IDS[:size], IDS[1 : size + 1], {"advantages": column})
 
 
-def _logprobs(trainer: Trainer, datum: Datum) -> np.ndarray:
+def logprobs(trainer: Trainer, datum: Datum) -> np.ndarray:
     """[L] the log-probs of a sequence."""
     weights = {"weights": np.ones(len(datum.targets), np.float32)}
     return trainer.forward([datum._replace(columns=weights)]).result().logprobs[0]
+
+
+def add_gradient(trainer: Trainer, datum: Datum, now: np.ndarray) -> None:
+    """Add the gradient of a sequence's log-probs, times its advantages; `now` [L] are the values of the log-probs."""
+    trainer.forward_backward([datum._replace(columns={**datum.columns, "logprobs": now.astype(np.float32)})]).result()
 
 
 def _batches(now: np.ndarray) -> list[list[Datum]]:
@@ -182,7 +187,7 @@ def _batches(now: np.ndarray) -> list[list[Datum]]:
         old = long[: len(datum.targets)].astype(np.float32)
         return datum._replace(columns={**datum.columns, "logprobs": old})
 
-    one, longer, idle = (at(_sequence(*sizes)) for sizes in ((TRAINED, 0), (TRAINED, 2 * TRAINED), (0, 2 * TRAINED)))
+    one, longer, idle = (at(sequence(*sizes)) for sizes in ((TRAINED, 0), (TRAINED, 2 * TRAINED), (0, 2 * TRAINED)))
     return [[one], [one, one], [longer], [one, idle]]
 
 
@@ -209,7 +214,7 @@ def _descents(make: Callable[[], Trainer], batches: Sequence[Sequence[Datum]]) -
     rate = _rate(make, batches[0])
     moved = []
     for batch in batches:
-        with _made(make) as trainer:
+        with small_model(make) as trainer:
             moved.append(_descent(trainer, batch, rate))
     return moved
 
@@ -217,7 +222,7 @@ def _descents(make: Callable[[], Trainer], batches: Sequence[Sequence[Datum]]) -
 def _rate(make: Callable[[], Trainer], batch: Sequence[Datum]) -> float:
     """A rate at which one step on a batch moves its log-probs by about WANTED nats. Smaller steps are tried first."""
     rate = FIRST_RATE
-    with _made(make) as trainer:
+    with small_model(make) as trainer:
         for _ in range(RATES):
             moved = _descent(trainer, batch, rate)
             if abs(moved) >= SHOWS:
@@ -231,14 +236,14 @@ def _rate(make: Callable[[], Trainer], batch: Sequence[Datum]) -> float:
 
 def _descent(trainer: Trainer, batch: Sequence[Datum], rate: float) -> float:
     """The change of the log-probs of the first batch by one step of gradient descent on a batch, in nats."""
-    before = _logprobs(trainer, _sequence(TRAINED)).sum()
+    before = logprobs(trainer, sequence(TRAINED)).sum()
     trainer.forward_backward(batch).result()
     trainer.step(AdamStep(rate * EPS, 0.0, 0.0, EPS, 0.0, 0.0)).result()
-    return float(_logprobs(trainer, _sequence(TRAINED)).sum() - before)
+    return float(logprobs(trainer, sequence(TRAINED)).sum() - before)
 
 
 @contextmanager
-def _made(make: Callable[[], Trainer]) -> Iterator[Trainer]:
+def small_model(make: Callable[[], Trainer]) -> Iterator[Trainer]:
     """A new model, which the service may free afterwards."""
     trainer = make()
     try:
