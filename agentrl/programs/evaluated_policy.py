@@ -336,7 +336,7 @@ class EvaluatedPolicy:
         if run and (path / SERVED_FILE).is_file():
             served = read_served(path)
             model, tokenizer = None, served_tokenizer(stored)
-            at = {"name": "tinker", "url": served["url"], "path": served["sampler"], "state": served["state"]}
+            at = {"name": "tinker", "url": served["url"], "path": served["sampler"], "checkpoint": served["state"]}
             entry = resolve(EngineFile, {**at, "max_context": self.tables["engine"]["max_context"]})
         else:
             model, tokenizer = load_model(stored, 0)

@@ -209,10 +209,11 @@ class ServiceLearner:
             stepped = self.trainer.step(adam)
             for wait in waits:
                 wait()
-            norm = stepped.result().get("grad_norm")
+            told = stepped.result()
         self.passes.moved()
         self._sampler, self._fresh = None, False
-        return StepReport(norm, norm is not None and not math.isfinite(norm))
+        norm = told.get("grad_norm")
+        return StepReport(norm, bool(told.get("skipped")) or (norm is not None and not math.isfinite(norm)))
 
     def save(self, folder: Path, model: Any) -> None:
         """Let the service store weights and optimiser; write where into SERVED_FILE of a folder, with the tokenizer.

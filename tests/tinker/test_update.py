@@ -30,7 +30,7 @@ from agentrl.trainer import (
 from agentrl.trainer.local_passes import logprobs
 from tests.graph.graphs import chains, loaded, partial, tiny_model, trees, windows
 from tests.toys.entries import loss
-from tests.toys.own_service import OwnService, tokenizer
+from tests.toys.own_service import Done, OwnService, tokenizer
 
 SHAPES = {"chains": chains(1, 6, 3), "windows": windows(3), "partial": partial(4), "trees": trees(2)}
 LR = EPS = 1e3  # plain gradient descent: Adam divides by the size of a gradient, and so hides a wrong factor
@@ -453,3 +453,13 @@ def test_samplers_are_snapshots_per_version(sides):
     update(remote, annotate(graph, remote, config, 1.0).graph, credit, config, loss("ppo_clip"), temperature=1.0)
     assert np.array_equal(first.sampler.logprobs([ids])[0], before, equal_nan=True)
     assert not np.array_equal(remote.generating.sampler.logprobs([ids])[0], before, equal_nan=True)
+
+
+def test_a_step_that_the_service_skips_is_counted(sides):
+    _, remote = sides()
+    step = remote.trainer.step
+    remote.trainer.step = lambda adam: step(adam) and Done({"skipped": 1.0})
+    graph, credit = credited(SHAPES["chains"], "gigpo")
+    graph = annotate(graph, remote, UpdateConfig(), 1.0).graph
+    metrics = update(remote, graph, credit, UpdateConfig(), loss("ppo_clip"), temperature=1.0)
+    assert metrics["skipped_steps"] == 1

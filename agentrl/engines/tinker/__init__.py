@@ -59,7 +59,7 @@ class Config(EngineOptions, frozen=True):
         url: address of the service; empty for the variable TINKER_BASE_URL or, without it, the hosted service.
         path: the weights to sample, such as tinker://.../sampler_weights/NAME. Needed if `model` is empty.
         model: the base model to sample. Needed if `path` is empty.
-        state: weights and optimiser of the same checkpoint (tinker://.../weights/NAME). If the service cannot sample
+        checkpoint: weights and optimiser of the same time (tinker://.../weights/NAME). If the service cannot sample
             `path`, it loads these as a model and samples that: SkyRL samples only what is loaded.
         timeout_s: seconds to wait for one answer of the service.
     """
@@ -67,7 +67,7 @@ class Config(EngineOptions, frozen=True):
     url: str = ""
     path: str = ""
     model: str = ""
-    state: str = ""
+    checkpoint: str = ""
     timeout_s: float = Field(3600.0, gt=0)
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ def check(config: Config, demands: Demands) -> None:
     """Raises ValueError if a run needs something that the protocol of training services does not have."""
     sampling = demands.sampling
     _check_free(config)
-    for option in ("url", "path", "model", "state", "timeout_s"):
+    for option in ("url", "path", "model", "checkpoint", "timeout_s"):
         if getattr(config, option) != Config.model_fields[option].default:
             raise ValueError(
                 f"engine.{option} is for evaluation without a learner: in training, set "

@@ -142,12 +142,12 @@ class TinkerEngine(Wordless):
 
 
 def stored_sampler(service: Any, config: Any) -> Any:
-    """A sampler of the weights that a configuration names; see `Config.state`.
+    """A sampler of the weights that a configuration names; see `Config.checkpoint`.
 
     Raises:
         ServiceError, ServiceLost: the service has neither of the two.
     """
-    if not config.state:
+    if not config.checkpoint:
         return service.sampler(model=config.model, path=config.path)
     try:
         found = service.sampler(path=config.path)
@@ -155,7 +155,7 @@ def stored_sampler(service: Any, config: Any) -> Any:
         look = partial(service.look, "engine")
         outside(lambda: asyncio.run(found.sample(np.ones(1, np.int64), **once)), config.timeout_s, look)
     except (ServiceError, ServiceLost):
-        return service.resume(config.state, optimiser=False).sampler()
+        return service.resume(config.checkpoint, optimiser=False).sampler()
     return found
 
 
