@@ -68,13 +68,8 @@ class ServicePolicies(Policies):
         )
 
     def _check_context(self, model: str) -> None:
-        """Raise ServiceError if the service lacks the model, or reads only shorter contexts than engine.max_context."""
-        models, wanted = self.service.models(), self.settings.engine.config.max_context
-        if models and model not in models:
-            raise ServiceError(
-                f"{self.service.url} has no model {model}: set learner.model to one of {', '.join(sorted(models)[:8])}"
-            )
-        longest = models.get(model)
+        """Raise ServiceError if the service reads only shorter contexts of the model than engine.max_context."""
+        longest, wanted = self.service.models().get(model), self.settings.engine.config.max_context
         if longest is not None and wanted > longest:
             raise ServiceError(
                 f"engine.max_context is {wanted}, and {self.service.url} reads at most {longest} tokens of {model}: "

@@ -196,7 +196,7 @@ def test_a_program_with_sub_agents_plays(served, tmp_path):
 
 
 def test_a_model_that_the_service_lacks_is_named(served, tmp_path):
-    with pytest.raises(ValueError, match=r"no model other: set learner.model to"):
+    with pytest.raises(ValueError, match=r"no base model 'other': set learner.model"):
         train(Settings(recipe(served, tmp_path, learner={"model": "other"})))
     assert not (tmp_path / "run").exists()
 
