@@ -184,10 +184,19 @@ class Service:
 
         advice = f"look whether a training service is at {self.url}, or correct {option}"
         self._client = self.ask(Doing("a connection", advice), connect)
+        self._models: dict[str, int | None] | None = None
         self._trainers: list[Trainer] = []
 
-    def models(self) -> dict[str, int | None]:
-        """The names of the base models, and the longest context of each in tokens; None if it is not known."""
+    def models(self) -> Mapping[str, int | None]:
+        """The names of the base models, and the longest context of each in tokens; None if it is not known.
+
+        The service is asked once per connection.
+        """
+        if self._models is None:
+            self._models = self._listed()
+        return self._models
+
+    def _listed(self) -> dict[str, int | None]:
         ask = type(self._client).get_server_capabilities
         while hasattr(ask, "__deprecated__") and hasattr(ask, "__wrapped__"):
             ask = ask.__wrapped__  # without the warning of newer versions, whose other way opens a second connection
