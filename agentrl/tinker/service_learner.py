@@ -13,7 +13,8 @@ from agentrl.engines.tinker import AdamStep, Service
 from agentrl.model import SERVED_FILE, ServedWeights
 from agentrl.pulse import PULSE
 from agentrl.tinker.reference import Frozen, ReferenceModel, how_to_read, keep
-from agentrl.tinker.service_passes import FrozenPasses, ServicePasses, Sums
+from agentrl.tinker.service_passes import FrozenPasses, ServicePasses
+from agentrl.tinker.sums import Sums
 from agentrl.trainer import ALONE, LearnerConfig, Meter, OptimConfig, StepReport, rate_of
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ Letters: S tokens of the graph, D sequences, K targets of a mini-batch, X target
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -22,9 +22,9 @@ from agentrl.graph import Tokens, decisions, token_rows
 from agentrl.model import TokenStats
 from agentrl.pulse import PULSE
 from agentrl.tinker.datums import Sequences, datums, gathered, unroll
+from agentrl.tinker.sums import Sums
 from agentrl.trainer import Meter, PerToken, Work, observed_loss, spread, step_temperatures
 
-Sums = Literal["tokens", "sequences"]
 DRIFT = 0.1  # nats; two forward passes of one service may differ by this much in the mean, from rounding
 
 

@@ -9,8 +9,7 @@ from agentrl.run import Policies, Vocabulary
 from agentrl.settings import Settings
 from agentrl.tinker.ignored_options import check_flags, clips_gradients
 from agentrl.tinker.service_learner import ServedPolicy, ServiceLearner
-from agentrl.tinker.service_passes import Sums
-from agentrl.tinker.sums import keeps_snapshots, probe_sums
+from agentrl.tinker.sums import Sums, keeps_snapshots, probe_sums
 
 
 class ServicePolicies(Policies):
