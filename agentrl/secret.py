@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 HIDDEN = "***"
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -35,6 +36,28 @@ def hidden_url(text: str) -> str:
         return found[0] if REFERENCE.search(found[0]) else f"{found['scheme']}{HIDDEN}@"
 
     return QUERY.sub(query, USER.sub(user, text))
+
+
+def address_fault(url: str, variable: str) -> str:
+    """What is wrong with the address of a server that is stored and printed, as a predicate; empty if nothing is.
+
+    Args:
+        url: the address.
+        variable: environment variable of the server's key.
+    """
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that do not fit, or a port that is no number or too large
+        whole = False
+    if not whole:
+        return "is no address: write http://HOST:PORT"
+    if parts.username is not None or parts.query or parts.fragment:
+        return (
+            "has a user, a password, a query or a fragment, and addresses are stored: leave them out, and set the key "
+            f"in the environment variable {variable}"
+        )
+    return ""
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:

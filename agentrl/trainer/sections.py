@@ -1,12 +1,12 @@
 """The sections [critic], [optim], [learner] and [update] of a recipe; this module imports no torch."""
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agentrl.config import Entry
 from agentrl.loss import Aggregation, Loss, SequenceUnit
+from agentrl.secret import address_fault
 
 BILLED = ("price_prefill", "price_sample", "price_train")  # without one of these prices, dollars are not computed
 
@@ -160,20 +160,9 @@ class ServiceOptions(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
     @field_validator("url")
     @classmethod
     def _holds_no_key(cls, url: str) -> str:
-        if not url:
-            return url
-        try:
-            parts = urlsplit(url)
-            whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # brackets that do not fit, or a port that is no number or too large
-            whole = False
-        if not whole:
-            raise ValueError("this is no address: write http://HOST:PORT or https://HOST")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError(
-                "an address must hold no user, password or key, because it is stored: write http://HOST:PORT, and set "
-                "the key in the environment variable TINKER_API_KEY"
-            )
+        fault = address_fault(url, "TINKER_API_KEY") if url else ""
+        if fault:
+            raise ValueError(f"this {fault}")
         return url.rstrip("/")
 
     @model_validator(mode="after")

@@ -120,8 +120,14 @@ def test_a_key_opens_the_service_and_is_nowhere_else(no_keys, tmp_path, running,
     [
         ("127.0.0.1:8000", "learner.url = '127.0.0.1:8000' is no address: write http://HOST:PORT"),
         ("http://host:port", "is no address"),
-        (f"http://me:{KEY}@127.0.0.1:8000", "has a user, a password or a query: leave them out"),
-        (f"http://127.0.0.1:8000/?api_key={KEY}", "has a user, a password or a query: leave them out"),
+        (
+            f"http://me:{KEY}@127.0.0.1:8000",
+            "has a user, a password, a query or a fragment, and addresses are stored: leave",
+        ),
+        (
+            f"http://127.0.0.1:8000/?api_key={KEY}",
+            "has a user, a password, a query or a fragment, and addresses are stored: leave",
+        ),
     ],
 )
 def test_an_address_has_no_secrets(url, sentence):

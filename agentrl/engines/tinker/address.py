@@ -10,7 +10,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from agentrl.engines.tinker.sdk_calls import LOOK_S
 from agentrl.engines.tinker.service_errors import ServiceError
-from agentrl.secret import hidden_url
+from agentrl.secret import address_fault, hidden_url
 
 REACH_S = 10.0  # longest time in seconds for opening a connection
 REFUSALS = 10  # looks, one per LOOK_S, after which a server that refuses connections is lost
@@ -26,22 +26,11 @@ def checked(url: str, option: str) -> str:
         option: name of the option in messages.
 
     Raises:
-        ServiceError: it is no address, or has a user or a password.
+        ServiceError: see `agentrl.secret.address_fault`.
     """
-    if not url:
-        return ""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in PORTS or not parts.hostname or port == 0:
-        raise ServiceError(f"{option} = {hidden_url(url)!r} is no address: write http://HOST:PORT")
-    if parts.username or parts.password or parts.query:
-        raise ServiceError(
-            f"{option} = {hidden_url(url)!r} has a user, a password or a query: leave them out, and set the "
-            "environment variable TINKER_API_KEY to the key"
-        )
+    fault = address_fault(url, "TINKER_API_KEY") if url else ""
+    if fault:
+        raise ServiceError(f"{option} = {hidden_url(url)!r} {fault}")
     return url.rstrip("/")
 
 
