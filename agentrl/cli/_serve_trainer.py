@@ -1,7 +1,6 @@
 """`agentrl serve trainer`: the learner and the embedded engine behind Tinker's protocol."""
 
 import argparse
-import ipaddress
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from agentrl.cli import _stop
 from agentrl.cli._parser import Parser, positive
 from agentrl.config import override, validate
 from agentrl.extras import require_training
+from agentrl.http import is_loopback
 from agentrl.model import ModelConfig
 
 if TYPE_CHECKING:
@@ -79,20 +79,13 @@ def check_token(host: str, allowed: Sequence[str], variable: str) -> str:
             f"--token-variable {variable}: the token in it is no API key of the SDK: take one of the form tml-..., of "
             "printable ASCII characters without spaces"
         )
-    named = [f"--host {host}"] if not _loopback(host) else [f"--allow-host {name}" for name in allowed]
+    named = [f"--host {host}"] if not is_loopback(host) else [f"--allow-host {name}" for name in allowed]
     if not token and named:
         raise ValueError(
             f"{named[0]}: the server can be reached from other machines: set a token in an environment variable, and "
             "name the variable with --token-variable"
         )
     return token
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def serve(arguments: argparse.Namespace) -> int:

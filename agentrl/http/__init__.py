@@ -7,6 +7,7 @@ from agentrl.http.request_limits import (
     LimitedApp,
     Refusal,
     host_names,
+    is_loopback,
     json_object,
     limited_protocol,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "LimitedApp",
     "Refusal",
     "host_names",
+    "is_loopback",
     "json_object",
     "limited_protocol",
     "listener",

@@ -80,6 +80,14 @@ def host_name(header: str) -> str:
         return ""
 
 
+def is_loopback(host: str) -> bool:
+    """Does this host name or IP address mean this machine alone?"""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def host_names(bound: str, allowed: Iterable[str] = ()) -> frozenset[str]:
     """The names for which a server answers.
 

@@ -1,6 +1,5 @@
 """The address of a training service: its form, and whether anything listens there."""
 
-import ipaddress
 import math
 import socket
 import threading
@@ -10,6 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from agentrl.engines.tinker.sdk_calls import LOOK_S
 from agentrl.engines.tinker.service_errors import ServiceError
+from agentrl.http import is_loopback
 from agentrl.secret import address_fault, hidden_url
 
 REACH_S = 10.0  # longest time in seconds for opening a connection
@@ -36,11 +36,7 @@ def checked(url: str, option: str) -> str:
 
 def is_local(url: str) -> bool:
     """Is it an address of this machine alone?"""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 class Presence:
