@@ -7,14 +7,12 @@ same sentence, before anything is loaded or played. What rollouts cannot ask of 
 (`agentrl.engines.tinker`), and what a server turns out not to offer when the run begins.
 """
 
-import os
 from collections.abc import Iterator
 
-from agentrl.engines.tinker import is_local
+from agentrl.engines.tinker import check_key, service_address
 from agentrl.secret import hidden_url
 from agentrl.settings import RefusedPair, Settings, check_pairs, fillers, recipe_parts as has
 
-KEYS = ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")  # environment variables: a key, or a command that prints one
 VALUES = ("value", "next_value", "token_value", "value_high")  # columns that a critic fills
 
 
@@ -28,10 +26,8 @@ def check_settings(settings: Settings) -> None:
 
 def check_here(settings: Settings) -> None:
     """Raises ValueError if the environment has no key for the service; a service on this machine needs none."""
-    url = settings.tables.learner.url or os.environ.get("TINKER_BASE_URL", "")
-    if not is_local(url) and not any(os.environ.get(name) for name in KEYS):
-        who = hidden_url(url) or "the hosted training service (learner.url is empty)"
-        raise ValueError(f"{who} needs a key: set the environment variable {KEYS[0]} (or {KEYS[1]})")
+    url = service_address(settings.tables.learner.url)
+    check_key(url, hidden_url(url) or "the hosted training service (learner.url is empty)")
 
 
 def service(settings: Settings) -> str:

@@ -10,9 +10,10 @@ import tomli_w
 
 from agentrl.cli import main
 from agentrl.config import merge
+from agentrl.engines.tinker.address import KEYS
 from agentrl.model import write_toy_model
 from agentrl.settings import Settings, shipped_recipes
-from agentrl.tinker.checks import KEYS, REFUSED
+from agentrl.tinker.checks import REFUSED
 
 Tables = Mapping[str, Any]
 SERVED: Tables = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, model_validator
 
 from agentrl.engines.entry import Demands, EngineOptions, Serving
-from agentrl.engines.tinker.address import is_local
+from agentrl.engines.tinker.address import check_key, service_address
 from agentrl.engines.tinker.sdk import (
     AdamStep,
     Datum,
@@ -41,9 +41,10 @@ __all__ = [
     "ServiceSampler",
     "Trainer",
     "aligned",
+    "check_key",
     "close",
-    "is_local",
     "make",
+    "service_address",
 ]
 
 WEIGHTS = True

@@ -1,6 +1,7 @@
-"""The address of a training service: its form, and whether anything listens there."""
+"""The address of a training service: its form, its key, and whether anything listens there."""
 
 import math
+import os
 import socket
 import threading
 import time
@@ -12,6 +13,8 @@ from agentrl.engines.tinker.service_errors import ServiceError
 from agentrl.http import is_loopback
 from agentrl.secret import address_fault, hidden_url
 
+ADDRESS = "TINKER_BASE_URL"  # environment variable
+KEYS = ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")  # environment variables: a key, or a command that prints one
 REACH_S = 10.0  # longest time in seconds for opening a connection
 REFUSALS = 10  # looks, one per LOOK_S, after which a server that refuses connections is lost
 MANY = 3  # looks that are this much closer are one look, and a pause that is this much longer begins anew
@@ -28,7 +31,7 @@ def checked(url: str, option: str) -> str:
     Raises:
         ServiceError: see `agentrl.secret.address_fault`.
     """
-    fault = address_fault(url, "TINKER_API_KEY") if url else ""
+    fault = address_fault(url, KEYS[0]) if url else ""
     if fault:
         raise ServiceError(f"{option} = {hidden_url(url)!r} {fault}")
     return url.rstrip("/")
@@ -37,6 +40,25 @@ def checked(url: str, option: str) -> str:
 def is_local(url: str) -> bool:
     """Is it an address of this machine alone?"""
     return is_loopback(urlsplit(url).hostname or "")
+
+
+def service_address(url: str) -> str:
+    """The address, or that of the environment if it is empty; empty for the hosted service."""
+    return url or os.environ.get(ADDRESS, "")
+
+
+def check_key(url: str, who: str) -> None:
+    """Is there a key for a service? A service on this machine needs none.
+
+    Args:
+        url: the address; empty for the hosted service.
+        who: the service in messages.
+
+    Raises:
+        ServiceError: the environment has none.
+    """
+    if not is_local(url) and not any(os.environ.get(name) for name in KEYS):
+        raise ServiceError(f"{who} needs a key: set the environment variable {KEYS[0]} (or {KEYS[1]})")
 
 
 class Presence:

@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from agentrl.engines.tinker.address import Presence, checked, is_local
+from agentrl.engines.tinker.address import ADDRESS, KEYS, Presence, check_key, checked, is_local, service_address
 from agentrl.engines.tinker.sdk_calls import awaited, outside, plain, quieten, raising
 from agentrl.engines.tinker.service_data import AdamStep, Datum, Passed, Sampled, metrics, passed
 from agentrl.engines.tinker.service_errors import Doing, Line, ServiceError, ServiceLost, failure, version_of, words
@@ -54,7 +54,6 @@ OLDEST = (0, 16)
 DUMMY = "tml-dummy"  # the SDK demands a key with this prefix, and a server on this machine needs none
 CLOSE_S = 10.0  # longest time in seconds for telling the service that the session is over
 SHORTEST_S = 3600  # the service keeps a checkpoint for at least this many seconds
-ADDRESS = "TINKER_BASE_URL"  # environment variable
 PATHS = "tinker://"  # every version of the SDK demands it
 NAMES = 8  # number of models that a message lists
 
@@ -169,8 +168,8 @@ class Service:
 
     def __init__(self, url: str, *, timeout_s: float, section: str = "learner") -> None:
         self.tinker, self.timeout_s, self._section, self.closed = library(), timeout_s, section, False
-        option = f"{section}.url" if url or not os.environ.get(ADDRESS) else ADDRESS
-        self._address = checked(url or os.environ.get(ADDRESS, ""), option)
+        option = f"{section}.url" if url or not service_address(url) else ADDRESS
+        self._address = checked(service_address(url), option)
         self.url = hidden_url(self._address) or HOSTED
         self._presence = Presence(self._address)
         self.in_order = self.url.startswith(HOSTED)
@@ -302,13 +301,8 @@ class Service:
 
     def _connection(self) -> dict[str, Any]:
         """The arguments of a client: the address, and the key if it is not the SDK that finds it."""
-        local = is_local(self._address)
-        given = os.environ.get("TINKER_API_KEY", "")
-        if not given and not local and not os.environ.get("TINKER_CREDENTIAL_CMD"):
-            raise ServiceError(
-                f"{self.url} needs a key: set the environment variable TINKER_API_KEY (or TINKER_CREDENTIAL_CMD)"
-            )
-        key = given or (DUMMY if local else None)
+        check_key(self._address, self.url)
+        key = os.environ.get(KEYS[0]) or (DUMMY if is_local(self._address) else None)
         return {"base_url": self._address or None, "api_key": key}
 
     def _check_model(self, model: str) -> None:
