@@ -10,6 +10,7 @@ from agentrl.settings import Settings
 from agentrl.tinker.ignored_options import check_flags, clips_gradients
 from agentrl.tinker.service_learner import ServedPolicy, ServiceLearner
 from agentrl.tinker.sums import Sums, keeps_snapshots, probe_sums
+from agentrl.trainer import OptimConfig
 
 
 class ServicePolicies(Policies):
@@ -46,14 +47,10 @@ class ServicePolicies(Policies):
                 f"learner.model={stored['model']}"
             )
         self._check_context(model)
-        self._check_staleness(model)
-        if stored is not None and config.sums == "auto" and stored["url"] == self.service.url:
-            self._sums[model] = stored["sums"]
+        if stored is not None and stored["url"] == self.service.url:
+            self._sums[model] = stored["sums"]  # tried before the run was resumed
         if model not in self._sums:
-            self._sums[model] = config.sums if config.sums != "auto" else probe_sums(self.service, model)
-            check_flags(self.service, model, config)
-            if plan.optim.grad_clip and not clips_gradients(self.service, model):
-                self._unclipped.append(model)
+            self._sums[model] = self._tried(model, plan.optim)
         served = ServedPolicy(policy, model, tables.run.seed if config.seed is None else config.seed, self._sums[model])
         return ServiceLearner(
             self.service,
@@ -65,6 +62,20 @@ class ServicePolicies(Policies):
             initial=tables.update.kl_reference == "initial",
             stored=stored,
         )
+
+    def _tried(self, model: str, optim: OptimConfig) -> Sums:
+        """How the service adds up the token losses of a base model, after small requests that try what a run needs.
+
+        Raises:
+            ServiceError: the service ignores options of the recipe without which the run would learn something else.
+        """
+        config = self.settings.tables.learner
+        self._check_staleness(model)
+        sums = config.sums if config.sums != "auto" else probe_sums(self.service, model)
+        check_flags(self.service, model, config)
+        if optim.grad_clip and not clips_gradients(self.service, model):
+            self._unclipped.append(model)
+        return sums
 
     def _check_context(self, model: str) -> None:
         """Raise ServiceError if the service reads only shorter contexts of the model than engine.max_context."""

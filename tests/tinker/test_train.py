@@ -113,6 +113,16 @@ def test_a_run_that_is_stopped_frees_its_model(served, tmp_path, monkeypatch):
     assert new["unload_model"] == new["create_model"] == 1  # so that --resume has room at a service with one place
 
 
+def test_a_resumed_run_tries_nothing_again(served, tmp_path):
+    def one_more(iterations, **options):
+        before = served.faults.seen.copy()
+        train(Settings(recipe(served, tmp_path, learner={"sums": "tokens"}, run={"iterations": iterations})), **options)
+        return (served.faults.seen - before)["unload_model"]
+
+    assert one_more(1) > 1  # of small models, and of the run
+    assert one_more(2, resume=True) == 1
+
+
 @pytest.mark.slow
 def test_rollouts_ahead_of_the_updates(served, tmp_path, capsys):
     run = train(Settings(recipe(served, tmp_path, run={"iterations": 4, "staleness": 1, "checkpoint_every": 0})))
