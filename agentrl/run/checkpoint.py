@@ -27,7 +27,7 @@ from agentrl.run.best import BestCheckpoint, best_of
 from agentrl.run.folder import RunFolder
 from agentrl.run.spending import SPENT, usage_of
 from agentrl.settings.sections import Tables
-from agentrl.trainer import Learner
+from agentrl.trainer import Learner, RunLearner
 from agentrl.trainer.sections import ServiceOptions
 
 FORMAT = 2
@@ -141,11 +141,12 @@ def write(
     folder.finish_checkpoint(part, name, keep, progress.best.checkpoint)
 
 
-def write_learner(part: Path, policy: str, learner: Learner) -> None:
+def write_learner(part: Path, policy: str, learner: RunLearner) -> None:
     """Write optimiser, schedule, critic and reference of a policy; every process that shares the learner calls this."""
     if learner.ranks.leads:
         torch.save(learner.state_dict(), part / f"{policy}.optimiser.pt")
     if learner.config.divided:
+        assert isinstance(learner, Learner), "only the weights of this run's processes are divided"
         learner.write_parts(part / f"{policy}.parts")
 
 
@@ -161,7 +162,7 @@ def _why(error: Exception) -> str:
     return text
 
 
-def read(path: Path, learners: Mapping[str, Learner]) -> StoredState:
+def read(path: Path, learners: Mapping[str, RunLearner]) -> StoredState:
     """Load the state of the run's learners from one of the run's checkpoints; returns the rest of the checkpoint.
 
     Raises:

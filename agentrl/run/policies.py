@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from agentrl.trainer import (
     Learner,
     Ranks,
     Regularizers,
+    RunLearner,
     annotate,
     clone,
     critic_maker,
@@ -40,7 +41,7 @@ from agentrl.trainer import (
 )
 from agentrl.types import Stateful
 
-MakeLearner = Callable[..., Any]
+MakeLearner = Callable[..., RunLearner]
 
 
 class Policies:
@@ -70,7 +71,7 @@ class Policies:
         self.settings, self.agents = settings, settings.agents
         self.main = next(iter(self.agents.values())).policy
         make = make_learner or partial(_local_learner, vocabularies=vocabularies, ranks=ranks)
-        self.learners: dict[str, Any] = {name: make(settings, name, at=at) for name in settings.policies}
+        self.learners: dict[str, RunLearner] = {name: make(settings, name, at=at) for name in settings.policies}
         self.regularizers = {name: Regularizers(settings.regularizers) for name in self.learners}
         self.fillers = fillers(settings.credit, settings.context, settings.env)
 
@@ -82,11 +83,11 @@ class Policies:
 
     def gathered(self, policy: str, names: Sequence[str]) -> Iterator[Any]:
         """Yields whole weights of a divided policy, by name; see `Learner.gathered`."""
-        yield from self.learners[policy].gathered(names)
+        yield from _divided(self.learners[policy]).gathered(names)
 
     def logits(self, policy: str, ids: Sequence[int]) -> Any:
         """[T, V] logits of a divided policy after each of the T tokens `ids`; see `Learner.logits`."""
-        return self.learners[policy].logits(ids)
+        return _divided(self.learners[policy]).logits(ids)
 
     @property
     def tokenizers(self) -> dict[str, Any]:
@@ -246,6 +247,10 @@ def _readable(model: Any, policy: str, policies: Policies) -> Any:
     if not isinstance(model, DividedModel):
         return model
     return DividedModel(model.shell, model.device, partial(policies.gathered, policy), partial(policies.logits, policy))
+
+
+def _divided(learner: RunLearner) -> Learner:
+    return cast("Learner", learner)  # only a learner of this run's processes is divided
 
 
 def _local_learner(

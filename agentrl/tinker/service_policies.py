@@ -106,6 +106,4 @@ class ServicePolicies(Policies):
     def close(self) -> None:
         """Free the models, and end the session at the service."""
         super().close()
-        for learner in self.learners.values():
-            learner.close()
         self.service.close()

@@ -15,6 +15,7 @@ from .passes import (
     Passes as Passes,
     PerToken as PerToken,
     PolicyLearner as PolicyLearner,
+    RunLearner as RunLearner,
     StepReport as StepReport,
 )
 from .path_weights import spread as spread

@@ -6,14 +6,17 @@ weights are elsewhere (`agentrl.tinker`). Everything above is the same: mini-bat
 Letters: see `agentrl.trainer.path_weights`; also R rows of a mini-batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from agentrl.graph import Tokens
 from agentrl.trainer.meter import Meter
+from agentrl.trainer.ranks import Ranks
+from agentrl.trainer.sections import LearnerConfig, OptimConfig
 from agentrl.trainer.work import Work
 
 
@@ -137,4 +140,47 @@ class PolicyLearner(Protocol):
 
     def step(self) -> StepReport:
         """Make one optimiser step with the accumulated gradients, then clear the gradients."""
+        ...
+
+
+class RunLearner(PolicyLearner, Protocol):
+    """What a run needs of a learner besides: its stages, its weights for engines, and its checkpoints.
+
+    Attributes:
+        spent: share of the run's budget that is used up.
+        config: section [learner].
+        ranks: the processes that share the weights.
+    """
+
+    spent: float
+    config: LearnerConfig
+    ranks: Ranks
+
+    @property
+    def generating(self) -> Any:
+        """The weights as engines take them; read them only between two updates."""
+        ...
+
+    def gather(self) -> None:
+        """Make `generating` show the current weights."""
+        ...
+
+    def restart(self, optim: OptimConfig, updates: int) -> None:
+        """Begin a stage of `updates` updates with a new optimiser and learning-rate schedule."""
+        ...
+
+    def notes(self, dtype: str) -> list[str]:
+        """Notes for reports; `dtype` is the option of the recipe."""
+        ...
+
+    def save(self, folder: Path, model: Any) -> None:
+        """Store the weights of `model`, which is `generating` or a way to read it, and the tokenizer in a folder."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """State for a checkpoint, without what `save` stores."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], parts: Path | None = None) -> None:
+        """Continue exactly from a `state_dict`; `parts` is the folder of the parts of a divided learner."""
         ...
