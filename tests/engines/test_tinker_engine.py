@@ -376,7 +376,7 @@ def test_what_the_protocol_lacks_is_refused_before_a_run(demands, options, sente
 def test_a_run_with_entropies_is_refused_when_its_recipe_is_read():
     tables = {
         "run": {"name": "run", "iterations": 1},
-        "env": {"name": "tests.toys.odd"},
+        "env": {"name": "benchmarks.reliability.odd_answers", "count": 8},
         "eval": {"tasks": 1, "env": {"first": 8}},
         "model": {"path": "somebody/model"},
         "learner": {"name": "tinker", "url": "http://127.0.0.1:1"},

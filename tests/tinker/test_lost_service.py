@@ -18,7 +18,7 @@ def test_a_run_that_its_service_forgets_can_be_resumed(tmp_path, capsys, route):
         path = tmp_path / "recipe.toml"
         tables = {
             "run": {"name": "run", "folder": str(tmp_path), "iterations": 1, "checkpoint_every": 1, "seed": 5},
-            "env": {"name": "tests.toys.odd"},
+            "env": {"name": "benchmarks.reliability.odd_answers", "count": 8},
             "eval": {"tasks": 1, "modes": ["sampled"], "env": {"first": 8}},
             "model": {"path": running.model},
             "learner": {"name": "tinker", "url": running.url, "rank": 2, "sums": "tokens"},

@@ -30,7 +30,7 @@ def recipe(served, folder, **sections):
     """A small recipe whose rewards depend on the answers."""
     tables = {
         "run": {"name": "run", "folder": str(folder), "iterations": 2, "checkpoint_every": 1, "keep": 2, "seed": 5},
-        "env": {"name": "tests.toys.odd"},
+        "env": {"name": "benchmarks.reliability.odd_answers", "count": 8},
         "eval": {"tasks": 2, "modes": ["sampled"], "env": {"first": 8}},
         "model": {"path": served.model},
         "learner": {"name": "tinker", "url": served.url, "rank": 4},
@@ -82,7 +82,7 @@ def test_a_run_trains_at_a_service_and_a_resumed_run_goes_on(served, tmp_path, c
     seen = served.faults.seen
     assert seen["unload_model"] == seen["create_model"] + seen["load_weights"]  # a service has room for few models
     capsys.readouterr()
-    words = ["eval", "tests.toys.odd", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json"]
+    words = ["eval", "benchmarks.reliability.odd_answers", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json"]
     closed, end = [], TinkerEngine.close
     monkeypatch.setattr(TinkerEngine, "close", lambda engine: (end(engine), closed.append(engine._owned.closed)))
     assert main([*words, "first=8"]) == 0
@@ -160,7 +160,16 @@ def test_a_run_whose_sampler_is_gone_is_evaluated_by_its_state(served, tmp_path,
     file = tmp_path / "run" / "checkpoints" / "000001" / "policy" / "tinker.json"
     table = json.loads(file.read_text())
     file.write_text(json.dumps({**table, "sampler": "tinker://gone/sampler_weights/gone"}))
-    words = ["eval", "tests.toys.odd", "--policy", str(tmp_path / "run"), "--tasks", "2", "--json", "first=8"]
+    words = [
+        "eval",
+        "benchmarks.reliability.odd_answers",
+        "--policy",
+        str(tmp_path / "run"),
+        "--tasks",
+        "2",
+        "--json",
+        "first=8",
+    ]
     capsys.readouterr()
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 2

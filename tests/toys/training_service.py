@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from agentrl.model import Loaded, ModelConfig, load_model, save_model
+from agentrl.model import ModelConfig, load_model
 from agentrl.training_server import (
     ServiceLimits,
     SnapshotEngine,
@@ -27,6 +25,7 @@ from agentrl.training_server import (
     serve_trainer,
 )
 from tests.chat.chats import TEMPLATES, tokenizer
+from tests.toys.tiny_qwen3 import model_folder
 
 Sums = Literal["tokens", "sequences"]
 PromptLogprobs = Literal["full", "short", "none"]
@@ -34,26 +33,10 @@ PromptLogprobs = Literal["full", "short", "none"]
 
 def tiny_qwen(folder: Path, seed: int = 0) -> Path:
     """The tiny model as a folder, with a tokenizer that encodes every text."""
+    small = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
     words = tokenizer(TEMPLATES["default_system"])
-    config = Qwen3Config(
-        vocab_size=len(words),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=1024,
-        initializer_range=0.1,
-        tie_word_embeddings=True,
-        eos_token_id=words.eos_token_id,
-        pad_token_id=words.eos_token_id,
-        bos_token_id=None,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        save_model(Loaded(Qwen3ForCausalLM(config).float().eval(), words), folder)
-    return folder
+    ids = {"pad_token_id": words.eos_token_id, "bos_token_id": None}
+    return model_folder(folder, seed, words, **small, **ids, max_position_embeddings=1024, initializer_range=0.1)
 
 
 class Fault(NamedTuple):
